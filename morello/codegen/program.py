@@ -1,0 +1,53 @@
+"""What an emitter returns: C source and header, and how to call what they define."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from morello.ir.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from morello.ir.impl import Impl
+    from morello.plugins.target import Target
+
+
+@attrs.frozen
+class Parameter:
+    """One pointer parameter of the emitted function, and the operand it stands for.
+
+    An operand that is not contiguous is followed by one `ptrdiff_t` stride, in values, for each of its
+    outer physical dimensions that are not in its contiguous run; `strides` counts them.
+    """
+
+    name: str
+    tensor: TensorSpec
+    reads: bool
+    writes: bool
+    strides: int = 0
+
+
+@attrs.frozen
+class Program:
+    """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
+
+    The function takes the parameters in order, then, if `workspace` is not 0, a pointer to that many bytes
+    aligned to 64. `flags` are what the C compiler needs to be told for this target.
+    """
+
+    name: str
+    source: str
+    header: str
+    prototype: str
+    parameters: tuple[Parameter, ...]
+    workspace: int
+    flags: tuple[str, ...]
+
+
+class Emitter(Protocol):
+    """Turns a complete implementation into C; each target's plugin supplies one."""
+
+    def emit(self, impl: Impl, target: Target, name: str) -> Program:
+        """Print `impl` as a C function called `name`. Raises EmitError for an unfinished implementation."""
+        ...

@@ -1,0 +1,47 @@
+"""Errors that a user of Morello sees: one message that names the place, the rule and the remedy."""
+
+from __future__ import annotations
+
+
+class MorelloError(Exception):
+    """Base of every error Morello raises on purpose; `hint` says what to do about it."""
+
+    def __init__(self, message: str, hint: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+
+class SpecError(MorelloError):
+    """A Spec, tensor spec or layout that contradicts itself."""
+
+
+class Inapplicable(MorelloError):
+    """A rewrite's precondition does not hold for this Spec."""
+
+
+class PluginError(MorelloError):
+    """A plugin that failed or broke a rule; the message names plugin, object and rule."""
+
+
+class NoImplementation(MorelloError):
+    """The target has no program for this Spec within its memory limits."""
+
+
+class EmitError(MorelloError):
+    """A program the emitter cannot print, such as one with Spec leaves left."""
+
+
+class ToolchainError(MorelloError):
+    """No C compiler, or one that failed or hung."""
+
+
+class ArgumentError(MorelloError):
+    """An array that does not fit the kernel's operand."""
+
+
+class VerificationError(MorelloError):
+    """Emitted code that computed something else than its Spec says."""

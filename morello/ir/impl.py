@@ -1,0 +1,178 @@
+"""Implementations: program trees whose nodes each implement a Spec.
+
+A rewrite turns a logical Spec into an `Expansion`: the node it makes, with a logical Spec for every child,
+how often the child runs and what is held in memory meanwhile. One rule gives the cost and the peak memory
+of every kind of node (paper §3): cost = own + Σ times·cost(child), peak = max(own need, held + peak(child)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from morello.errors import SpecError
+from morello.ir.limits import Limits, fits, lower, raise_peak
+from morello.ir.numbers import Num
+from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.tensor import TensorSpec
+
+
+class StepLike(Protocol):
+    """The schedule step that made a node; printable."""
+
+    def __str__(self) -> str: ...
+
+
+@attrs.frozen
+class Segment:
+    """The stretch of one iteration dimension that a loop body covers: `trips` tiles of `size` from `start`."""
+
+    start: Num
+    size: Num
+    trips: Num
+
+
+@attrs.frozen
+class Part:
+    """One child of a node.
+
+    `args[i]` says what the child's operand i is: the node's own operand of that number, or, counting on from
+    there, a tensor the node introduces. `times` multiplies its cost; `live` is what the node holds, in bytes
+    per level, while the child runs. `region` is where a loop's body lies, None elsewhere.
+    """
+
+    logical: LogicalSpec
+    args: tuple[int, ...]
+    times: Num
+    live: tuple[Num, ...]
+    region: tuple[Segment, ...] | None = None
+    role: str = "body"
+
+
+@attrs.frozen
+class Expansion:
+    """What a rewrite makes of a logical Spec: `cost` is the node's own, `needs` its own bytes per level."""
+
+    step: StepLike
+    cost: Num
+    needs: tuple[Num, ...]
+    parts: tuple[Part, ...]
+    tensors: tuple[TensorSpec, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower()
+
+
+@attrs.frozen
+class Loop(Expansion):
+    """Tiles of the iteration space: the main body, then one body per kind of boundary tile."""
+
+
+@attrs.frozen
+class Alloc(Expansion):
+    """Operand `operand` lives in the introduced tensor while the body runs; a view shares its memory."""
+
+    operand: int = 0
+    view: bool = False
+
+
+@attrs.frozen
+class Block(Expansion):
+    """Children one after another."""
+
+
+@attrs.frozen
+class Pipeline(Expansion):
+    """Children one after another, handing intermediates on that live only between their two neighbours."""
+
+
+@attrs.frozen
+class KernelCall(Expansion):
+    """A microkernel: a leaf of finished programs."""
+
+    kernel: str = ""
+
+
+@attrs.frozen
+class Leaf:
+    """A Spec that is not implemented yet."""
+
+    spec: Spec
+
+
+@attrs.frozen(cache_hash=True, eq=True)
+class Node:
+    """An expansion of `spec` with an implementation for each of its parts."""
+
+    spec: Spec
+    expansion: Expansion = attrs.field(hash=False)
+    children: tuple[Impl, ...]
+    exact: tuple[bool, ...] = attrs.field(repr=False)
+
+
+Impl = Leaf | Node
+
+
+@attrs.frozen
+class Figures:
+    """Cost and peak memory (bytes per level) of a complete implementation."""
+
+    cost: int
+    peak: Limits
+
+
+def combine(expansion: Expansion, children: Sequence[Figures], exact: Sequence[bool]) -> Figures:
+    """Cost and peak of a node from those of its children."""
+    cost: Any = expansion.cost
+    peak: Any = expansion.needs
+    for part, child in zip(expansion.parts, children, strict=True):
+        cost = cost + part.times * child.cost
+        raised = raise_peak(child.peak, part.live, exact)
+        peak = tuple(max(mine, theirs) for mine, theirs in zip(peak, raised, strict=True))
+    return Figures(cost, raise_peak(peak, [0] * len(peak), exact))
+
+
+def child_limits(expansion: Expansion, limits: Limits, exact: Sequence[bool]) -> list[Limits] | None:
+    """The limits of each part, or None if the node does not fit into `limits`."""
+    if not fits(expansion.needs, limits):
+        return None
+    lowered = [lower(limits, part.live, exact) for part in expansion.parts]
+    return None if any(limit < 0 for one in lowered for limit in one) else lowered
+
+
+def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | None:
+    """The node for `expansion`, its children still Spec leaves; None if it does not fit into memory."""
+    limits = child_limits(expansion, spec.limits, exact)
+    if limits is None:
+        return None
+    leaves = tuple(
+        Leaf(Spec(part.logical, own)) for part, own in zip(expansion.parts, limits, strict=True)
+    )
+    return Node(spec, expansion, leaves, tuple(exact))
+
+
+def figures(impl: Impl) -> Figures:
+    """Cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
+    if isinstance(impl, Leaf):
+        raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
+    return combine(impl.expansion, [figures(child) for child in impl.children], impl.exact)
+
+
+def leaves(impl: Impl) -> Iterator[Leaf]:
+    """The Specs not implemented yet, in program order."""
+    if isinstance(impl, Leaf):
+        yield impl
+    else:
+        for child in impl.children:
+            yield from leaves(child)
+
+
+def walk(impl: Impl) -> Iterator[Impl]:
+    """Every node, parents before children."""
+    yield impl
+    if isinstance(impl, Node):
+        for child in impl.children:
+            yield from walk(child)

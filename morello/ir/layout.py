@@ -1,0 +1,236 @@
+"""Layouts: bijections from the coordinates of a tensor to offsets in its buffer (papers' §2.4.2).
+
+A layout lists *physical* dimensions, slowest first. Each belongs to one logical dimension and is
+`Dynamic` (all that remains of it), `Packed(n)` (a strip of n) or `OddEven(n)` (a strip of n whose even
+values come first, then its odd ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import attrs
+
+from morello.errors import SpecError
+from morello.ir.numbers import Mask, Num, choose
+
+
+@attrs.frozen(cache_hash=True)
+class PhysicalDim:
+    """One physical dimension: a strip of `size` values of logical dimension `dim`; size None is Dynamic."""
+
+    dim: int
+    size: int | None = None
+    odd_even: bool = False
+
+    def __str__(self) -> str:
+        if self.size is None:
+            return str(self.dim)
+        return f"{self.dim}{'oe' if self.odd_even else 'p'}{self.size}"
+
+
+def Dynamic(dim: int) -> PhysicalDim:
+    return PhysicalDim(dim)
+
+
+def Packed(dim: int, size: int) -> PhysicalDim:
+    return PhysicalDim(dim, size)
+
+
+def OddEven(dim: int, size: int) -> PhysicalDim:
+    return PhysicalDim(dim, size, odd_even=True)
+
+
+class Fit(IntEnum):
+    """How a tile meets one physical dimension of the tensor it is cut from."""
+
+    STRADDLES = 0  # the tile would break up a strip: the layout does not apply to it
+    GONE = 1  # the tile has one value along it, the tensor more
+    CUT = 2
+    WHOLE = 3
+    UNIT = 4  # one value in both
+
+
+def _check(layout: Layout, _attribute: Any, dims: tuple[PhysicalDim, ...]) -> None:
+    seen: set[int] = set()
+    for physical in dims:
+        if physical.size is None and physical.dim in seen:
+            raise SpecError(
+                f"layout {layout}: dimension {physical.dim} has a whole (Dynamic) part inside another part",
+                "a Dynamic part comes once per dimension and outermost, e.g. layout[0, 1, 0p8]",
+            )
+        if physical.size is not None and physical.size < 2:
+            raise SpecError(f"layout {layout}: a strip holds at least 2 values, not {physical.size}")
+        if physical.odd_even and physical.size is not None and physical.size % 2:
+            raise SpecError(f"layout {layout}: an odd-even strip has an even size, not {physical.size}")
+        seen.add(physical.dim)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Layout:
+    """Physical dimensions, slowest first. Raises SpecError where they contradict each other."""
+
+    dims: tuple[PhysicalDim, ...] = attrs.field(validator=_check)
+
+    def __str__(self) -> str:
+        return f"layout[{', '.join(map(str, self.dims))}]"
+
+    __repr__ = __str__
+
+    def rank_needed(self) -> int:
+        return 1 + max((physical.dim for physical in self.dims), default=-1)
+
+    def applies(self, shape: Sequence[Any]) -> Mask:
+        """Whether the layout describes tensors of `shape`: strips divide it and every value has a place."""
+        if self.rank_needed() > len(shape):
+            return False
+        remaining: list[Any] = list(shape)
+        fine: Any = True
+        for physical in reversed(self.dims):
+            if physical.size is None:
+                remaining[physical.dim] = 1
+            else:
+                fine = fine & (remaining[physical.dim] % physical.size == 0)
+                remaining[physical.dim] = remaining[physical.dim] // physical.size
+        for left in remaining:
+            fine = fine & (left == 1)
+        return fine
+
+    def physical_shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """Sizes of the physical dimensions of a tensor of `shape`, slowest first."""
+        remaining: list[Any] = list(shape)
+        sizes: list[Any] = []
+        for physical in reversed(self.dims):
+            size = remaining[physical.dim] if physical.size is None else physical.size
+            remaining[physical.dim] = remaining[physical.dim] // size
+            sizes.append(size)
+        return tuple(reversed(sizes))
+
+    def strides(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """Offset between neighbours along each physical dimension of a contiguous buffer, in values."""
+        strides: list[Any] = []
+        stride: Any = 1
+        for size in reversed(self.physical_shape(shape)):
+            strides.append(stride)
+            stride = stride * size
+        return tuple(reversed(strides))
+
+    def offset(self, point: Sequence[Any], shape: Sequence[Any], strides: Sequence[Any] | None = None) -> Any:
+        """Buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
+
+        Works on ints, arrays and index expressions alike; `strides` replaces those of a contiguous buffer.
+        """
+        remaining: list[Any] = list(point)
+        result: Any = 0
+        for physical, stride in zip(reversed(self.dims), reversed(strides or self.strides(shape)), strict=True):
+            index = remaining[physical.dim]
+            if physical.size is not None:
+                remaining[physical.dim] = index // physical.size
+                index = index % physical.size
+                if physical.odd_even:
+                    index = index // 2 + index % 2 * (physical.size // 2)
+            result = result + index * stride
+        return result
+
+    def point(self, offset: int, shape: Sequence[int]) -> tuple[int, ...]:
+        """Inverse of `offset` for a contiguous buffer: the coordinates stored at `offset`."""
+        point = [0] * len(shape)
+        scale = [1] * len(shape)
+        for physical, size in zip(reversed(self.dims), reversed(self.physical_shape(shape)), strict=True):
+            offset, index = divmod(offset, size)
+            if physical.odd_even:
+                index = 2 * (index % (size // 2)) + index // (size // 2)
+            point[physical.dim] += index * scale[physical.dim]
+            scale[physical.dim] *= size
+        return tuple(point)
+
+    def fit(self, shape: Sequence[Num], tile: Sequence[Num]) -> tuple[Any, ...]:
+        """One `Fit` code per physical dimension for a tile of size `tile`, laid out from multiples of it."""
+        outer: list[Any] = list(shape)
+        inner: list[Any] = list(tile)
+        codes: list[Any] = []
+        for physical in reversed(self.dims):
+            size, part = outer[physical.dim], inner[physical.dim]
+            shrunk = choose(part == size, choose(size == 1, Fit.UNIT, Fit.WHOLE), choose(part == 1, Fit.GONE, Fit.CUT))
+            if physical.size is None:
+                codes.append(shrunk)
+                continue
+            strip = physical.size
+            whole = part % strip == 0
+            code = choose(part == 1, Fit.GONE, Fit.STRADDLES)
+            if not physical.odd_even:
+                code = choose((part < strip) & (strip % part == 0) & (part != 1), Fit.CUT, code)
+            codes.append(choose(whole, Fit.WHOLE, code))
+            outer[physical.dim] = size // strip
+            inner[physical.dim] = choose(whole, part // strip, 1)
+        return tuple(reversed(codes))
+
+    def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:
+        """The layout of a tile and how many of its innermost physical dimensions lie contiguously.
+
+        Transfer of paper §2.4.3: the outermost physical dimension that still counts is the innermost one
+        that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip meets the part
+        around it where both together are one plain dimension.
+        """
+        run = contig
+        for position, code in enumerate(reversed(codes)):
+            if code in (Fit.GONE, Fit.CUT):
+                run = min(run, position + 1)
+                break
+        kept: list[tuple[PhysicalDim, bool]] = []
+        for position, (physical, code) in enumerate(zip(reversed(self.dims), reversed(codes), strict=True)):
+            if code not in (Fit.GONE, Fit.UNIT):
+                plain = code == Fit.CUT and not physical.odd_even
+                kept.append((PhysicalDim(physical.dim) if plain else physical, position < run))
+        kept.reverse()
+        return _simplify(kept)
+
+
+def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
+    """Join neighbouring parts of one dimension, unless only one of them is in the contiguous run."""
+    joined: list[tuple[PhysicalDim, bool]] = []
+    for physical, in_run in kept:
+        first = all(other.dim != physical.dim for other, _ in joined)
+        if first and not physical.odd_even:
+            physical = PhysicalDim(physical.dim)
+        last = joined[-1] if joined else None
+        if last and last[0].dim == physical.dim and last[1] == in_run and not (last[0].odd_even or physical.odd_even):
+            size = None if last[0].size is None or physical.size is None else last[0].size * physical.size
+            joined[-1] = (PhysicalDim(physical.dim, size), in_run)
+        else:
+            joined.append((physical, in_run))
+    return Layout(tuple(physical for physical, _ in joined)), sum(in_run for _, in_run in joined)
+
+
+def row_major(rank: int) -> Layout:
+    return Layout(tuple(map(Dynamic, range(rank))))
+
+
+def col_major(rank: int) -> Layout:
+    """The last two dimensions swapped: column-major matrices, one after another in a batch."""
+    order = [*range(rank)]
+    order[-2:] = reversed(order[-2:])
+    return Layout(tuple(map(Dynamic, order)))
+
+
+def nhwc(rank: int) -> Layout:
+    """Channels last, for a rank-4 tensor of batch, channel, height, width."""
+    if rank != 4:
+        raise SpecError(f"nhwc describes tensors of 4 dimensions, not {rank}")
+    return Layout(tuple(map(Dynamic, (0, 2, 3, 1))))
+
+
+#: Layouts that have a name in the Spec language, in the order in which printing prefers them.
+NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc}
+
+
+def with_strips(base: Layout, packs: Sequence[int], odd_evens: Sequence[int]) -> tuple[Layout, ...]:
+    """`base`, then `base` with one innermost strip: `packs` on all but its last dimension, `odd_evens` on any."""
+    found = [base]
+    for physical in base.dims[:-1]:
+        found += [Layout((*base.dims, Packed(physical.dim, size))) for size in packs]
+    for physical in base.dims:
+        found += [Layout((*base.dims, OddEven(physical.dim, size))) for size in odd_evens]
+    return tuple(found)

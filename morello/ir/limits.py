@@ -1,0 +1,40 @@
+"""Memory limits: how many bytes of each level an implementation may still allocate, fastest level first.
+
+Registers are counted exactly. Limits of caches and memories are powers of two: what is left after an
+allocation is rounded down, peaks are rounded up (paper §2.4), so nearby limits share their solutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from morello.ir.numbers import Num, ceil_pow2, choose, floor_pow2
+
+Limits: TypeAlias = tuple[Num, ...]
+
+
+def lower(limits: Limits, live: Sequence[Num], exact: Sequence[bool]) -> Limits:
+    """The limits of a child that runs while `live` bytes are held; negative where they do not fit."""
+    return tuple(
+        left if counted else choose(left < 0, left, choose(used == 0, limit, floor_pow2(left)))
+        for limit, used, left, counted in (
+            (limit, used, limit - used, counted) for limit, used, counted in zip(limits, live, exact, strict=True)
+        )
+    )
+
+
+def raise_peak(peak: Sequence[Num], live: Sequence[Num], exact: Sequence[bool]) -> Limits:
+    """The peak of a node that holds `live` bytes while a child with `peak` runs."""
+    return tuple(
+        below + used if counted else ceil_pow2(below + used)
+        for below, used, counted in zip(peak, live, exact, strict=True)
+    )
+
+
+def fits(needed: Sequence[Any], limits: Limits) -> Any:
+    """Whether every level has the bytes needed."""
+    result: Any = True
+    for need, limit in zip(needed, limits, strict=True):
+        result = result & (need <= limit)
+    return result

@@ -1,0 +1,26 @@
+"""Operations: every module of this package that lists `OPERATIONS` adds to the Spec language."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from morello.errors import SpecError
+from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.compose import Compose
+
+__all__ = ["BY_NAME", "Compose", "Operand", "Operation", "by_name", "operand"]
+
+BY_NAME: dict[str, Operation] = {
+    op.name: op
+    for module in pkgutil.iter_modules(__path__)
+    for op in getattr(importlib.import_module(f"{__name__}.{module.name}"), "OPERATIONS", ())
+}
+
+
+def by_name(name: str) -> Operation:
+    """The operation called `name`. Raises SpecError for a name that is none."""
+    try:
+        return BY_NAME[name]
+    except KeyError:
+        raise SpecError(f"unknown operation {name!r}", f"operations are {', '.join(sorted(BY_NAME))}") from None

@@ -1,0 +1,48 @@
+"""Move: copies a tensor to another level, layout or data type (paper §2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, operand
+
+
+@attrs.frozen(cache_hash=True)
+class Move(Operation):
+    """out = convert(src). Integers wrap around; floats round to nearest."""
+
+    @property
+    def name(self) -> str:
+        return "Move"
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return tuple(f"i{dim}" for dim in range(rank))
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+
+    def meaning(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+        return [inputs[0]]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        source, out = dtypes
+        if source.is_float and not out.is_float:
+            return f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
+        return None
+
+    @property
+    def moves_data(self) -> bool:
+        return True
+
+
+OPERATIONS = (Move(),)

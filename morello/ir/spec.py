@@ -1,0 +1,87 @@
+"""Specs: what to compute, and under which conditions (paper §2.2)."""
+
+from __future__ import annotations
+
+import attrs
+
+from morello.errors import SpecError
+from morello.ir.limits import Limits
+from morello.ir.numbers import Num
+from morello.ir.ops.base import Operation
+from morello.ir.tensor import OperandState, TensorSpec
+
+#: Larger sizes would overflow the 64-bit offsets of the emitted C.
+MAX_BYTES = 2**47
+
+
+@attrs.frozen(cache_hash=True)
+class LogicalSpec:
+    """An operation, its iteration shape, the state of each operand, and whether one thread must do.
+
+    `op`, `states` and `serial` are labels; `shape` holds numbers, arrays of them in a batch.
+    """
+
+    op: Operation
+    shape: tuple[Num, ...]
+    states: tuple[OperandState, ...]
+    serial: bool = True
+
+    @property
+    def operands(self) -> tuple[TensorSpec, ...]:
+        declared = self.op.operands(len(self.shape))
+        return tuple(
+            TensorSpec(one.shape(self.shape), state) for one, state in zip(declared, self.states, strict=True)
+        )
+
+    def operand(self, index: int) -> TensorSpec:
+        return TensorSpec(self.op.operands(len(self.shape))[index].shape(self.shape), self.states[index])
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return self.op.dims(len(self.shape))
+
+    @property
+    def flops(self) -> int:
+        return self.op.flops(tuple(int(size) for size in self.shape))
+
+    def canonical(self) -> LogicalSpec:
+        """The same Spec in normal form. Raises SpecError where operation, shape and operands disagree."""
+        rank = len(self.shape)
+        if self.op.rank not in (None, rank):
+            names = "×".join(self.op.dims(self.op.rank or 0))
+            raise SpecError(f"{self.op} has the {self.op.rank} dimensions {names}, not {rank}")
+        if any(size < 1 for size in self.shape):
+            raise SpecError(f"sizes are at least 1, not {'×'.join(map(str, self.shape))}")
+        declared = self.op.operands(rank)
+        if len(declared) != len(self.states):
+            names = ", ".join(one.name for one in declared)
+            raise SpecError(f"{self.op} has {len(declared)} operands ({names}), not {len(self.states)}")
+        shape = tuple(int(size) for size in self.shape)
+        fault = self.op.check(shape, [state.dtype for state in self.states])
+        if fault:
+            raise SpecError(f"{self.op}: {fault}")
+        for one, tensor in zip(declared, self.operands, strict=True):
+            if tensor.bytes > MAX_BYTES:
+                raise SpecError(f"{self.op}: {one.name} holds {tensor.bytes} bytes, more than 2^47 can be addressed")
+        states = tuple(tensor.canonical().state for tensor in self.operands)
+        return attrs.evolve(self, states=states)
+
+
+@attrs.frozen(cache_hash=True)
+class Spec:
+    """A logical Spec and its memory limits, in bytes, fastest level first."""
+
+    logical: LogicalSpec
+    limits: Limits
+
+    @property
+    def op(self) -> Operation:
+        return self.logical.op
+
+    @property
+    def shape(self) -> tuple[Num, ...]:
+        return self.logical.shape
+
+    @property
+    def operands(self) -> tuple[TensorSpec, ...]:
+        return self.logical.operands

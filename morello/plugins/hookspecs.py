@@ -1,0 +1,54 @@
+"""The hooks through which plugins contribute. Implement those you need in a module or object, mark them with
+`morello.plugins.hookimpl`, and name it in your distribution's entry points under the group `morello`.
+
+All hooks but the first are called once per target, with its name: answer for targets of your own and for
+targets of others that you extend, and return None or nothing for all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from morello.codegen.program import Emitter
+    from morello.plugins.microkernel import Microkernel
+    from morello.plugins.target import MemoryLevel, TargetInfo, Weights
+    from morello.rewrites.base import Rewrite
+
+#: The entry point group and the name under which hooks are marked.
+PROJECT = "morello"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def morello_targets() -> Iterable[TargetInfo]:
+    """The targets this plugin owns."""
+
+
+@hookspec
+def morello_levels(target: str) -> Iterable[MemoryLevel] | None:
+    """Memory levels of `target`, fastest first."""
+
+
+@hookspec
+def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
+    """Rewrites for `target`, in the order in which search breaks ties; `morello.rewrites.STANDARD` to start with."""
+
+
+@hookspec
+def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
+    """Microkernels for `target`."""
+
+
+@hookspec
+def morello_weights(target: str) -> Weights | None:
+    """The cost weights of `target`."""
+
+
+@hookspec
+def morello_emitter(target: str) -> Emitter | None:
+    """What prints C for `target`."""

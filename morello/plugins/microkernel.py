@@ -1,0 +1,103 @@
+"""Microkernels as data: the Specs one implements, what it costs and needs, and how it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from morello.ir.layout import Layout, col_major, row_major
+from morello.ir.numbers import Mask, Num
+from morello.ir.ops.base import Operation
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+
+if TYPE_CHECKING:
+    from morello.codegen.site import KernelSite
+    from morello.plugins.target import Target
+
+LayoutRule = Literal["any", "row_major", "col_major"]
+
+
+def is_ordered(layout: Layout | None, order: Layout) -> bool:
+    """Whether a canonical layout has no strips and its dimensions come in the order of `order`."""
+    if layout is None:
+        return True
+    present = {physical.dim for physical in layout.dims}
+    return layout.dims == tuple(physical for physical in order.dims if physical.dim in present)
+
+
+@attrs.frozen(kw_only=True)
+class OperandPattern:
+    """Which operand states a microkernel takes; empty tuples take any."""
+
+    levels: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    layout: LayoutRule = "any"
+    contiguous: bool = True
+    aligned: bool = False
+    vectors: tuple[int, ...] = ()
+
+    def accepts(self, state: OperandState, rank: int) -> bool:
+        orders = {"row_major": row_major, "col_major": col_major}
+        return (
+            (not self.levels or state.level in self.levels)
+            and (not self.dtypes or state.dtype.name in self.dtypes)
+            and (self.layout == "any" or is_ordered(state.layout, orders[self.layout](rank)))
+            and (state.contiguous or not self.contiguous)
+            and (state.aligned or not self.aligned)
+            and (not self.vectors or state.vector in self.vectors)
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Multiple:
+    """A size that is a multiple of `of`."""
+
+    of: int
+
+
+#: What a microkernel asks of one iteration dimension: an exact size, a multiple, or nothing.
+SizeRule = int | Multiple | None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Microkernel:
+    """A leaf of programs: `op` over operands that match `operands`, on sizes that match `shape`.
+
+    `shape` has one rule per iteration dimension; None leaves all of them free. `same` names what must be
+    equal in all operands ("dtype", "layout", "vector"). `when` adds a condition, and `cost` gives the cost;
+    both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
+    beside its operands, by level. `emit` prints the C through the site it is handed.
+    """
+
+    name: str
+    op: Operation
+    operands: tuple[OperandPattern, ...]
+    cost: Callable[[LogicalSpec, Target], Num]
+    emit: Callable[[KernelSite], None]
+    shape: tuple[SizeRule, ...] | None = None
+    same: tuple[Literal["dtype", "layout", "vector"], ...] = ()
+    when: Callable[[LogicalSpec], Mask] | None = None
+    registers: Mapping[str, int] = attrs.field(factory=dict)
+
+    def matches(self, logical: LogicalSpec) -> bool:
+        """Whether operation and operand states, the labels of a Spec, fit this kernel."""
+        if logical.op != self.op or len(logical.states) != len(self.operands):
+            return False
+        ranks = [len(one.dims) for one in logical.op.operands(len(logical.shape))]
+        fitting = zip(self.operands, logical.states, ranks, strict=True)
+        if not all(pattern.accepts(state, rank) for pattern, state, rank in fitting):
+            return False
+        return all(len({getattr(state, field) for state in logical.states}) == 1 for field in self.same)
+
+    def accepts(self, logical: LogicalSpec) -> Mask:
+        """Whether the kernel implements the Spec, cell by cell in a batch."""
+        if not self.matches(logical) or (self.shape is not None and len(self.shape) != len(logical.shape)):
+            return False
+        fine: Any = True
+        for size, rule in zip(logical.shape, self.shape or (), strict=False):
+            if rule is not None:
+                fine = fine & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)
+        return fine & self.when(logical) if self.when else fine

@@ -1,0 +1,187 @@
+"""Finds plugins, collects what they contribute and assembles targets from it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import attrs
+import pluggy
+
+from morello.errors import MorelloError, PluginError
+from morello.plugins import hookspecs
+from morello.plugins.target import Target, TargetInfo, Weights
+from morello.plugins.validation import check_target
+
+
+@attrs.frozen
+class PluginInfo:
+    """A plugin and the distribution it comes from."""
+
+    name: str
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}" if self.distribution else self.name
+
+
+class Registry:
+    """The targets that a set of plugins makes up. Plugins are asked once, when a target is first needed."""
+
+    def __init__(self, manager: pluggy.PluginManager):
+        self._manager = manager
+        self._infos: dict[str, tuple[TargetInfo, str]] | None = None
+        self._targets: dict[str, Target] = {}
+
+    @classmethod
+    def discover(cls) -> Registry:
+        """All plugins that installed distributions name under the entry point group `morello`."""
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        for entry in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda one: one.name):
+            try:
+                plugin = entry.load()
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}",
+                    _remedy(entry.dist.name if entry.dist else entry.name),
+                ) from error
+            cls._register(manager, plugin, entry.name)
+        return cls(manager)
+
+    @classmethod
+    def of(cls, **plugins: Any) -> Registry:
+        """A registry of just these plugins, by name."""
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        for name, plugin in plugins.items():
+            cls._register(manager, plugin, name)
+        return cls(manager)
+
+    @staticmethod
+    def _register(manager: pluggy.PluginManager, plugin: Any, name: str) -> None:
+        manager.register(plugin, name=name)
+        try:
+            manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise PluginError(f"plugin {name!r} implements a hook that does not exist: {error}") from error
+
+    @property
+    def plugins(self) -> list[PluginInfo]:
+        """The plugins that were found."""
+        found = []
+        entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
+        for name, _ in self._manager.list_name_plugin():
+            dist = entries[name].dist if name in entries else None
+            found.append(PluginInfo(name, dist.name if dist else "", dist.version if dist else ""))
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._known())
+
+    def owner(self, target: str) -> str:
+        """The plugin that owns a target."""
+        return self._known()[target][1]
+
+    def target(self, name: str) -> Target:
+        """The assembled, checked target. Raises MorelloError for an unknown name, PluginError for a faulty plugin."""
+        if name not in self._targets:
+            known = self._known()
+            if name not in known:
+                raise MorelloError(
+                    f"unknown target {name!r}",
+                    f"installed targets are {', '.join(known) or 'none'}; `morello targets` lists them",
+                )
+            self._targets[name] = self._assemble(*known[name])
+        return self._targets[name]
+
+    def _known(self) -> dict[str, tuple[TargetInfo, str]]:
+        if self._infos is None:
+            infos: dict[str, tuple[TargetInfo, str]] = {}
+            for plugin, info in self._ask("morello_targets"):
+                if not isinstance(info, TargetInfo):
+                    raise PluginError(f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}")
+                if info.name in infos:
+                    raise PluginError(
+                        f"plugins {infos[info.name][1]!r} and {plugin!r} both own a target {info.name!r}",
+                        "uninstall one of them, or rename its target",
+                    )
+                infos[info.name] = (info, plugin)
+            self._infos = infos
+        return self._infos
+
+    def _assemble(self, info: TargetInfo, owner: str) -> Target:
+        origins: dict[str, str] = {}
+
+        def collect(hook: str, kind: str, name: Callable[[Any], str]) -> tuple[Any, ...]:
+            found = []
+            for plugin, item in self._ask(hook, target=info.name):
+                label = f"{kind} {name(item)}"
+                if label in origins:
+                    raise PluginError(
+                        f"target {info.name}: {label} comes twice, from plugin {origins[label]!r} and from {plugin!r}",
+                        "names are unique within a target: rename one",
+                    )
+                origins[label] = plugin
+                found.append((plugin != owner, item))
+            # What the owner gives comes first, whatever the order of installation.
+            return tuple(item for _, item in sorted(found, key=lambda pair: pair[0]))
+
+        target = Target(
+            info=info,
+            levels=collect("morello_levels", "level", lambda item: str(getattr(item, "name", item))),
+            weights=self._one("morello_weights", info.name, Weights()),
+            rewrites=collect("morello_rewrites", "rewrite", lambda item: str(getattr(item, "keyword", item))),
+            kernels=collect("morello_microkernels", "microkernel", lambda item: str(getattr(item, "name", item))),
+            emitter=self._one("morello_emitter", info.name, None),
+            origins=origins,
+        )
+        check_target(target, owner)
+        return target
+
+    def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """What each plugin answers, item by item, with the plugin's name; in order of the names."""
+        callers = sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name)
+        for impl in callers:
+            try:
+                taken = {name: arguments[name] for name in impl.argnames}
+                answer = list(impl.function(**taken) or ())
+            except MorelloError:
+                raise
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
+                    _remedy(impl.plugin_name),
+                ) from error
+            yield from ((impl.plugin_name, item) for item in answer)
+
+    def _one(self, hook: str, target: str, default: Any) -> Any:
+        """The answer of a hook that gives a single object."""
+        answers = []
+        for impl in getattr(self._manager.hook, hook).get_hookimpls():
+            try:
+                answers.append((impl.plugin_name, impl.function(target)))
+            except Exception as error:
+                raise PluginError(
+                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
+                    _remedy(impl.plugin_name),
+                ) from error
+        given = [(plugin, answer) for plugin, answer in answers if answer is not None]
+        if len(given) > 1:
+            names = " and ".join(repr(plugin) for plugin, _ in given)
+            raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may")
+        return given[0][1] if given else default
+
+
+def _remedy(plugin: str) -> str:
+    return f"mend or uninstall the plugin: pip uninstall {plugin}"
+
+
+@cache
+def installed() -> Registry:
+    """The registry of what is installed in this Python environment."""
+    return Registry.discover()

@@ -1,0 +1,215 @@
+"""What a rewrite is: a schedule step that turns a logical Spec into a node over smaller Specs.
+
+A rewrite is one class in one file; an instance is one step with its arguments. `steps` lists what search
+tries; `cases` does the rewriting, for a single Spec (ints) and for a batch of Specs (arrays) alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import attrs
+import numpy as np
+
+from morello.errors import Inapplicable, MorelloError
+from morello.ir.impl import Expansion
+from morello.ir.layout import NAMED, Layout
+from morello.ir.numbers import Cells, Mask, partition, take
+from morello.ir.spec import LogicalSpec
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen
+class Word:
+    """A bare name in a schedule: a level, a kernel, a layout or a keyword."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@attrs.frozen
+class Vector:
+    """`v8` in a schedule: values per vector register."""
+
+    size: int
+
+    def __str__(self) -> str:
+        return f"v{self.size}"
+
+
+#: What the arguments of a schedule step are made of.
+Atom = int | tuple[int, ...] | Word | Vector | Layout
+
+
+def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTHING, many: bool = False) -> Any:
+    """A step's argument: written after `keyword` if it has one, else in place; `kinds` are its atoms' types."""
+    return attrs.field(default=default, metadata={"kinds": kinds, "keyword": keyword, "many": many})
+
+
+@attrs.frozen
+class Case:
+    """The cells of a batch (None: all, or a single Spec) for which a rewrite gives one kind of node."""
+
+    cells: Cells
+    expansion: Expansion
+
+
+@attrs.frozen(cache_hash=True)
+class Rewrite(ABC):
+    """One step of a schedule. Subclasses are frozen attrs classes whose fields are made with `argument`."""
+
+    #: The word that starts the step in a schedule.
+    keyword: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        """Every step that search tries on this Spec, best guess of the tie-break first.
+
+        For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
+        """
+
+    @abstractmethod
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        """Rewrite a Spec or a batch. Raises Inapplicable where the step applies to no Spec of it."""
+
+    def expansion(self, logical: LogicalSpec, target: Target) -> Expansion:
+        """Rewrite a single Spec. Raises Inapplicable with the broken precondition."""
+        for case in self.cases(logical, target):
+            return case.expansion
+        raise Inapplicable(f"`{self}` does not apply to {logical.op}")
+
+    def __str__(self) -> str:
+        words = [self.keyword]
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if value is None or value is False or value == ():
+                continue
+            prefix = field.metadata["keyword"]
+            words += [prefix] if prefix else []
+            words += [] if value is True else [_show(value, field.metadata["kinds"])]
+        return " ".join(words)
+
+    @classmethod
+    def parse(cls, atoms: Sequence[Atom]) -> Self:
+        """The step with these arguments. Raises MorelloError that says which arguments it takes."""
+        fields = list(attrs.fields(cls))
+        values: dict[str, Any] = {}
+        waiting = list(atoms)
+        while waiting:
+            atom = waiting.pop(0)
+            field = _field_for(atom, fields, values)
+            if field is None:
+                raise MorelloError(f"`{cls.keyword}` does not take `{_show(atom)}` here", f"write: {cls.usage()}")
+            kinds = field.metadata["kinds"]
+            if field.metadata["keyword"] and bool not in kinds:
+                if not waiting or not isinstance(waiting[0], kinds):
+                    raise MorelloError(f"`{cls.keyword}`: a value is missing after `{atom}`", f"write: {cls.usage()}")
+                atom = waiting.pop(0)
+            values[field.name] = _plain(atom) if bool not in kinds else True
+        missing = [field.name for field in fields if field.default is attrs.NOTHING and field.name not in values]
+        if missing:
+            raise MorelloError(f"`{cls.keyword}` needs {' and '.join(missing)}", f"write: {cls.usage()}")
+        return cls(**values)
+
+    @classmethod
+    def usage(cls) -> str:
+        """How the step is written, for messages and docs."""
+        words = [cls.keyword]
+        for field in attrs.fields(cls):
+            prefix = field.metadata["keyword"]
+            flag = bool in field.metadata["kinds"]
+            word = " ".join(filter(None, (prefix, None if flag else field.name.upper())))
+            words.append(word if field.default is attrs.NOTHING else f"[{word}]")
+        return " ".join(words)
+
+
+def _field_for(atom: Atom, fields: Sequence[Any], values: dict[str, Any]) -> Any:
+    """The argument that `atom` gives, or whose keyword it is; None if there is none."""
+    free = [field for field in fields if field.name not in values]
+    for field in free:
+        if isinstance(atom, Word) and field.metadata["keyword"] == atom.text:
+            return field
+    for field in free:
+        if not field.metadata["keyword"] and isinstance(atom, field.metadata["kinds"]):
+            return field
+    return None
+
+
+def _plain(atom: Atom) -> Any:
+    """Words are strings and vectors numbers inside a step."""
+    if isinstance(atom, Word):
+        return atom.text
+    return atom.size if isinstance(atom, Vector) else atom
+
+
+def _show(value: Any, kinds: Sequence[type] = ()) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, Layout):
+        return layout_name(value)
+    return f"v{value}" if Vector in kinds else str(value)
+
+
+def layout_name(layout: Layout) -> str:
+    """A layout as schedules and Specs print it: by its name where it has one."""
+    rank = layout.rank_needed()
+    for name, build in NAMED.items():
+        if rank and (name != "nhwc" or rank == 4) and build(rank) == layout:
+            return name
+    return str(layout)
+
+
+def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
+    """A precondition: the mask of a batch is returned; where all cells break it, Inapplicable is raised."""
+    if isinstance(condition, np.ndarray) and condition.any():
+        return condition
+    condition = bool(np.all(condition))
+    if not condition:
+        raise Inapplicable(rule, hint)
+    return True
+
+
+def by_group(codes: Sequence[Any], rewrite: Callable[[tuple[int, ...], Cells], Iterator[Case]]) -> Iterator[Case]:
+    """The cases of each group of cells that agree on `codes`; in a batch, groups it does not apply to are left out."""
+    for group, cells in partition(codes):
+        try:
+            yield from rewrite(group, cells)
+        except Inapplicable:
+            if cells is None:
+                raise
+
+
+def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:
+    """The part of a batch that `cells` names."""
+    if cells is None:
+        return logical
+    return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
+
+
+def within(outer: Cells, inner: Cells) -> Cells:
+    """The cells of a batch that `inner` names within the part of it that `outer` names."""
+    return inner if outer is None else outer if inner is None else outer[inner]
+
+
+def masked(cells: Cells, mask: Mask) -> Cells:
+    """Those of `cells` for which `mask`, given per cell of them, holds."""
+    if not isinstance(mask, np.ndarray):
+        return cells
+    return within(cells, np.flatnonzero(mask))
+
+
+def largest(size: Any) -> int:
+    """The largest size in a batch."""
+    return int(np.max(size))
+
+
+def powers_of_two_below(size: Any) -> list[int]:
+    """Tile sizes that search tries along a dimension, largest first."""
+    return [1 << bit for bit in reversed(range((largest(size) - 1).bit_length()))]

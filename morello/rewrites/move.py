@@ -1,0 +1,170 @@
+"""move: an operand lives in another level, layout or data type while the body runs (paper §2, §2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.dtypes import DType, by_name
+from morello.ir.impl import Alloc, Part
+from morello.ir.layout import NAMED, Layout
+from morello.ir.numbers import Cells, take
+from morello.ir.ops.base import Operand
+from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.rewrites.base import Case, Rewrite, Vector, Word, argument, by_group, masked, require, select_cells, within
+
+if TYPE_CHECKING:
+    from morello.plugins.target import MemoryLevel, Target
+
+
+@attrs.frozen(cache_hash=True)
+class Move(Rewrite):
+    """`move 2 to VRF as row_major v8`: operand 2 in a fresh buffer, loaded before and stored after as needed.
+
+    A move into a hardware cache that keeps layout and data type is a view: nothing is copied.
+    Without `as`, the operand's own layout is kept.
+    """
+
+    keyword: ClassVar[str] = "move"
+    operand: int = argument(int)
+    level: str = argument(Word, keyword="to")
+    layout: Layout | str | None = argument(Layout, Word, keyword="as", default=None)
+    vector: int | None = argument(Vector, default=None)
+    dtype: str | None = argument(Word, keyword="cast", default=None)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        for index, one in enumerate(logical.op.operands(len(logical.shape))):
+            state = logical.states[index]
+            for name in target.level(state.level).destinations:
+                level = target.level(name)
+                for dtype in _dtypes(one, state, target):
+                    cast = None if dtype == state.dtype else dtype.name
+                    vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
+                    for layout in _layouts(level, dtype, len(one.dims), target):
+                        yield from (cls(index, name, layout, vector, cast) for vector in vectors)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        one, tensor = self._operand(logical)
+        level = self._level(tensor.state, target)
+        dtype = tensor.state.dtype if self.dtype is None else self._cast(one, tensor.state, target)
+        layout = self._layout(tensor, level)
+        if layout is None:
+            kept = tensor.state.layout
+            state = attrs.evolve(tensor.state, level=level.name, dtype=dtype)
+            if level.kind != "cache" or dtype != tensor.state.dtype:
+                state = OperandState(dtype, level.name, kept, len(kept.dims) if kept else 0)
+            if level.kind == "scalar":
+                state = OperandState(dtype, level.name, None)
+            yield from self._alloc(logical, one, tensor, attrs.evolve(state, vector=self._vector(level)), None, target)
+            return
+        mask = require(
+            layout.applies(tensor.shape),
+            f"{layout} does not describe {one.name}, a tensor of shape {'×'.join(map(str, tensor.shape))}",
+        )
+        inside = masked(None, mask)
+        sizes = [take(size, inside) for size in tensor.shape]
+
+        def allocs(codes: tuple[int, ...], cells: Cells) -> Iterator[Case]:
+            fresh, contig = layout.tiled(len(layout.dims), codes)
+            state = OperandState(dtype, level.name, fresh, contig, vector=self._vector(level))
+            yield from self._alloc(logical, one, tensor, state, within(inside, cells), target)
+
+        yield from by_group(layout.fit(sizes, sizes), allocs)
+
+    def _alloc(
+        self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Target
+    ) -> Iterator[Case]:
+        """The node for one new operand state."""
+        require(state != tensor.state, f"`{self}` leaves {one.name} where and as it is")
+        shape = tuple(take(size, cells) for size in tensor.shape)
+        fine = require(
+            TensorSpec(shape, state).has_whole_vectors(),
+            f"{one.name} does not fill vectors of {state.vector}",
+        )
+        cells = masked(cells, fine)
+        kept = select_cells(logical, cells)
+        source = kept.operand(self.operand)
+        yield Case(cells, self._expansion(kept, one, source, TensorSpec(source.shape, state), target))
+
+    def _expansion(
+        self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Target
+    ) -> Alloc:
+        level = target.level(fresh.state.level)
+        view = level.kind == "cache" and attrs.evolve(source.state, level=level.name) == fresh.state
+        live = target.footprint(fresh)
+        count = len(logical.states)
+        states = tuple(fresh.state if i == self.operand else state for i, state in enumerate(logical.states))
+        args = tuple(count if i == self.operand else i for i in range(count))
+        parts = [Part(attrs.evolve(logical, states=states), args, 1, live)]
+        if not view and one.reads:
+            load = LogicalSpec(MoveOperation(), source.shape, (source.state, fresh.state), logical.serial)
+            parts.insert(0, Part(load, (self.operand, count), 1, live, role="load"))
+        if not view and one.writes:
+            store = LogicalSpec(MoveOperation(), source.shape, (fresh.state, source.state), logical.serial)
+            parts.append(Part(store, (count, self.operand), 1, live, role="store"))
+        cost = target.move_cost(source) + target.move_cost(fresh)
+        return Alloc(self, cost, target.nothing(), tuple(parts), (fresh,), operand=self.operand, view=view)
+
+    def _operand(self, logical: LogicalSpec) -> tuple[Operand, TensorSpec]:
+        declared = logical.op.operands(len(logical.shape))
+        if not 0 <= self.operand < len(declared):
+            names = ", ".join(f"{i} is {one.name}" for i, one in enumerate(declared))
+            raise Inapplicable(f"{logical.op} has no operand {self.operand}", names)
+        return declared[self.operand], logical.operand(self.operand)
+
+    def _level(self, state: OperandState, target: Target) -> MemoryLevel:
+        level = target.level(self.level)
+        reachable = target.level(state.level).destinations
+        if level.name not in reachable:
+            raise Inapplicable(
+                f"an operand in {state.level} cannot be moved to {level.name}",
+                f"from {state.level} moves go to {', '.join(reachable) or 'no other level'}",
+            )
+        return level
+
+    def _cast(self, one: Operand, state: OperandState, target: Target) -> DType:
+        dtype = by_name(self.dtype or "")
+        if dtype not in _dtypes(one, state, target):
+            raise Inapplicable(
+                f"{one.name} cannot be cast from {state.dtype} to {dtype} on a move",
+                "moves widen operands that are only read, by the casts the target declares",
+            )
+        return dtype
+
+    def _layout(self, tensor: TensorSpec, level: MemoryLevel) -> Layout | None:
+        """The new layout; None to keep the operand's own or to have none."""
+        if level.kind == "scalar":
+            return None
+        if self.layout is None and tensor.state.layout is None:
+            return NAMED["row_major"](len(tensor.shape))
+        if isinstance(self.layout, str):
+            if self.layout not in NAMED:
+                raise Inapplicable(f"unknown layout {self.layout!r}", f"layouts are {', '.join(NAMED)}, layout[...]")
+            return NAMED[self.layout](len(tensor.shape))
+        return self.layout
+
+    def _vector(self, level: MemoryLevel) -> int | None:
+        if level.kind == "vector" and self.vector is None:
+            raise Inapplicable(f"a move to {level.name} needs a vector size", "add one, e.g. v8")
+        if level.kind != "vector" and self.vector is not None:
+            raise Inapplicable(f"{level.name} holds no vectors", f"drop v{self.vector}")
+        return self.vector
+
+
+def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:
+    """The operand's own type, then those it may be widened to if it is only read."""
+    wider = [by_name(to) for start, to in sorted(target.info.casts) if start == state.dtype.name]
+    return [state.dtype, *([] if one.writes else wider)]
+
+
+def _layouts(level: MemoryLevel, dtype: DType, rank: int, target: Target) -> list[Layout | None]:
+    """What search may lay a new buffer out as; None keeps the operand's own layout."""
+    if level.kind == "scalar":
+        return [None]
+    return [*([None] if level.kind == "cache" else []), *target.info.layouts(dtype, rank)]

@@ -1,0 +1,44 @@
+"""split: a loop over parts of the reduction, each adding to the same output (paper §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite, argument, powers_of_two_below
+from morello.rewrites.tile import loop_cases
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class Split(Rewrite):
+    """`split 64`: parts of 64 along the reduction of an operation that accumulates."""
+
+    keyword: ClassVar[str] = "split"
+    size: int = argument(int)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        rank = len(logical.shape)
+        reductions = logical.op.reductions(rank)
+        if len(reductions) == 1 and not logical.op.untiled(rank):
+            yield from (cls(size) for size in powers_of_two_below(logical.shape[reductions[0]]))
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        rank = len(logical.shape)
+        reductions = logical.op.reductions(rank)
+        if len(reductions) != 1:
+            raise Inapplicable(
+                f"{logical.op} has {len(reductions)} reduction dimensions, split is for exactly one",
+                "tile with a size for every iteration dimension",
+            )
+        if self.size < 1:
+            raise Inapplicable(f"split size {self.size} is not positive")
+        sizes = tuple(self.size if dim == reductions[0] else 0 for dim in range(rank))
+        yield from loop_cases(logical, sizes, self, target)

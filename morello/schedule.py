@@ -1,0 +1,171 @@
+"""Schedules: sequences of steps that turn a Spec into an implementation, and back (paper §2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from morello.errors import Inapplicable, MorelloError
+from morello.ir.impl import Expansion, Impl, Leaf, Node, expand
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+
+#: Finds an implementation for a Spec leaf.
+Synthesizer: TypeAlias = Callable[[Spec], Impl]
+
+
+@attrs.frozen
+class Subschedule:
+    """Steps for one child: `path` are child numbers, from the node that the last step before it made."""
+
+    path: tuple[int, ...]
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Synthesize:
+    """Search implements every Spec that is left."""
+
+    def __str__(self) -> str:
+        return "synthesize"
+
+
+Statement: TypeAlias = Rewrite | Subschedule | Synthesize
+Schedule: TypeAlias = tuple[Statement, ...]
+
+
+def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
+    """The schedule as it is written in a Spec file, a statement a line."""
+    margin = "    " * indent
+    found: list[str] = []
+    for statement in schedule:
+        if isinstance(statement, Subschedule):
+            path = ", ".join(map(str, statement.path))
+            found += [f"{margin}subschedule [{path}] {{", *lines(statement.body, indent + 1), f"{margin}}}"]
+        else:
+            found.append(f"{margin}{statement}")
+    return found
+
+
+def default_child(node: Node) -> int | None:
+    """The child that a step goes on with: the only one, or the only one that computes.
+
+    That is the one child that is not a Move if exactly one exists (paper §2.3), else the one that neither
+    moves nor initializes; None if that does not single one out.
+    """
+    operations = [part.logical.op for part in node.expansion.parts]
+    computing = [i for i, op in enumerate(operations) if not op.moves_data]
+    if len(operations) > 1 and len(computing) != 1:
+        computing = [i for i in computing if not operations[i].initializes]
+    if len(operations) == 1:
+        return 0
+    return computing[0] if len(computing) == 1 else None
+
+
+@attrs.frozen
+class Position:
+    """A partial implementation, and the path to the node that the last step made: the next goes on from there."""
+
+    impl: Impl
+    path: tuple[int, ...] = ()
+
+
+def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
+    """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
+    for statement in schedule:
+        if isinstance(statement, Synthesize):
+            at = Position(finish(at.impl, synthesize), at.path)
+        elif isinstance(statement, Subschedule):
+            path = (*at.path, *statement.path)
+            child = apply(Position(_child(at.impl, path)), statement.body, target, synthesize)
+            at = Position(_replaced(at.impl, path, child.impl), at.path)
+        else:
+            path = _default_leaf(at, statement)
+            leaf = _child(at.impl, path)
+            assert isinstance(leaf, Leaf)
+            at = Position(_replaced(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
+    return at
+
+
+def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
+    """The path to the Spec that default children lead to."""
+    path = at.path
+    impl = _child(at.impl, path)
+    while isinstance(impl, Node):
+        if not impl.children:
+            raise Inapplicable(f"`{step}` finds no Spec left: `{impl.expansion.step}` finished this part")
+        index = default_child(impl)
+        if index is None:
+            raise Inapplicable(f"`{step}` could go on with several children of `{impl.expansion.step}`", _choices(impl))
+        path, impl = (*path, index), impl.children[index]
+    return path
+
+
+def _child(impl: Impl, path: Sequence[int]) -> Impl:
+    for index in path:
+        if isinstance(impl, Leaf):
+            raise Inapplicable(f"child {index} of a Spec that has no children yet", "rewrite it before its children")
+        if not 0 <= index < len(impl.children):
+            raise Inapplicable(f"`{impl.expansion.step}` has no child {index}", _choices(impl))
+        impl = impl.children[index]
+    return impl
+
+
+def _replaced(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
+    if not path:
+        return child
+    assert isinstance(impl, Node)
+    children = list(impl.children)
+    children[path[0]] = _replaced(children[path[0]], path[1:], child)
+    return attrs.evolve(impl, children=tuple(children))
+
+
+def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
+    """The node that a step makes of a Spec. Raises Inapplicable, also where memory does not suffice."""
+    expansion = step.expansion(spec.logical, target)
+    node = expand(spec, expansion, target.exact)
+    if node is None:
+        short = _shortage(spec, expansion, target)
+        raise Inapplicable(f"`{step}` does not fit into the memory limits: {short}")
+    return node
+
+
+def _shortage(spec: Spec, expansion: Expansion, target: Target) -> str:
+    """Which level lacks memory for a node that does not fit."""
+    for index, level in enumerate(target.levels):
+        held = [part.live[index] for part in expansion.parts]
+        needed = max([expansion.needs[index], *held])
+        if needed > spec.limits[index]:
+            return f"it takes {needed} bytes of {level.name}, {spec.limits[index]} are left"
+    raise AssertionError("the node fits")
+
+
+def _choices(node: Node) -> str:
+    parts = ", ".join(f"{i} is {part.logical.op} ({part.role})" for i, part in enumerate(node.expansion.parts))
+    return f"choose one with subschedule [N] {{ ... }}: {parts}"
+
+
+def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
+    """Every Spec leaf replaced by what search finds for it."""
+    if isinstance(impl, Leaf):
+        return synthesize(impl.spec)
+    children = tuple(finish(child, synthesize) for child in impl.children)
+    return attrs.evolve(impl, children=children)
+
+
+def schedule_of(impl: Impl) -> Schedule:
+    """The schedule that makes `impl` of its Spec."""
+    if isinstance(impl, Leaf):
+        return ()
+    step = impl.expansion.step
+    if not isinstance(step, Rewrite):
+        raise MorelloError(f"`{step}` is not a schedule step")
+    main = default_child(impl)
+    found: list[Statement] = [step]
+    for index, child in enumerate(impl.children):
+        if index != main and (body := schedule_of(child)):
+            found.append(Subschedule((index,), body))
+    return (*found, *(schedule_of(impl.children[main]) if main is not None else ()))
