@@ -24,6 +24,9 @@ class Subschedule:
     path: tuple[int, ...]
     body: tuple[Statement, ...]
 
+    def __str__(self) -> str:
+        return f"subschedule [{', '.join(map(str, self.path))}]"
+
 
 @attrs.frozen
 class Synthesize:
@@ -43,26 +46,27 @@ def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
     found: list[str] = []
     for statement in schedule:
         if isinstance(statement, Subschedule):
-            path = ", ".join(map(str, statement.path))
-            found += [f"{margin}subschedule [{path}] {{", *lines(statement.body, indent + 1), f"{margin}}}"]
+            found += [f"{margin}{statement} {{", *lines(statement.body, indent + 1), f"{margin}}}"]
         else:
             found.append(f"{margin}{statement}")
     return found
 
 
 def default_child(node: Node) -> int | None:
-    """The child that a step goes on with: the only one, or the only one that computes.
+    """The child that a step goes on with, None if that does not single one out.
 
-    That is the one child that is not a Move if exactly one exists (paper §2.3), else the one that neither
-    moves nor initializes; None if that does not single one out.
+    It is the one child that is not a Move if exactly one exists (paper §2.3), else the one that neither moves
+    nor initializes; of Moves only, it is the body rather than what loads and stores.
     """
-    operations = [part.logical.op for part in node.expansion.parts]
-    computing = [i for i, op in enumerate(operations) if not op.moves_data]
-    if len(operations) > 1 and len(computing) != 1:
-        computing = [i for i in computing if not operations[i].initializes]
-    if len(operations) == 1:
-        return 0
-    return computing[0] if len(computing) == 1 else None
+    parts = node.expansion.parts
+    for fits in (
+        [i for i, part in enumerate(parts) if not part.logical.op.moves_data],
+        [i for i, part in enumerate(parts) if not (part.logical.op.moves_data or part.logical.op.initializes)],
+        [i for i, part in enumerate(parts) if part.role == "body" and all(one.logical.op.moves_data for one in parts)],
+    ):
+        if len(fits) == 1:
+            return fits[0]
+    return None
 
 
 @attrs.frozen
@@ -75,25 +79,28 @@ class Position:
 
 def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
     """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
+    finished = False
     for statement in schedule:
+        if finished:
+            raise Inapplicable(f"`{statement}` comes after `synthesize`, which leaves nothing to do", "put it before")
         if isinstance(statement, Synthesize):
-            at = Position(finish(at.impl, synthesize), at.path)
+            at, finished = Position(finish(at.impl, synthesize), at.path), True
         elif isinstance(statement, Subschedule):
             path = (*at.path, *statement.path)
-            child = apply(Position(_child(at.impl, path)), statement.body, target, synthesize)
-            at = Position(_replaced(at.impl, path, child.impl), at.path)
+            child = apply(Position(child_at(at.impl, path)), statement.body, target, synthesize)
+            at = Position(with_child(at.impl, path, child.impl), at.path)
         else:
             path = _default_leaf(at, statement)
-            leaf = _child(at.impl, path)
+            leaf = child_at(at.impl, path)
             assert isinstance(leaf, Leaf)
-            at = Position(_replaced(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
+            at = Position(with_child(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
     return at
 
 
 def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
     """The path to the Spec that default children lead to."""
     path = at.path
-    impl = _child(at.impl, path)
+    impl = child_at(at.impl, path)
     while isinstance(impl, Node):
         if not impl.children:
             raise Inapplicable(f"`{step}` finds no Spec left: `{impl.expansion.step}` finished this part")
@@ -104,7 +111,8 @@ def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
     return path
 
 
-def _child(impl: Impl, path: Sequence[int]) -> Impl:
+def child_at(impl: Impl, path: Sequence[int]) -> Impl:
+    """The descendant that `path` leads to. Raises Inapplicable where there is none."""
     for index in path:
         if isinstance(impl, Leaf):
             raise Inapplicable(f"child {index} of a Spec that has no children yet", "rewrite it before its children")
@@ -114,12 +122,13 @@ def _child(impl: Impl, path: Sequence[int]) -> Impl:
     return impl
 
 
-def _replaced(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
+def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
+    """The same program with `child` at `path`."""
     if not path:
         return child
     assert isinstance(impl, Node)
     children = list(impl.children)
-    children[path[0]] = _replaced(children[path[0]], path[1:], child)
+    children[path[0]] = with_child(children[path[0]], path[1:], child)
     return attrs.evolve(impl, children=tuple(children))
 
 

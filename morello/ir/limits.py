@@ -16,12 +16,14 @@ Limits: TypeAlias = tuple[Num, ...]
 
 def lower(limits: Limits, live: Sequence[Num], exact: Sequence[bool]) -> Limits:
     """The limits of a child that runs while `live` bytes are held; negative where they do not fit."""
-    return tuple(
-        left if counted else choose(left < 0, left, choose(used == 0, limit, floor_pow2(left)))
-        for limit, used, left, counted in (
-            (limit, used, limit - used, counted) for limit, used, counted in zip(limits, live, exact, strict=True)
-        )
-    )
+    return tuple(map(_less, limits, live, exact))
+
+
+def _less(limit: Any, used: Any, exact: bool) -> Any:
+    if isinstance(used, int) and used == 0:
+        return limit
+    left = limit - used
+    return left if exact else choose(left < 0, left, choose(used == 0, limit, floor_pow2(left)))
 
 
 def raise_peak(peak: Sequence[Num], live: Sequence[Num], exact: Sequence[bool]) -> Limits:

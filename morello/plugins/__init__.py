@@ -1,7 +1,8 @@
 """What plugin authors use: hook marker, and targets, levels, weights and microkernels as data."""
 
+from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
 from morello.plugins.target import MemoryLevel, Target, TargetInfo, Weights
 
-__all__ = ["MemoryLevel", "Microkernel", "Multiple", "OperandPattern", "Target", "TargetInfo", "Weights", "hookimpl"]
+__all__ = ["MemoryLevel", "Microkernel", "Multiple", "OperandPattern", "Target", "TargetInfo", "TargetPlugin", "Weights", "hookimpl"]

@@ -1,0 +1,88 @@
+"""What `import morello` offers: parse, synthesize and compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.frontend.parser import parse as parse_file
+from morello.frontend.parser import parse_spec
+from morello.goal import Goal
+from morello.ir.impl import Impl, Leaf, leaves
+from morello.ir.spec import Spec
+from morello.plugins.registry import Registry, installed
+from morello.plugins.target import Target
+from morello.runtime.kernel import Kernel
+from morello.schedule import Position, apply
+from morello.search.exhaustive import ExhaustiveSearch, Progress
+
+
+def parse(
+    text: str, *, target: str | None = None, filename: str = "<text>", registry: Registry | None = None
+) -> Mapping[str, Goal]:
+    """The goals of a Spec file by name, each with its schedule applied; what that leaves to search stays a Spec.
+
+    `target` overrides the file's. Raises SourceError for text that is wrong, at the place where it is.
+    """
+    file = parse_file(text, filename=filename, target=target, registry=registry)
+    search = ExhaustiveSearch(file.target)
+    goals = {}
+    for one in file.goals:
+        position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
+        goals[one.name] = Goal(one.name, one.spec, file.target, position, search)
+    return MappingProxyType(goals)
+
+
+def goal(text: str, *, target: str, registry: Registry | None = None) -> Goal:
+    """A goal to schedule, from a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
+    found = (registry or installed()).target(target)
+    return Goal.of(parse_spec(text, found), found)
+
+
+def synthesize(
+    what: str | Spec | Goal,
+    *,
+    target: str | Target | None = None,
+    db: SpecStore | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Impl:
+    """The cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
+
+    `what` may be the text of a Spec file with a single Spec. Raises NoImplementation if there is none.
+    """
+    return _goal(what, target).synthesize(db, progress).impl
+
+
+def compile(
+    what: str | Spec | Goal,
+    *,
+    target: str | Target | None = None,
+    db: SpecStore | None = None,
+    cc: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Kernel:
+    """A callable kernel: what is not scheduled is synthesized, then C is emitted; it is built when first called.
+
+    Raises what `synthesize` raises, and ToolchainError without a C compiler.
+    """
+    start = _goal(what, target)
+    done = start.synthesize(db, progress) if next(leaves(start.impl), None) else start
+    program = done.target.emitter.emit(done.impl, done.target, done.name)
+    return Kernel(done.impl, done.target, program, cc)
+
+
+def _goal(what: str | Spec | Goal, target: str | Target | None) -> Goal:
+    if isinstance(what, Goal):
+        return what
+    if isinstance(what, str):
+        goals = parse(what, target=target.name if isinstance(target, Target) else target)
+        if len(goals) != 1:
+            raise MorelloError(
+                f"the text has {len(goals)} Specs: {', '.join(goals)}", "pass one of the goals that `parse` returns"
+            )
+        return next(iter(goals.values()))
+    if target is None:
+        raise MorelloError("a Spec needs a target", "pass target=, e.g. the name of an installed one")
+    return Goal.of(what, installed().target(target) if isinstance(target, str) else target)

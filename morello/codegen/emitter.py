@@ -1,0 +1,320 @@
+"""Prints an implementation as C: the part that CPU targets share. A plugin adds the spelling of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product as combinations
+
+from morello.codegen.buffers import Buffer, View, strides_of
+from morello.codegen.program import Parameter, Program
+from morello.codegen.site import KernelSite
+from morello.codegen.writer import Names, Writer
+from morello.errors import EmitError
+from morello.ir.dtypes import DType
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part, figures, leaves, walk
+from morello.ir.index import Index, Symbol, as_index
+from morello.ir.layout import row_major
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.plugins.target import Target
+from morello.schedule import lines, schedule_of
+
+#: Larger buffers go to the workspace, so that a call needs little stack.
+MAX_STACK_BYTES = 4096
+ALIGNMENT = 64
+_DECLARED_PER_LINE = 8
+
+
+def short(logical: LogicalSpec) -> str:
+    """A Spec in the paper's short form, for comments: operation, shape, and the operands' levels."""
+    shape = "×".join(map(str, logical.shape))
+    return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"
+
+
+class CEmitter:
+    """Base of emitters for CPUs. Subclasses give the compiler flags, includes and vector types."""
+
+    flags: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")
+
+    def emit(self, impl: Impl, target: Target, name: str) -> Program:
+        """Print `impl` as a C function called `name`. Raises EmitError for an unfinished implementation."""
+        missing = [short(leaf.spec.logical) for leaf in leaves(impl)]
+        if missing:
+            raise EmitError(
+                f"{len(missing)} Specs are not implemented yet: {', '.join(missing[:3])}",
+                "finish the schedule, or end it with `synthesize`",
+            )
+        assert isinstance(impl, Node)
+        return Emission(self, impl, target, name).program()
+
+    def vector_type(self, dtype: DType, values: int) -> str:
+        """The name of the C type of a vector register; the file defines it as a GNU vector type."""
+        return f"{dtype.name}x{values}"
+
+
+class Emission:
+    """The state of printing one program."""
+
+    def __init__(self, emitter: CEmitter, impl: Node, target: Target, name: str):
+        self.emitter, self.impl, self.target, self.name = emitter, impl, target, name
+        self.writer, self.names = Writer(), Names()
+        self.names.fresh(name)
+        self._helpers: dict[str, str] = {}
+        self._vectors: dict[str, str] = {}
+        self._workspace_name = self.names.fresh("workspace")
+        self._held = self._most_held = 0
+        self._quiet = 0
+
+    def program(self) -> Program:
+        parameters, views = self._parameters()
+        with self.writer.block(f"{{prototype}}"):
+            loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
+            self._node(self.impl, loaded)
+            for view, parameter, inside in zip(views, parameters, loaded, strict=True):
+                if inside is not view and parameter.writes:
+                    self._copy_registers(inside, view, store=True)
+        prototype = self._prototype(parameters)
+        body = self.writer.text().replace("{prototype}", prototype, 1)
+        source = "\n".join([self._banner(), *self._preamble(), body])
+        return Program(
+            name=self.name,
+            source=source,
+            header=self._header(prototype, parameters),
+            prototype=prototype,
+            parameters=tuple(parameters),
+            workspace=self._most_held,
+            flags=self.emitter.flags,
+        )
+
+    def helper(self, name: str, text: str) -> str:
+        self._helpers[name] = text
+        return name
+
+    # What surrounds the code.
+
+    def _parameters(self) -> tuple[list[Parameter], list[View]]:
+        logical = self.impl.spec.logical
+        parameters, views = [], []
+        for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
+            outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
+            name = self.names.fresh(one.name)
+            parameters.append(Parameter(name, tensor, one.reads, one.writes, outer))
+            runtime = [as_index(Symbol(self.names.fresh(f"{name}_stride{i}"))) for i in range(outer)]
+            strides = (*runtime, *strides_of(tensor)[outer:])
+            views.append(View(Buffer(name, tensor, strides), tensor, (0,) * len(tensor.shape)))
+        return parameters, views
+
+    def _prototype(self, parameters: Sequence[Parameter]) -> str:
+        written = []
+        for one in parameters:
+            const = "" if one.writes else "const "
+            written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
+            written += [f"ptrdiff_t {one.name}_stride{i}" for i in range(one.strides)]
+        if self._most_held:
+            written.append(f"void *restrict {self._workspace_name}")
+        return f"void {self.name}({', '.join(written)})"
+
+    def _banner(self) -> str:
+        found = figures(self.impl)
+        peaks = ", ".join(
+            f"{level.name} {peak}" for level, peak in zip(self.target.levels, found.peak, strict=True) if peak
+        )
+        rows = [
+            f"{short(self.impl.spec.logical)} for {self.target.name}, made by Morello.",
+            "",
+            f"Cost {found.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
+            *(f"    {row}" for row in lines(schedule_of(self.impl))),
+        ]
+        return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
+
+    def _preamble(self) -> list[str]:
+        includes = "\n".join(f"#include <{header}>" for header in self.emitter.includes)
+        return [f"{includes}\n", *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values()))]
+
+    def _header(self, prototype: str, parameters: Sequence[Parameter]) -> str:
+        guard = f"MORELLO_{self.name.upper()}_H"
+        rows = [f"/* {short(self.impl.spec.logical)} for {self.target.name}, made by Morello. */"]
+        rows += [f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>", ""]
+        for one in parameters:
+            shape = "×".join(map(str, one.tensor.shape))
+            layout = one.tensor.state.layout or "in order"
+            rows.append(f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */")
+            if one.strides:
+                rows.append(f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */")
+        if self._most_held:
+            rows.append(f"/* {self._workspace_name}: {self._most_held} bytes, aligned to {ALIGNMENT} */")
+            rows.append(f"#define {self.name.upper()}_WORKSPACE {self._most_held}")
+        rows += ["#ifdef __cplusplus", 'extern "C" {', "#define restrict __restrict", "#endif", f"{prototype};"]
+        rows += ["#ifdef __cplusplus", "#undef restrict", "}", "#endif", "", f"#endif /* {guard} */", ""]
+        return "\n".join(rows)
+
+    def _enter(self, view: View, parameter: Parameter) -> View:
+        """A parameter as the Spec has it: operands that live in registers are loaded from memory first."""
+        if not self.target.level(view.tensor.state.level).is_register:
+            return view
+        buffer = self._registers(view.tensor, parameter.name)
+        inside = View(buffer, view.tensor, view.starts)
+        if parameter.reads:
+            self._copy_registers(inside, view, store=False)
+        return inside
+
+    def _copy_registers(self, inside: View, outside: View, *, store: bool) -> None:
+        state = inside.tensor.state
+        for position in range(0, int(inside.tensor.volume), state.vector or 1):
+            variable, offset = inside.variable(position), outside.offset(position)
+            place = f"{outside.buffer.name}[{offset}]"
+            if state.vector is None:
+                self.writer.line(f"{place} = {variable};" if store else f"{variable} = {place};")
+            else:
+                kinds = state.dtype, state.vector
+                call = f"{self.store(*kinds)}(&{place}, {variable})" if store else f"{variable} = {self.load(*kinds)}(&{place})"
+                self.writer.line(f"{call};")
+
+    # The program tree.
+
+    def _node(self, impl: Impl, views: list[View]) -> None:
+        assert not isinstance(impl, Leaf)
+        expansion, logical = impl.expansion, impl.spec.logical
+        if isinstance(expansion, KernelCall):
+            self._comment(f"{short(logical)}: {expansion.kernel}")
+            kernel = self.target.kernels_by_name[expansion.kernel]
+            kernel.emit(KernelSite(logical, views, self))
+        elif isinstance(expansion, Loop):
+            for part, child in zip(expansion.parts, impl.children, strict=True):
+                self._loop(part, child, logical, views, f"{short(logical)}: {expansion.step}")
+        elif isinstance(expansion, Alloc):
+            self._alloc(impl, expansion, views)
+        else:
+            self._comment(f"{short(logical)}: {expansion.step}")
+            self._children(impl, views)
+
+    def _children(self, impl: Node, tensors: list[View]) -> None:
+        for part, child in zip(impl.expansion.parts, impl.children, strict=True):
+            self._node(child, [tensors[index] for index in part.args])
+
+    def _alloc(self, impl: Node, expansion: Alloc, views: list[View]) -> None:
+        (tensor,) = expansion.tensors
+        source = views[expansion.operand]
+        if expansion.view:
+            self._children(impl, [*views, View(source.buffer, tensor, source.starts)])
+            return
+        logical = impl.spec.logical
+        self._comment(f"{short(logical)}: {expansion.step}")
+        name = self._base_name(source.buffer.name)
+        start = (0,) * len(tensor.shape)
+        if self.target.level(tensor.state.level).is_register:
+            self._children(impl, [*views, View(self._registers(tensor, name), tensor, start)])
+            return
+        size = int(tensor.bytes)
+        with self.names.scope(), self.writer.block():
+            fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
+            c_type = tensor.state.dtype.c_name
+            held = self._held
+            if size <= MAX_STACK_BYTES:
+                self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
+            else:
+                where = f"(char *){self._workspace_name} + {held}" if held else self._workspace_name
+                self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
+                self._held += -(-size // ALIGNMENT) * ALIGNMENT
+                self._most_held = max(self._most_held, self._held)
+            self._children(impl, [*views, View(Buffer(fresh, tensor, strides_of(tensor)), tensor, start)])
+            self._held = held
+
+    def _loop(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str) -> None:
+        """Counted loops outside, and inside them the copies of a body that names single registers."""
+        assert part.region is not None
+        operands = logical.op.operands(len(logical.shape))
+        in_registers = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
+        repeated = [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
+        unrolled = [dim for dim in repeated if any(one.uses(dim) for one in in_registers)]
+        counters: dict[int, Index] = {}
+        names = logical.dims
+        tail = ", unrolled" if unrolled else ""
+        self._comment(f"{comment}{' (boundary)' if part.role == 'boundary' else ''}{tail}")
+        heads = []
+        with self.names.scope():
+            for dim in repeated:
+                if dim not in unrolled:
+                    counter = Symbol(self.names.fresh(names[dim]), int(part.region[dim].trips))
+                    counters[dim] = as_index(counter)
+                    heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {counter.extent}; ++{counter})")
+            self._nest(heads, lambda: self._bodies(part, child, logical, views, counters, unrolled))
+
+    def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:
+        if not heads:
+            body()
+            return
+        with self.writer.block(heads[0]):
+            self._nest(heads[1:], body)
+
+    def _bodies(
+        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], counters: dict[int, Index], unrolled: list[int]
+    ) -> None:
+        """The body, once per combination of the unrolled dimensions."""
+        operands = logical.op.operands(len(logical.shape))
+        assert part.region is not None
+        self._quiet += bool(unrolled)
+        for point in combinations(*(range(int(part.region[dim].trips)) for dim in unrolled)):
+            at = {**counters, **dict(zip(unrolled, point, strict=True))}
+            starts = [
+                as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start) for dim, segment in enumerate(part.region)
+            ]
+            tiles = [
+                view.tile(tensor, one.start(starts))
+                for view, tensor, one in zip(views, part.logical.operands, operands, strict=True)
+            ]
+            if unrolled and _declares(child):
+                with self.names.scope(), self.writer.block():
+                    self._node(child, tiles)
+            else:
+                self._node(child, tiles)
+        self._quiet -= bool(unrolled)
+
+    # Registers and comments.
+
+    def vector(self, dtype: DType, values: int) -> str:
+        """The C type of a vector, defined in the preamble."""
+        kind = self.emitter.vector_type(dtype, values)
+        self._vectors[kind] = f"typedef {dtype.c_name} {kind} __attribute__((vector_size({dtype.bytes * values})));"
+        return kind
+
+    def load(self, dtype: DType, values: int) -> str:
+        """The function that loads a vector from any address."""
+        kind = self.vector(dtype, values)
+        head = f"static inline {kind} load_{kind}(const {dtype.c_name} *from)"
+        return self.helper(f"load_{kind}", f"{head} {{\n    {kind} v;\n    memcpy(&v, from, sizeof v);\n    return v;\n}}")
+
+    def store(self, dtype: DType, values: int) -> str:
+        """The function that stores a vector to any address."""
+        kind = self.vector(dtype, values)
+        head = f"static inline void store_{kind}({dtype.c_name} *to, {kind} v)"
+        return self.helper(f"store_{kind}", f"{head} {{\n    memcpy(to, &v, sizeof v);\n}}")
+
+    def _registers(self, tensor: TensorSpec, name: str) -> Buffer:
+        """Declare a variable per register, named by where its first value is in the tensor."""
+        state = tensor.state
+        layout = state.layout or row_major(len(tensor.shape))
+        shape = tuple(int(size) for size in tensor.shape)
+        variables = []
+        for position in range(0, int(tensor.volume), state.vector or 1):
+            point = layout.point(position, shape)
+            coordinates = [str(at) for at, size in zip(point, shape, strict=True) if size > 1]
+            variables.append(self.names.fresh("_".join([name, *(coordinates or ["0"])])))
+        kind = state.dtype.c_name if state.vector is None else self.vector(state.dtype, state.vector)
+        for start in range(0, len(variables), _DECLARED_PER_LINE):
+            self.writer.line(f"{kind} {', '.join(variables[start : start + _DECLARED_PER_LINE])};")
+        return Buffer(name, tensor, strides_of(tensor), tuple(variables))
+
+    def _base_name(self, name: str) -> str:
+        """`lhs` of `lhs_l1`: new tensors are named after the operand they stand in for."""
+        return name.split("_")[0]
+
+    def _comment(self, text: str) -> None:
+        if not self._quiet:
+            self.writer.line(f"/* {text} */")
+
+
+def _declares(impl: Impl) -> bool:
+    """Whether the code of `impl` declares registers of its own."""
+    return any(isinstance(node, Node) and isinstance(node.expansion, Alloc) for node in walk(impl))

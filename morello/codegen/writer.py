@@ -1,0 +1,59 @@
+"""Lines of C with indentation, and names that do not clash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Names that a C compiler or the emitted code's headers already use.
+_RESERVED = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "memcpy memset main".split()
+)
+
+
+class Names:
+    """Hands out identifiers, adding a number to one that is taken."""
+
+    def __init__(self) -> None:
+        self._taken = set(_RESERVED)
+
+    def fresh(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}" if wanted[-1].isdigit() else f"{wanted}{count}"
+        self._taken.add(name)
+        return name
+
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names handed out meanwhile are free again afterwards."""
+        taken = set(self._taken)
+        yield
+        self._taken = taken
+
+
+class Writer:
+    """Collects lines of C."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def line(self, text: str = "") -> None:
+        self._lines.append("    " * self._depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str = "") -> Iterator[None]:
+        """A pair of braces around what is written meanwhile, after `head`."""
+        self.line(f"{head} {{".lstrip())
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.line("}")
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"

@@ -1,0 +1,21 @@
+"""The Spec language: text to Specs and schedules, and back."""
+
+from morello.frontend.diagnostics import SourceError, read_file
+from morello.frontend.parser import parse, parse_schedule, parse_spec
+from morello.frontend.printer import show_file, show_logical, show_schedule, show_spec, show_tensor
+from morello.frontend.specfile import Declaration, SpecFile
+
+__all__ = [
+    "Declaration",
+    "SourceError",
+    "SpecFile",
+    "parse",
+    "parse_schedule",
+    "parse_spec",
+    "read_file",
+    "show_file",
+    "show_logical",
+    "show_schedule",
+    "show_spec",
+    "show_tensor",
+]

@@ -1,0 +1,144 @@
+"""Errors in source text: the place, the line with a caret under it, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+from morello.errors import MorelloError, PluginError
+
+#: Start and end offsets of a part of the text.
+Span: TypeAlias = tuple[int, int]
+
+#: Far beyond any file written by hand; keeps `/dev/zero` and the like from filling the memory.
+MAX_FILE_BYTES = 64 * 2**20
+_MAX_LINE = 120
+_MAX_MESSAGE = 600
+_MAX_WORD = 40
+
+
+class SourceError(MorelloError):
+    """An error at a place in a source text; lines and columns count from 1.
+
+    `excerpt` is the offending line, or the part of it around the error, and `caret` the marks under it.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None, *, filename: str, line: int, column: int, excerpt: str, caret: str
+    ):
+        super().__init__(message, hint)
+        self.filename = filename
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+        self.caret = caret
+
+    def __str__(self) -> str:
+        shown = [f"{self.filename}:{self.line}:{self.column}: error: {self.message}", self.excerpt, self.caret]
+        return "\n".join([*shown, f"  hint: {self.hint}"] if self.hint else shown)
+
+
+def _text(text: str) -> str:
+    return text.removeprefix("\ufeff")
+
+
+@attrs.frozen
+class Source:
+    """A text and where it comes from. A byte order mark is not part of the text."""
+
+    filename: str
+    text: str = attrs.field(converter=_text)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both from 1."""
+        return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+
+    def error(self, span: Span, message: str, hint: str | None = None) -> SourceError:
+        """An error at `span`."""
+        line, column = self.position(span[0])
+        start = span[0] - column + 1
+        end = self.text.find("\n", start)
+        whole = self.text[start : len(self.text) if end < 0 else end].removesuffix("\r")
+        excerpt, caret = _excerpt(whole, column - 1, span[1] - span[0])
+        return SourceError(
+            _clip(message),
+            hint and _clip(hint),
+            filename=self.filename,
+            line=line,
+            column=column,
+            excerpt=excerpt,
+            caret=caret,
+        )
+
+    @contextmanager
+    def at(self, span: Span) -> Iterator[None]:
+        """Errors raised inside that have no place yet get this one. A faulty plugin is no error of the text."""
+        try:
+            yield
+        except (SourceError, PluginError):
+            raise
+        except MorelloError as error:
+            raise self.error(span, error.message, error.hint) from error
+
+
+def _excerpt(line: str, column: int, length: int) -> tuple[str, str]:
+    """The part of a line around a column, printable, and the marks under `length` characters from there."""
+    start = max(0, column - _MAX_LINE // 2) if len(line) > _MAX_LINE else 0
+    shown = line[start : start + _MAX_LINE]
+    marks = max(1, min(length, len(shown) - (column - start)))
+    before, after = "…" if start else "", "…" if start + len(shown) < len(line) else ""
+    text = "".join(char if char.isprintable() or char == "\t" else "�" for char in shown)
+    padding = "".join("\t" if char == "\t" else " " for char in before + text[: column - start])
+    return before + text + after, padding + "^" + "~" * (marks - 1)
+
+
+def _clip(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
+
+
+def quoted(word: str) -> str:
+    """A word of the text as messages show it."""
+    return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, if any."""
+    if len(word) > _MAX_WORD:
+        return None
+    folded = {one.casefold(): str(one) for one in known}
+    matches = difflib.get_close_matches(word.casefold(), folded, n=1)
+    return folded[matches[0]] if matches else None
+
+
+def suggestion(word: str, known: Iterable[str], listing: str) -> str:
+    """A hint: the word that was probably meant, then `listing`, what there is."""
+    meant = closest(word, known)
+    return f"did you mean {meant!r}? {listing}" if meant else listing
+
+
+def read_file(path: str) -> str:
+    """The text of a file. Raises MorelloError if there is none, or if it is no UTF-8 text."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise MorelloError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise MorelloError(f"cannot read {path!r}: {error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise MorelloError(f"cannot read {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB")
+    if b"\0" in data:
+        raise MorelloError(
+            f"{path} is not a text file: it has a NUL byte at offset {data.index(0)}", "Spec files are UTF-8 text"
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MorelloError(
+            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}", "save it as UTF-8"
+        ) from error

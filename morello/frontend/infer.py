@@ -1,0 +1,153 @@
+"""Infers the iteration shape of a Compose from the shapes of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from lark import Token
+
+from morello.frontend.diagnostics import Source, SourceError, Span
+from morello.frontend.syntax import Numbers, span
+from morello.ir.ops import Compose
+from morello.ir.ops.base import Operand
+
+_Terms = tuple[tuple[int, int], ...]
+
+
+@attrs.frozen
+class _Equation:
+    """Σ c·(n − 1) = `total` over iteration sizes n; `operand` and `axis` say where it comes from, if from one."""
+
+    terms: _Terms
+    total: int
+    operand: int | None = None
+    axis: int = 0
+
+
+class _Contradiction(Exception):
+    def __init__(self, equation: _Equation):
+        super().__init__()
+        self.equation = equation
+
+
+@attrs.define
+class _Unknowns:
+    """Iteration sizes, less 1, as far as they are known, and the operand whose shape said so."""
+
+    values: dict[int, int] = attrs.field(factory=dict)
+    origins: dict[int, str] = attrs.field(factory=dict)
+    waiting: list[_Equation] = attrs.field(factory=list)
+
+    def add(self, equation: _Equation, origin: str) -> None:
+        """Take an equation in, and all that follows from it and those that wait."""
+        self.waiting.append(equation)
+        progress = True
+        while progress:
+            before, self.waiting = self.waiting, []
+            for one in before:
+                if not self._solve(one, origin):
+                    self.waiting.append(one)
+            progress = len(self.waiting) < len(before)
+
+    def _solve(self, equation: _Equation, origin: str) -> bool:
+        """Use an equation with at most one unknown. Raises _Contradiction where it cannot hold."""
+        unknown = [(dim, c) for dim, c in equation.terms if dim not in self.values]
+        if len(unknown) > 1:
+            return False
+        left = equation.total - sum(c * self.values[dim] for dim, c in equation.terms if dim in self.values)
+        if not unknown:
+            if left:
+                raise _Contradiction(equation)
+            return True
+        dim, c = unknown[0]
+        if left % c or left // c < 0:
+            raise _Contradiction(equation)
+        self.values[dim] = left // c
+        self.origins[dim] = origin
+        return True
+
+
+def infer_shape(
+    source: Source, compose: Compose, shapes: list[tuple[int, ...]], texts: list[Numbers], place: Span
+) -> tuple[int, ...]:
+    """The iteration shape that gives the operands these shapes.
+
+    Raises SourceError at the first size that contradicts those before it, or where sizes do not follow.
+    """
+    rank = compose.rank
+    declared = compose.operands(rank)
+    unknowns = _Unknowns(waiting=_links(source, compose, place))
+    for index, (one, shape) in enumerate(zip(declared, shapes, strict=True)):
+        if len(shape) != len(one.dims):
+            names = "×".join(_dimension(terms, compose) for terms in one.dims)
+            message = f"operand {index} ({one.name}) has the {len(one.dims)} dimensions {names}, not {len(shape)}"
+            raise source.error(texts[index].span, message)
+        for axis, (terms, size) in enumerate(zip(one.dims, shape, strict=True)):
+            try:
+                unknowns.add(_Equation(terms, size - 1, index, axis), one.name)
+            except _Contradiction as error:
+                culprit = error.equation.operand
+                at = index if culprit is None else culprit
+                number = texts[at].numbers[axis if culprit is None else error.equation.axis]
+                raise _mismatch(source, compose, unknowns, at, shapes[at], number) from None
+    missing = [compose.dims(rank)[dim] for dim in range(rank) if dim not in unknowns.values]
+    if missing:
+        raise source.error(place, f"the operands' shapes do not tell the size of {', '.join(missing)}")
+    return tuple(unknowns.values[dim] + 1 for dim in range(rank))
+
+
+def _links(source: Source, compose: Compose, place: Span) -> list[_Equation]:
+    """What each operation reads is what the next one writes."""
+    found = []
+    start = 0
+    for consumer, producer in zip(compose.components, compose.components[1:], strict=False):
+        after = start + (consumer.rank or 0)
+        read = consumer.operands(consumer.rank or 0)[0]
+        written = next(one for one in producer.operands(producer.rank or 0) if one.writes)
+        if len(read.dims) != len(written.dims):
+            message = (
+                f"{consumer} reads {len(read.dims)} dimensions, but {producer} before it makes {len(written.dims)}"
+            )
+            raise source.error(place, message)
+        for one, other in zip(read.dims, written.dims, strict=True):
+            minus = tuple((dim + after, -c) for dim, c in other)
+            found.append(_Equation((*((dim + start, c) for dim, c in one), *minus), 0))
+        start = after
+    return found
+
+
+def _mismatch(
+    source: Source, compose: Compose, unknowns: _Unknowns, index: int, shape: tuple[int, ...], number: Token
+) -> SourceError:
+    """The error for an operand that contradicts what is known, with the shape that was expected."""
+    one = compose.operands(compose.rank)[index]
+    expected = [_expected(terms, unknowns, size) for terms, size in zip(one.dims, shape, strict=True)]
+    differs = f"but {_times(expected)} was expected"
+    if expected == list(shape):
+        differs = "which does not fit the other operands"
+    message = f"operand {index} ({one.name}) is {_times(shape)}, {differs}"
+    return source.error(span(number), message, _reason(compose, one, unknowns))
+
+
+def _expected(terms: _Terms, unknowns: _Unknowns, size: int) -> int:
+    if any(dim not in unknowns.values for dim, _ in terms):
+        return size
+    return 1 + sum(c * unknowns.values[dim] for dim, c in terms)
+
+
+def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
+    """Where the sizes of an operand were given already."""
+    names = compose.dims(compose.rank)
+    dims = [dim for terms in one.dims for dim, _ in terms if dim in unknowns.values]
+    known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]
+    return f"its dimensions are {'×'.join(_dimension(terms, compose) for terms in one.dims)}: {', '.join(known)}"
+
+
+def _dimension(terms: _Terms, compose: Compose) -> str:
+    names = compose.dims(compose.rank)
+    return "+".join(names[dim] if c == 1 else f"{c}·{names[dim]}" for dim, c in terms)
+
+
+def _times(sizes: Iterable[int]) -> str:
+    return "×".join(map(str, sizes))

@@ -1,0 +1,182 @@
+"""Reads operands: `(f32, L1, row_major, ua, c1, v8)`, or a bare level, as the state of a tensor of known shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from lark import Token
+
+from morello.errors import SpecError
+from morello.frontend import numbers
+from morello.frontend.diagnostics import Source, SourceError, Span, closest, quoted, suggestion
+from morello.frontend.syntax import Group, LayoutNode, span
+from morello.ir import dtypes
+from morello.ir.layout import NAMED, Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.plugins.target import MemoryLevel, Target, widest_vector
+
+_MAX_LAYOUT = 64
+_COUNTS = {"c": "contiguity", "v": "vector size"}
+
+
+@attrs.frozen
+class _Property:
+    value: Any
+    span: Span
+
+
+def read_layout(source: Source, node: LayoutNode) -> Layout:
+    """The layout that `layout[...]` writes out."""
+    if len(node.parts) > _MAX_LAYOUT:
+        raise source.error(node.span, f"a layout has at most {_MAX_LAYOUT} physical dimensions")
+    dims = tuple(_physical(source, part) for part in node.parts)
+    with source.at(node.span):
+        return Layout(dims)
+
+
+def _physical(source: Source, token: Token) -> PhysicalDim:
+    dim, kind, size = re.split(r"(p|oe|$)", token, maxsplit=1)
+    number = numbers.read(source, token, dim)
+    if number < 0:
+        raise source.error(span(token), "dimensions of a layout count from 0")
+    if not kind:
+        return Dynamic(number)
+    return (Packed if kind == "p" else OddEven)(number, numbers.read(source, token, size))
+
+
+def read_state(source: Source, target: Target, node: Token | Group, shape: tuple[int, ...]) -> OperandState:
+    """The state of an operand of this shape, with defaults for what is left out.
+
+    A layout drops its dimensions of size 1 before `cN` counts. Registers that hold a value each have neither
+    layout nor alignment: what is said of these is passed over.
+    """
+    found = _properties(source, target, node)
+    if "memory level" not in found:
+        raise source.error(span(node), "this operand has no memory level", _levels(target))
+    level: MemoryLevel = found["memory level"].value
+    dtype = found["data type"].value if "data type" in found else dtypes.F32
+    if "vector size" in found:
+        _check_vector(source, target, level, dtype, found["vector size"])
+    if level.kind == "scalar":
+        return target.state(level.name, dtype, Layout(()))
+    layout, contig = _layout(source, found, shape, span(node))
+    state = target.state(level.name, dtype, layout, contig=contig, aligned="ua" not in found)
+    if level.kind != "vector":
+        return state
+    vector = found["vector size"].value if "vector size" in found else None
+    return attrs.evolve(state, vector=vector or _widest(source, target, TensorSpec(shape, state), span(node)))
+
+
+def _properties(source: Source, target: Target, node: Token | Group) -> dict[str, _Property]:
+    """What an operand says, by kind of property."""
+    parts = node.properties if isinstance(node, Group) else (node,)
+    found: dict[str, _Property] = {}
+    unknown: list[Token] = []
+    for part in parts:
+        known = _property(source, target, part)
+        if known is None:
+            assert isinstance(part, Token)
+            unknown.append(part)
+            continue
+        kind, value = known
+        if kind in found:
+            raise source.error(span(part), f"a second {kind} for this operand", "leave one of them out")
+        found[kind] = _Property(value, span(part))
+    if unknown:
+        first = isinstance(node, Group) and len(parts) > 1 and unknown[0] is parts[0]
+        raise _unknown(source, target, unknown[0], set(found), first)
+    return found
+
+
+def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple[str, Any] | None:
+    """What kind of property a word is, and its value; None for an unknown word."""
+    if isinstance(part, LayoutNode):
+        layout = read_layout(source, part)
+        return "layout", lambda rank: layout
+    for level in target.levels:
+        if level.name == part:
+            return "memory level", level
+    if part in dtypes.BY_NAME:
+        return "data type", dtypes.BY_NAME[part]
+    if part in NAMED:
+        return "layout", NAMED[part]
+    if part == "ua":
+        return "ua", True
+    if re.fullmatch("[cv][0-9]+", part):
+        return _COUNTS[part[0]], numbers.read(source, part, part[1:])
+    return None
+
+
+def _unknown(source: Source, target: Target, word: Token, found: set[str], first: bool) -> SourceError:
+    """The error for a word that is no property, as the kind of property it was probably meant to be."""
+    kinds: dict[str, tuple[list[str], str]] = {
+        "memory level": ([level.name for level in target.levels], _levels(target)),
+        "data type": ([*dtypes.BY_NAME], f"data types are {', '.join(dtypes.BY_NAME)}"),
+        "layout": ([*NAMED, "layout"], f"layouts are {', '.join(NAMED)}, layout[...]"),
+        "vector size": ([], "vector sizes are written v4, v8, ..."),
+        "contiguity": ([], "contiguity is written c0, c1, ...: how many physical dimensions lie contiguously"),
+    }
+    missing = [kind for kind in kinds if kind not in found]
+    likely = [kind for kind in missing if closest(word, kinds[kind][0])]
+    if re.match("[cv][0-9]", word):
+        likely = [_COUNTS[word[0]]]
+    elif not likely and first and "data type" in missing and re.match("[a-z]", word):
+        likely = ["data type"]
+    kind = likely[0] if likely else missing[0] if missing[0] in ("memory level", "layout") else "property"
+    names, listing = kinds.get(kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, vN), or just LEVEL"))
+    return source.error(span(word), f"unknown {kind} {quoted(word)}", suggestion(word, names, listing))
+
+
+def _levels(target: Target) -> str:
+    return f"{target.name} has the levels {', '.join(level.name for level in target.levels)}"
+
+
+def _layout(
+    source: Source, found: dict[str, _Property], shape: tuple[int, ...], place: Span
+) -> tuple[Layout, int | None]:
+    """The layout without dimensions of size 1, and how many of the others lie contiguously; None is all."""
+    build: Callable[[int], Layout] = found["layout"].value if "layout" in found else NAMED["row_major"]
+    with source.at(found["layout"].span if "layout" in found else place):
+        layout = build(len(shape))
+        # Raises where the layout does not describe this shape.
+        TensorSpec(shape, OperandState(dtypes.U8, "", layout, len(layout.dims))).canonical()
+    codes = layout.fit(shape, shape)
+    dims = tuple(physical for physical, code in zip(layout.dims, codes, strict=True) if code != Fit.UNIT)
+    if "contiguity" not in found:
+        return Layout(dims), None
+    contig = found["contiguity"]
+    if contig.value > len(dims):
+        size = "×".join(map(str, shape))
+        raise source.error(
+            contig.span,
+            f"c{contig.value}: a tensor of {size} has {len(dims)} physical dimensions here",
+            f"write c0 to c{len(dims)}; dimensions of size 1 do not count",
+        )
+    return Layout(dims), contig.value
+
+
+def _check_vector(source: Source, target: Target, level: MemoryLevel, dtype: dtypes.DType, vector: _Property) -> None:
+    if level.kind != "vector":
+        raise source.error(vector.span, f"v{vector.value} in {level.name}, which holds no vectors", "leave it out")
+    sizes = target.vector_sizes(level, dtype)
+    if vector.value not in sizes:
+        raise source.error(vector.span, f"no v{vector.value} of {dtype} in {level.name}", _vectors(sizes))
+
+
+def _vectors(sizes: tuple[int, ...]) -> str:
+    return f"vectors are {', '.join(f'v{size}' for size in sizes)}"
+
+
+def _widest(source: Source, target: Target, tensor: TensorSpec, place: Span) -> int:
+    """The vector size for an operand that names none: the widest that divides its contiguous run."""
+    level, dtype = target.level(tensor.state.level), tensor.state.dtype
+    with source.at(place):
+        run = int(tensor.canonical().run)
+        vector = widest_vector(target, level, dtype, run)
+        if vector is None:
+            sizes = target.vector_sizes(level, dtype)
+            raise SpecError(f"{run} adjacent values of {dtype} fill no vectors of {level.name}", _vectors(sizes))
+    return vector

@@ -1,0 +1,88 @@
+"""From text to Specs and schedules: files, single Specs, single schedules."""
+
+from __future__ import annotations
+
+from lark import Token
+
+from morello.frontend import syntax
+from morello.frontend.diagnostics import Source, quoted, suggestion
+from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specs import read_spec
+from morello.frontend.steps import read_schedule
+from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
+from morello.ir.spec import Spec
+from morello.plugins.registry import Registry, installed
+from morello.plugins.target import Target
+from morello.schedule import Schedule
+
+_START = (0, 1)
+
+
+def parse(
+    text: str, *, filename: str = "<text>", target: str | None = None, registry: Registry | None = None
+) -> SpecFile:
+    """Read a `.spec` file. `target` overrides the one the file names; `registry` defaults to what is installed.
+
+    Raises SourceError for any error in the text, MorelloError if `target` is unknown.
+    """
+    source = Source(filename, text)
+    nodes = syntax.parse_file(source)
+    declarations = [node for node in nodes if isinstance(node, DeclarationNode)]
+    if not declarations:
+        raise source.error(_START, "no specs", "declare one: spec NAME = Matmul(1×64×64×64, GL, GL, GL)")
+    names: dict[str, Token] = {}
+    for node in declarations:
+        first = names.setdefault(str(node.name), node.name)
+        if first is not node.name:
+            hint = f"the first is on line {first.line}: rename one of them"
+            raise source.error(span(node.name), f"a second spec {quoted(node.name)}", hint)
+    chosen = _target(source, nodes, target, registry or installed())
+    schedules = _schedules(source, nodes, list(names), chosen)
+    goals = [
+        Declaration(str(node.name), read_spec(source, chosen, node.spec), schedules.get(node.name, ()))
+        for node in declarations
+    ]
+    return SpecFile(chosen, tuple(goals))
+
+
+def parse_spec(text: str, target: Target, filename: str = "<text>") -> Spec:
+    """Read a single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
+    source = Source(filename, text)
+    return read_spec(source, target, syntax.parse_spec(source))
+
+
+def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Schedule:
+    """Read the statements of a schedule, without the braces around them. Raises SourceError."""
+    source = Source(filename, text)
+    return read_schedule(source, target, syntax.parse_statements(source))
+
+
+def _target(source: Source, nodes: FileNode, override: str | None, registry: Registry) -> Target:
+    named = [node for node in nodes if isinstance(node, TargetNode)]
+    if len(named) > 1:
+        raise source.error(span(named[1].name), "a second target", "a file is for one target")
+    if override is not None:
+        return registry.target(override)
+    known = f"installed targets are {', '.join(registry.names) or 'none'}"
+    if not named:
+        raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
+    name = named[0].name
+    if name not in registry.names:
+        raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
+    return registry.target(str(name))
+
+
+def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Schedule]:
+    """Schedules by the name of their Spec."""
+    found: dict[str, Schedule] = {}
+    for node in nodes:
+        if not isinstance(node, ScheduleNode):
+            continue
+        name = str(node.name)
+        if name not in names:
+            hint = suggestion(name, names, f"specs are {', '.join(names)}")
+            raise source.error(span(node.name), f"a schedule for {quoted(name)}, which is no spec of this file", hint)
+        if name in found:
+            raise source.error(span(node.name), f"a second schedule for {quoted(name)}", "a spec has one schedule")
+        found[name] = read_schedule(source, target, node.block)
+    return found

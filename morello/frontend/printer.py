@@ -1,0 +1,124 @@
+"""From Specs and schedules back to text, such that parsing it gives the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from morello.errors import SpecError
+from morello.frontend.specfile import SpecFile
+from morello.ir.layout import NAMED, Layout
+from morello.ir.ops import Compose
+from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.tensor import TensorSpec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite, Vector
+from morello.schedule import Schedule, Statement, Subschedule
+
+_INDENT = "    "
+
+
+def show_spec(spec: Spec, target: Target) -> str:
+    """A Spec over several lines; its limits are left out where they are all the memory of the target."""
+    logical = _logical(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
+    if tuple(spec.limits) == target.full_limits():
+        return logical
+    return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
+
+
+def show_logical(logical: LogicalSpec) -> str:
+    """A logical Spec on a single line."""
+    return _logical(logical, ", ", ", ")
+
+
+def show_tensor(tensor: TensorSpec) -> str:
+    """A tensor with its shape, as operands of a Compose are written: `(1×64×128, f32, GL, row_major)`."""
+    return f"({_times(tensor.shape)}, {_state(tensor)})"
+
+
+def show_schedule(schedule: Schedule) -> str:
+    """A schedule, a statement a line."""
+    return "\n".join(_statements(schedule, ""))
+
+
+def show_file(file: SpecFile) -> str:
+    """A whole file: target, Specs, and each Spec's schedule after it."""
+    parts = [f"target {file.target.name}\n"]
+    for goal in file.goals:
+        parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target)}\n")
+        if goal.schedule:
+            parts.append("\n".join([f"schedule {goal.name} {{", *_statements(goal.schedule, _INDENT), "}\n"]))
+    return "\n".join(parts)
+
+
+def _logical(logical: LogicalSpec, separator: str, inner: str) -> str:
+    """A logical Spec; `separator` comes between its parts and `inner` between the operands of a Compose."""
+    serial = ", serial" if logical.serial else ""
+    if isinstance(logical.op, Compose):
+        operands = inner.join(map(show_tensor, logical.operands))
+        return f"{logical.op.name[:-1]}{separator}[{operands}]{serial})"
+    states = [f"({_state(tensor)})" for tensor in logical.operands]
+    return f"{logical.op.name}({separator.join([_times(logical.shape), *states])}{serial})"
+
+
+def _state(tensor: TensorSpec) -> str:
+    state = tensor.state
+    words = [str(state.dtype), state.level]
+    if state.layout is not None:
+        words.append(_layout(state.layout, tensor.shape))
+    if not state.aligned:
+        words.append("ua")
+    if not state.contiguous:
+        words.append(f"c{state.contig}")
+    if state.vector is not None:
+        words.append(f"v{state.vector}")
+    return ", ".join(words)
+
+
+def _layout(layout: Layout, shape: Sequence[Any]) -> str:
+    """The name of a layout, if a layout with a name is this one once dimensions of size 1 are left out."""
+    for name, build in NAMED.items():
+        try:
+            named = build(len(shape))
+        except SpecError:
+            continue
+        if layout.dims == tuple(physical for physical in named.dims if shape[physical.dim] != 1):
+            return name
+    return str(layout)
+
+
+def _times(shape: Sequence[Any]) -> str:
+    return "×".join(map(str, shape))
+
+
+def _statements(schedule: Sequence[Statement], margin: str) -> list[str]:
+    found: list[str] = []
+    for statement in schedule:
+        if isinstance(statement, Subschedule):
+            path = ", ".join(map(str, statement.path))
+            found += [f"{margin}subschedule [{path}] {{", *_statements(statement.body, margin + _INDENT), f"{margin}}}"]
+        else:
+            found.append(margin + (_step(statement) if isinstance(statement, Rewrite) else str(statement)))
+    return found
+
+
+def _step(step: Rewrite) -> str:
+    """A step in full: unlike str(), which serves messages, it writes a layout out, as names depend on the rank."""
+    if type(step).__str__ is not Rewrite.__str__:
+        return str(step)
+    words = [step.keyword]
+    for field in attrs.fields(type(step)):
+        value = getattr(step, field.name)
+        if value == field.default:
+            continue
+        words += [field.metadata["keyword"]] if field.metadata["keyword"] else []
+        words += [] if value is True else [_argument(value, field.metadata["kinds"])]
+    return " ".join(words)
+
+
+def _argument(value: Any, kinds: Sequence[type]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return f"v{value}" if Vector in kinds else str(value)

@@ -1,0 +1,109 @@
+"""Reads schedules: each statement is bound by the rewrite that its first word names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import attrs
+from lark import Token
+
+from morello.frontend import numbers
+from morello.frontend.diagnostics import Source, quoted, suggestion
+from morello.frontend.operands import read_layout
+from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
+from morello.ir import dtypes
+from morello.ir.layout import NAMED
+from morello.plugins.target import Target
+from morello.rewrites.base import Atom, Rewrite, Vector, Word
+from morello.schedule import Schedule, Statement, Subschedule, Synthesize
+
+_SYNTHESIZE, _SUBSCHEDULE = "synthesize", "subschedule"
+_MAX_DEPTH = 64
+
+
+def read_schedule(source: Source, target: Target, nodes: Sequence[StatementNode], depth: int = 0) -> Schedule:
+    """The statements of a schedule. Raises SourceError at the word, number or statement that is wrong."""
+    return tuple(_statement(source, target, node, depth) for node in nodes)
+
+
+def _statement(source: Source, target: Target, node: StatementNode, depth: int) -> Statement:
+    if node.word == _SUBSCHEDULE:
+        return _subschedule(source, target, node, depth)
+    if node.block is not None:
+        raise source.error(
+            node.span, f"{quoted(node.word)} has no statements of its own", "write: subschedule [0] { ... }"
+        )
+    if node.word == _SYNTHESIZE:
+        if node.atoms:
+            raise source.error(span(node.atoms[0]), "synthesize takes no arguments", "write it alone on its line")
+        return Synthesize()
+    return _step(source, target, node)
+
+
+def _subschedule(source: Source, target: Target, node: StatementNode, depth: int) -> Subschedule:
+    if depth >= _MAX_DEPTH:
+        raise source.error(node.span, f"subschedules nest more than {_MAX_DEPTH} deep")
+    path = _path(source, node)
+    if node.block is None:
+        raise source.error(node.span, "subschedule has no statements", "write: subschedule [0] { ... }")
+    return Subschedule(path, read_schedule(source, target, node.block, depth + 1))
+
+
+def _path(source: Source, node: StatementNode) -> tuple[int, ...]:
+    """Child numbers, as one list or a single number."""
+    atom = node.atoms[0] if len(node.atoms) == 1 else None
+    tokens = atom.numbers if isinstance(atom, Numbers) else (atom,) if isinstance(atom, Token) else ()
+    if not tokens or any(token.type != "INT" for token in tokens):
+        place = span(node.atoms[0], node.atoms[-1]) if node.atoms else node.span
+        raise source.error(place, "subschedule names the child it is for", "write: subschedule [0] { ... }")
+    path = tuple(numbers.read(source, token) for token in tokens)
+    for token, child in zip(tokens, path, strict=True):
+        if child < 0:
+            raise source.error(span(token), f"there is no child {child}", "children count from 0")
+    return path
+
+
+def _step(source: Source, target: Target, node: StatementNode) -> Rewrite:
+    rewrite = target.rewrites_by_name.get(node.word)
+    if rewrite is None:
+        known = [*target.rewrites_by_name, _SUBSCHEDULE, _SYNTHESIZE]
+        listing = f"{target.name} has the steps {', '.join(known)}"
+        raise source.error(span(node.word), f"unknown step {quoted(node.word)}", suggestion(node.word, known, listing))
+    atoms = [_atom(source, atom) for atom in node.atoms]
+    with source.at(node.span):
+        step = rewrite.parse(atoms)
+    _check_words(source, target, step, node)
+    return step
+
+
+def _atom(source: Source, node: Token | Numbers | LayoutNode) -> Atom:
+    if isinstance(node, LayoutNode):
+        return read_layout(source, node)
+    if isinstance(node, Numbers):
+        return tuple(numbers.read(source, token) for token in node.numbers)
+    if node.type == "INT":
+        return numbers.read(source, node)
+    if re.fullmatch("v[0-9]+", node):
+        return Vector(numbers.read(source, node, node[1:]))
+    return Word(str(node))
+
+
+def _check_words(source: Source, target: Target, step: Rewrite, node: StatementNode) -> None:
+    """Words that stand for a level, kernel, layout or data type must be one: those are what fields so named hold."""
+    vocabularies = {
+        "level": ("memory level", [level.name for level in target.levels], f"{target.name} has the levels"),
+        "kernel": ("microkernel", [kernel.name for kernel in target.kernels], f"{target.name} has the microkernels"),
+        "layout": ("layout", [*NAMED, "layout[...]"], "layouts are"),
+        "dtype": ("data type", [*dtypes.BY_NAME], "data types are"),
+    }
+    for field in attrs.fields(type(step)):
+        value = getattr(step, field.name)
+        if field.name not in vocabularies or not isinstance(value, str):
+            continue
+        kind, known, intro = vocabularies[field.name]
+        if value not in known:
+            # The last one: a keyword argument's value comes after words that may look the same.
+            place = next((atom for atom in reversed(node.atoms) if atom == value), node)
+            listing = f"{intro} {', '.join(known) or 'none'}"
+            raise source.error(span(place), f"unknown {kind} {quoted(value)}", suggestion(value, known, listing))

@@ -1,0 +1,279 @@
+"""From text to syntax: the nodes the grammar makes, each with its place, and syntax errors in human words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import attrs
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
+
+from morello.frontend.diagnostics import Source, SourceError, Span, quoted, suggestion
+
+
+@attrs.frozen
+class Numbers:
+    """A shape, a list or memory limits. No numbers at all is `...`."""
+
+    span: Span
+    numbers: tuple[Token, ...]
+
+
+@attrs.frozen
+class LayoutNode:
+    """`layout[0, 2, 1, 2p16]`."""
+
+    span: Span
+    parts: tuple[Token, ...]
+
+
+@attrs.frozen
+class Group:
+    """The properties of an operand; in a Compose its shape comes first."""
+
+    span: Span
+    properties: tuple[Token | LayoutNode, ...]
+    shape: Numbers | None = None
+
+
+@attrs.frozen
+class Call:
+    """An operation on operands. `components` are those of a Compose, which has no shape of its own."""
+
+    span: Span
+    name: Token
+    shape: Numbers | None
+    components: tuple[Token, ...]
+    operands: tuple[Token | Group, ...]
+    close: Token
+    names: tuple[Token, ...]
+
+
+@attrs.frozen
+class SpecNode:
+    span: Span
+    call: Call
+    limits: Numbers | None
+
+
+@attrs.frozen
+class StatementNode:
+    span: Span
+    word: Token
+    atoms: tuple[Token | Numbers | LayoutNode, ...]
+    block: tuple[StatementNode, ...] | None
+
+
+@attrs.frozen
+class TargetNode:
+    name: Token
+
+
+@attrs.frozen
+class DeclarationNode:
+    name: Token
+    spec: SpecNode
+
+
+@attrs.frozen
+class ScheduleNode:
+    name: Token
+    block: tuple[StatementNode, ...]
+
+
+FileNode: TypeAlias = tuple[TargetNode | DeclarationNode | ScheduleNode, ...]
+
+
+def span(first: Any, last: Any = None) -> Span:
+    """The place of a token or node, or from one to another."""
+    return _span(first)[0], _span(first if last is None else last)[1]
+
+
+def _span(part: Any) -> Span:
+    return (part.start_pos or 0, part.end_pos or 0) if isinstance(part, Token) else part.span
+
+
+def _of_type(children: Iterable[Any], kind: str) -> tuple[Token, ...]:
+    return tuple(one for one in children if isinstance(one, Token) and one.type == kind)
+
+
+@v_args(inline=True)
+class _Nodes(Transformer):
+    """Makes nodes while the parser runs, so nothing here recurses however deep the text nests."""
+
+    def file(self, *items: Any) -> FileNode:
+        return items
+
+    def target(self, _keyword: Token, name: Token) -> TargetNode:
+        return TargetNode(name)
+
+    def declaration(self, _keyword: Token, name: Token, spec: SpecNode) -> DeclarationNode:
+        return DeclarationNode(name, spec)
+
+    def schedule(self, _keyword: Token, name: Token, *statements: StatementNode) -> ScheduleNode:
+        return ScheduleNode(name, statements)
+
+    def spec(self, *parts: Any) -> SpecNode:
+        call, limits = (parts[0], None) if len(parts) == 1 else parts[1:3]
+        return SpecNode(span(parts[0], parts[-1]), call, limits)
+
+    def shape(self, *parts: Token) -> Numbers:
+        return Numbers(span(parts[0], parts[-1]), _of_type(parts, "INT"))
+
+    limits = list = shape
+
+    def primitive(self, name: Token, _open: Token, shape: Numbers, *rest: Any) -> Call:
+        end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
+        names = rest[end + 1] if rest[end + 1 :] else ()
+        return Call(span(name, rest[end]), name, shape, (), rest[:end], rest[end], names)
+
+    def compose(self, name: Token, _open: Token, components: tuple[Token, ...], *rest: Any) -> Call:
+        end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
+        names = rest[end + 1] if rest[end + 1 :] else ()
+        operands = tuple(one for one in rest[:end] if isinstance(one, Group) or one.type == "WORD")
+        return Call(span(name, rest[end]), name, None, components, operands, rest[end], names)
+
+    def components(self, *parts: Token) -> tuple[Token, ...]:
+        return _of_type(parts, "WORD")
+
+    application = components
+
+    def group(self, *parts: Any) -> Group:
+        return Group(span(parts[0], parts[-1]), parts[1:-1])
+
+    def shaped(self, *parts: Any) -> Group:
+        return Group(span(parts[0], parts[-1]), parts[2:-1], parts[1])
+
+    def layout(self, *parts: Token) -> LayoutNode:
+        return LayoutNode(span(parts[0], parts[-1]), parts[2:-1])
+
+    def block(self, *statements: StatementNode) -> tuple[StatementNode, ...]:
+        return statements
+
+    schedule_body = block
+
+    def statement(self, word: Token, *rest: Any) -> StatementNode:
+        block = rest[-1] if rest and isinstance(rest[-1], tuple) else None
+        atoms = rest if block is None else rest[:-1]
+        return StatementNode(span(word, atoms[-1] if atoms else word), word, atoms, block)
+
+
+@cache
+def _parser() -> Lark:
+    return Lark.open(
+        "grammar.lark",
+        rel_to=__file__,
+        parser="lalr",
+        start=["file", "spec", "schedule_body"],
+        transformer=_Nodes(),
+        maybe_placeholders=False,
+    )
+
+
+def parse_file(source: Source) -> FileNode:
+    return _parse(source, "file")
+
+
+def parse_spec(source: Source) -> SpecNode:
+    return _parse(source, "spec")
+
+
+def parse_statements(source: Source) -> tuple[StatementNode, ...]:
+    return _parse(source, "schedule_body")
+
+
+def _parse(source: Source, start: str) -> Any:
+    try:
+        return _parser().parse(source.text, start=start)
+    except UnexpectedInput as error:
+        raise _syntax_error(source, error) from None
+
+
+#: What each terminal is called in messages, in the order in which they are listed.
+WORDS = {
+    "TARGET": "`target NAME`",
+    "SPEC": "`spec NAME = ...`",
+    "SCHEDULE": "`schedule NAME { ... }`",
+    "WORD": "a name",
+    "INT": "a number",
+    "STRIP": "a strip such as 0p8",
+    "TIMES": "`×`",
+    "LAYOUT": "`layout[...]`",
+    "DOTS": "`...`",
+    "EQUAL": "`=`",
+    "COMMA": "`,`",
+    "LPAR": "`(`",
+    "LSQB": "`[`",
+    "LBRACE": "`{`",
+    "RPAR": "`)`",
+    "RSQB": "`]`",
+    "RBRACE": "`}`",
+    "_END": "the end of the line",
+    "$END": "the end of the text",
+}
+#: What is missing where exactly these terminals could have come.
+_PHRASES = {
+    frozenset({"INT", "LSQB"}): "a shape such as 1×64×64×64",
+    frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024, ...]` in bytes, fastest level first, or `...`",
+    frozenset({"WORD", "LAYOUT"}): "a data type, memory level, layout, ua, cN or vN",
+}
+_KEYWORDS = {"TARGET": "target", "SPEC": "spec", "SCHEDULE": "schedule"}
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
+
+
+def _syntax_error(source: Source, error: UnexpectedInput) -> SourceError:
+    expected = _expected(error)
+    words = _PHRASES.get(frozenset(expected)) or _either([word for term, word in WORDS.items() if term in expected])
+    hint = f"expected {words}"
+    place, token = _culprit(source, error)
+    unclosed = _unclosed(source.text[: place[0]])
+    if token == "$END":
+        if unclosed is not None:
+            return source.error((unclosed, unclosed + 1), f"{source.text[unclosed]!r} is never closed", hint)
+        return source.error(place, "the text ends too early", hint)
+    text = source.text[slice(*place)]
+    hint = suggestion(text, [word for term, word in _KEYWORDS.items() if term in expected], hint)
+    if token == "STRIP":
+        hint = f"strips stand within a layout, such as layout[0, 1, {text}]"
+    elif unclosed is not None:
+        line, column = source.position(unclosed)
+        hint += f"; {source.text[unclosed]!r} at {line}:{column} is not closed yet"
+    return source.error(place, f"unexpected {quoted(text)}", hint)
+
+
+def _culprit(source: Source, error: UnexpectedInput) -> tuple[Span, str]:
+    """Where and of which kind what does not fit is; a character that begins no token has no kind."""
+    if not isinstance(error, UnexpectedToken):
+        start = error.pos_in_stream or 0
+        return (start, start + 1), ""
+    if error.token.type == "$END":
+        end = len(source.text.rstrip())
+        return (end, end + 1), "$END"
+    return span(error.token), error.token.type
+
+
+def _expected(error: UnexpectedInput) -> set[str]:
+    """The terminals that could have come."""
+    exact = error.interactive_parser.accepts() if error.interactive_parser else set[str]()
+    if isinstance(error, UnexpectedToken):
+        return exact or set(error.expected)
+    assert isinstance(error, UnexpectedCharacters)
+    return exact or set(error.allowed)
+
+
+def _either(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _unclosed(text: str) -> int | None:
+    """Offset of the innermost bracket that is still open at the end of `text`."""
+    stack: list[int] = []
+    for match in re.finditer(r"#[^\n]*|[()\[\]{}]", text):
+        char = match.group()
+        if char in _BRACKETS.values():
+            stack.append(match.start())
+        elif stack and _BRACKETS.get(char) == text[stack[-1]]:
+            stack.pop()
+    return stack[-1] if stack else None

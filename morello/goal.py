@@ -1,0 +1,138 @@
+"""The scheduling API: a Spec of a target and the implementation made of it so far (paper §2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from morello.db.store import SpecStore
+from morello.errors import Inapplicable
+from morello.frontend.parser import parse_schedule
+from morello.ir.impl import Impl, Leaf
+from morello.ir.layout import Layout
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+from morello.rewrites.move import Move
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
+from morello.rewrites.to_accum import ToAccum
+from morello.schedule import (
+    Position,
+    Schedule,
+    Synthesize,
+    apply,
+    child_at,
+    lines,
+    schedule_of,
+    with_child,
+)
+from morello.search.exhaustive import ExhaustiveSearch, Progress
+
+
+@attrs.frozen
+class Goal:
+    """A named Spec, and the position its schedule has reached. Every method returns a new goal.
+
+    A step goes on at the one child that is left or, of several, at the one that is not a Move. Steps that
+    cannot be taken raise Inapplicable.
+    """
+
+    name: str
+    spec: Spec
+    target: Target
+    position: Position
+    search: ExhaustiveSearch = attrs.field(repr=False, eq=False)
+
+    @classmethod
+    def of(cls, spec: Spec, target: Target, name: str = "kernel", search: ExhaustiveSearch | None = None) -> Goal:
+        """A goal with nothing scheduled yet."""
+        return cls(name, spec, target, Position(Leaf(spec)), search or ExhaustiveSearch(target))
+
+    @property
+    def impl(self) -> Impl:
+        """The implementation so far."""
+        return self.position.impl
+
+    @property
+    def schedule(self) -> str:
+        """The steps taken so far, as a Spec file has them."""
+        return "\n".join(lines(schedule_of(self.impl)))
+
+    def apply(self, schedule: Schedule | str) -> Goal:
+        """Take the steps of a schedule, given as such or as text."""
+        steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
+        return attrs.evolve(self, position=apply(self.position, steps, self.target, self.search.synthesize))
+
+    def tile(self, *sizes: int | Sequence[int]) -> Goal:
+        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions."""
+        return self._step(Tile(_flat(sizes)))
+
+    def split(self, size: int) -> Goal:
+        """A loop over parts of the reduction."""
+        return self._step(Split(size))
+
+    def move_param(
+        self,
+        operand: int,
+        level: str,
+        layout: Layout | str | None = None,
+        vector: int | None = None,
+        dtype: str | None = None,
+    ) -> Goal:
+        """Let an operand live in another level; `layout` is one, or the name of one."""
+        return self._step(Move(operand, level, layout, vector, dtype))
+
+    def to_accum(self) -> Goal:
+        """Set the output to its initial value, then accumulate."""
+        return self._step(ToAccum())
+
+    def select(self, kernel: str) -> Goal:
+        """Let a microkernel do it."""
+        return self._step(Select(kernel))
+
+    def subschedule(self, path: int | Sequence[int], body: Callable[[Goal], Goal]) -> Goal:
+        """Schedule one child of the node that the last step made: `body` is given it and returns it scheduled."""
+        below = (*self.position.path, *_flat([path]))
+        child = child_at(self.impl, below)
+        if not isinstance(child, Leaf):
+            raise Inapplicable(f"child {path} is scheduled already")
+        inner = body(Goal.of(child.spec, self.target, self.name, self.search))
+        return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
+
+    def synthesize(
+        self, db: SpecStore | None = None, progress: Callable[[Progress], None] | None = None
+    ) -> Goal:
+        """Search implements every Spec that is left. Raises NoImplementation if one has no program."""
+
+        def find(spec: Spec) -> Impl:
+            known = db.find(spec, self.target) if db else None
+            if known is not None:
+                return apply(Position(Leaf(spec)), known, self.target, self.search.synthesize).impl
+            self.search.progress = progress
+            impl = self.search.synthesize(spec)
+            if db:
+                db.add(spec, self.target, impl)
+            return impl
+
+        return attrs.evolve(
+            self, position=apply(self.position, (Synthesize(),), self.target, find)
+        )
+
+    def _step(self, step: Rewrite) -> Goal:
+        if step.keyword not in self.target.rewrites_by_name:
+            raise Inapplicable(
+                f"{self.target.name} has no rewrite `{step.keyword}`",
+                f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
+            )
+        return self.apply((step,))
+
+
+def _flat(sizes: Any) -> tuple[int, ...]:
+    """One sequence or several numbers, as a tuple."""
+    return tuple(size for each in sizes for size in (each if isinstance(each, Sequence) else (each,)))
+
+

@@ -1,0 +1,161 @@
+"""Index expressions: integer polynomials over loop counters, with floor-division and remainder.
+
+They print as C and simplify themselves with the bounds of their counters, so that `(16·i + j) mod 16` is `j`
+where j < 16. Counters are never negative, so C's `/` and `%` agree with Python's.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+
+@attrs.frozen(cache_hash=True, order=True)
+class Symbol:
+    """A loop counter with values 0 to extent-1, or, without an extent, a number known only at run time."""
+
+    name: str
+    extent: int | None = None
+
+    def bounds(self) -> tuple[int, int] | None:
+        return None if self.extent is None else (0, self.extent - 1)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen(cache_hash=True)
+class Quotient:
+    """inner // by."""
+
+    inner: Index
+    by: int
+
+    def bounds(self) -> tuple[int, int] | None:
+        inner = self.inner.bounds()
+        return None if inner is None else (inner[0] // self.by, inner[1] // self.by)
+
+    def __str__(self) -> str:
+        return f"{self.inner.grouped()} / {self.by}"
+
+
+@attrs.frozen(cache_hash=True)
+class Remainder:
+    """inner mod by."""
+
+    inner: Index
+    by: int
+
+    def bounds(self) -> tuple[int, int] | None:
+        return 0, self.by - 1
+
+    def __str__(self) -> str:
+        return f"{self.inner.grouped()} % {self.by}"
+
+
+Atom: TypeAlias = Symbol | Quotient | Remainder
+#: A product of atoms; the empty one is the constant 1.
+Monomial: TypeAlias = tuple[Atom, ...]
+
+
+@attrs.frozen(cache_hash=True)
+class Index:
+    """A sum of monomials with integer coefficients."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+
+    @property
+    def constant(self) -> int | None:
+        """Its value if it is the same for all counters."""
+        if not self.terms:
+            return 0
+        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
+
+    def __add__(self, other: Index | int) -> Index:
+        sums: dict[Monomial, int] = {}
+        for monomial, factor in (*self.terms, *as_index(other).terms):
+            sums[monomial] = sums.get(monomial, 0) + factor
+        return Index(tuple((monomial, factor) for monomial, factor in sums.items() if factor))
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Index | int) -> Index:
+        result = Index()
+        for mine, factor in self.terms:
+            for theirs, times in as_index(other).terms:
+                monomial = tuple(sorted((*mine, *theirs), key=str))
+                result = result + Index(((monomial, factor * times),))
+        return result
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, by: int) -> Index:
+        whole, rest = self._divide(by)
+        bounds = rest.bounds()
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < by:
+            return whole
+        return whole + Index((((Quotient(rest, by),), 1),))
+
+    def __mod__(self, by: int) -> Index:
+        _, rest = self._divide(by)
+        bounds = rest.bounds()
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < by:
+            return rest
+        return Index((((Remainder(rest, by),), 1),))
+
+    def _divide(self, by: int) -> tuple[Index, Index]:
+        """Self as by·whole + rest, where no term of the rest has a factor of `by`."""
+        whole, rest = [], []
+        for monomial, factor in self.terms:
+            quotient, remainder = divmod(factor, by)
+            if not monomial or remainder == 0:
+                whole.append((monomial, quotient))
+                rest.append((monomial, remainder))
+            else:
+                rest.append((monomial, factor))
+        keep = [tuple(term for term in terms if term[1]) for terms in (whole, rest)]
+        return Index(keep[0]), Index(keep[1])
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Smallest and largest value, None if unknown."""
+        low = high = 0
+        for monomial, factor in self.terms:
+            first, last = 1, 1
+            for atom in monomial:
+                bounds = atom.bounds()
+                if bounds is None or bounds[0] < 0:
+                    return None
+                first, last = first * bounds[0], last * bounds[1]
+            low += min(factor * first, factor * last)
+            high += max(factor * first, factor * last)
+        return low, high
+
+    def grouped(self) -> str:
+        """As C, in parentheses unless it is a single name."""
+        text = str(self)
+        return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        # The largest strides come first and the constant last, as people write it.
+        ordered = sorted(self.terms, key=lambda term: (not term[0], -abs(term[1])))
+        parts = [_term(monomial, factor) for monomial, factor in ordered]
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def _term(monomial: Monomial, factor: int) -> str:
+    if not monomial:
+        return str(factor)
+    atoms = [str(atom) if isinstance(atom, Symbol) else f"({atom})" for atom in monomial]
+    return " * ".join([*([] if factor == 1 else [str(factor)]), *atoms])
+
+
+def as_index(value: Index | Symbol | int) -> Index:
+    """A counter or number as an index expression."""
+    if isinstance(value, Index):
+        return value
+    if isinstance(value, Symbol):
+        return Index((((value,), 1),))
+    return Index((((), value),)) if value else Index()

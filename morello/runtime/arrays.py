@@ -1,0 +1,150 @@
+"""Operands as numpy arrays: which array holds a tensor, and how to make one.
+
+A tensor whose layout only orders its dimensions is an array of the logical shape, with strides that match the
+layout. One whose layout has strips (`Packed`, `OddEven`) is an array of the physical shape. Values of type
+bf16 are `ml_dtypes.bfloat16`, or uint16 bit patterns.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.errors import ArgumentError
+from morello.ir.dtypes import BF16, DType
+from morello.ir.layout import Layout, row_major
+from morello.ir.tensor import TensorSpec
+
+#: Fresh arrays start at a multiple of this many bytes: a cache line, and the largest vector there is.
+ALIGNMENT = 64
+
+
+@attrs.frozen
+class Form:
+    """What an operand's array looks like.
+
+    Its axes are the logical dimensions, or the physical ones if the layout has strips. `strides` are in values,
+    None where any will do: along sizes of 1 and outside the contiguous run. `order` lists the axes of physical
+    dimensions, slowest first; the first `free` of them are outside the run, and the emitted function is told
+    their strides.
+    """
+
+    dtype: DType
+    layout: Layout
+    plain: bool
+    shape: tuple[int, ...]
+    strides: tuple[int | None, ...]
+    order: tuple[int, ...]
+    free: int
+
+    def strides_with_gaps(self, gap: int) -> tuple[int, ...]:
+        """Strides, in values, of an array with `gap` unused values after every step outside the run."""
+        strides = [1] * len(self.shape)
+        stride = 1
+        for position, axis in reversed(list(enumerate(self.order))):
+            stride += gap if position < self.free else 0
+            strides[axis] = stride
+            stride *= self.shape[axis]
+        return tuple(strides)
+
+    def extent(self, strides: tuple[int, ...]) -> int:
+        """Values from the first to the last of an array with these strides."""
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+
+    def place(self, memory: np.ndarray, start: int, strides: tuple[int, ...]) -> np.ndarray:
+        """The array that begins at byte `start` of `memory` (bytes), with strides in values."""
+        width = self.dtype.bytes
+        return np.ndarray(
+            self.shape, self.dtype.numpy, buffer=memory.data, offset=start, strides=[width * each for each in strides]
+        )
+
+    def outer_strides(self, array: np.ndarray) -> list[int]:
+        """The strides, in values, that the emitted function is told."""
+        return [array.strides[axis] // self.dtype.bytes for axis in self.order[: self.free]]
+
+
+@cache
+def form_of(tensor: TensorSpec) -> Form:
+    """The form of a tensor's arrays. Raises SpecError if its layout does not describe its shape."""
+    state = tensor.state
+    if state.layout is None:
+        rank = len(tensor.shape)
+        tensor = TensorSpec(tensor.shape, attrs.evolve(state, layout=row_major(rank), contig=rank))
+    tensor = tensor.canonical()
+    layout = tensor.state.layout
+    assert layout is not None
+    plain = all(physical.size is None for physical in layout.dims)
+    shape = tensor.shape if plain else layout.physical_shape(tensor.shape)
+    order = tuple(physical.dim for physical in layout.dims) if plain else tuple(range(len(layout.dims)))
+    free = len(order) - tensor.state.contig
+    strides: list[int | None] = [None] * len(shape)
+    for axis, stride in list(zip(order, layout.strides(tensor.shape), strict=True))[free:]:
+        strides[axis] = None if shape[axis] == 1 else int(stride)
+    return Form(state.dtype, layout, plain, tuple(map(int, shape)), tuple(strides), order, free)
+
+
+def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
+    """`count` bytes that start at a multiple of `alignment` bytes, not initialized."""
+    memory = np.empty(count + alignment, np.uint8)
+    start = -memory.ctypes.data % alignment
+    return memory[start : start + count]
+
+
+def empty(tensor: TensorSpec, alignment: int = ALIGNMENT) -> np.ndarray:
+    """An array for `tensor`, contiguous and not initialized, that starts at a multiple of `alignment` bytes."""
+    form = form_of(tensor)
+    strides = form.strides_with_gaps(0)
+    return form.place(aligned_bytes(form.extent(strides) * form.dtype.bytes, alignment), 0, strides)
+
+
+def pack(array: Any, tensor: TensorSpec) -> np.ndarray:
+    """A copy of `array`, which has the logical shape, in the layout of `tensor`.
+
+    Raises ArgumentError for another shape or data type.
+    """
+    form = form_of(tensor)
+    values = _of_type(np.asarray(array), form.dtype)
+    _require_shape(values, tensor.shape, "logical")
+    packed = empty(tensor)
+    if form.plain:
+        packed[...] = values
+    else:
+        packed.reshape(-1)[_offsets(form, tensor)] = values
+    return packed
+
+
+def unpack(array: np.ndarray, tensor: TensorSpec) -> np.ndarray:
+    """A copy of `array`, which is in the layout of `tensor`, in the logical shape. Inverse of `pack`.
+
+    Raises ArgumentError for another shape or data type.
+    """
+    form = form_of(tensor)
+    values = _of_type(np.asarray(array), form.dtype)
+    _require_shape(values, form.shape, "physical" if not form.plain else "logical")
+    return np.array(values, order="C") if form.plain else values.reshape(-1)[_offsets(form, tensor)]
+
+
+def _offsets(form: Form, tensor: TensorSpec) -> np.ndarray:
+    """Where each value of the logical array is in the buffer."""
+    shape = tuple(map(int, tensor.shape))
+    point = np.ix_(*(np.arange(size) for size in shape))
+    return np.broadcast_to(form.layout.offset(point, shape), shape)
+
+
+def _of_type(array: np.ndarray, dtype: DType) -> np.ndarray:
+    if dtype == BF16 and array.dtype == np.uint16:
+        return array.view(dtype.numpy)
+    if array.dtype != dtype.numpy:
+        raise ArgumentError(
+            f"expected an array of {dtype.numpy.name}, got {array.dtype}",
+            f"convert it: array.astype({dtype.numpy.name!r})",
+        )
+    return array
+
+
+def _require_shape(array: np.ndarray, shape: tuple[Any, ...], kind: str) -> None:
+    if array.shape != tuple(shape):
+        raise ArgumentError(f"expected an array of the {kind} shape {tuple(shape)}, got {array.shape}")

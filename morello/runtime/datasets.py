@@ -1,0 +1,208 @@
+"""The data that kernels are verified on: random, and chosen to be hard.
+
+A data set makes one logical array per operand. Integers take those data sets that make sense for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operation
+
+#: Places per operand that hold a value which spreads to whole rows of the result.
+_FEW = 3
+#: About how many values that are not 0 a sum has in sparse data: bf16 holds integers up to 2^8 exactly.
+_TERMS = 32
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@attrs.frozen
+class Setting:
+    """What data is made for: each operand's shape and type, and over how many values outputs sum."""
+
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[DType, ...]
+    reduction: int
+
+    @classmethod
+    def of(cls, op: Operation, shape: Shape, dtypes: Sequence[DType]) -> Setting:
+        operands = op.operands(len(shape))
+        summed = [shape[dim] for dim in op.reductions(len(shape))]
+        return cls(tuple(one.shape(shape) for one in operands), tuple(dtypes), int(np.prod(summed, dtype=np.int64)))
+
+    @property
+    def largest(self) -> float:
+        """The largest finite value that every float type of the operands has."""
+        return min(float(ml_dtypes.finfo(dtype.numpy).max) for dtype in self.dtypes if dtype.is_float)
+
+    @property
+    def step(self) -> float:
+        """The smallest positive value that every float type of the operands has; a subnormal one."""
+        return max(dtype.smallest for dtype in self.dtypes if dtype.is_float)
+
+
+#: Makes the values of one operand: (generator, setting, operand number) to a float64 or int64 array.
+Maker: TypeAlias = Callable[[np.random.Generator, Setting, int], np.ndarray]
+
+
+@attrs.frozen
+class DataSet:
+    """Named data. `integral` values are small whole numbers, which sums of them hit exactly."""
+
+    name: str
+    floats: Maker | None
+    ints: Maker | None
+    integral: bool = False
+
+    def arrays(self, seed: int, setting: Setting) -> list[np.ndarray]:
+        """One array per operand, in its own type. The same seed gives the same data."""
+        made = []
+        for index, dtype in enumerate(setting.dtypes):
+            rng = np.random.default_rng([seed, index, *self.name.encode()])
+            maker = self.floats if dtype.is_float else self.ints
+            values = (maker or _full_range)(rng, setting, index)
+            made.append(convert(values, dtype))
+        return made
+
+
+def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """Values in `dtype`: floats round to nearest, integers wrap around."""
+    with np.errstate(all="ignore"):
+        return values.astype(dtype.numpy)
+
+
+def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.ndarray:
+    """Ordinary values: uniform in [-1, 1), or over the whole range of an integer type."""
+    if dtype.is_float:
+        return convert(rng.uniform(-1, 1, shape), dtype)
+    low, high = dtype.limits
+    return rng.integers(int(low), int(high), shape, dtype.numpy, endpoint=True)
+
+
+def data_sets(setting: Setting, thorough: bool) -> Iterator[DataSet]:
+    """The data sets for these operands; more of them if `thorough`."""
+    floats = any(dtype.is_float for dtype in setting.dtypes)
+    for each in (*_DATA_SETS, *(_MORE if thorough else ())):
+        if each.ints or floats:
+            yield each
+
+
+def _normal(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    return rng.standard_normal(setting.shapes[index])
+
+
+def _uniform(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    return rng.uniform(-1, 1, setting.shapes[index])
+
+
+def _full_range(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    return random_values(rng, setting.shapes[index], setting.dtypes[index])
+
+
+def _small(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    low = -4 if setting.dtypes[index].is_signed else 0
+    return rng.integers(low, 5, setting.shapes[index])
+
+
+def _sparse(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """The first operand has so few values besides 0 that sums stay small."""
+    values = rng.integers(-1 if setting.dtypes[index].is_signed else 0, 2, setting.shapes[index])
+    kept = min(1.0, _TERMS / setting.reduction) if index == 0 else 1.0
+    return values * (rng.random(setting.shapes[index]) < kept)
+
+
+def _constant(value: float) -> Maker:
+    return lambda rng, setting, index: np.full(setting.shapes[index], value)
+
+
+def _signs(shape: Shape) -> np.ndarray:
+    """+1 and -1 by turns along the last dimension."""
+    return np.broadcast_to(1.0 - 2.0 * (np.arange(shape[-1]) % 2), shape) if shape else np.ones(shape)
+
+
+def _alternating(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    shape = setting.shapes[index]
+    values = rng.uniform(0.5, 2, shape)
+    return values * _signs(shape) if index == 0 else values
+
+
+def _cancelling(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Large terms that nearly cancel, so that what is left depends on the small parts."""
+    shape = setting.shapes[index]
+    noise = rng.standard_normal(shape)
+    return 4096 * _signs(shape) + noise if index == 0 else 1 + noise / 1024
+
+
+def _extremes(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    choices = [setting.largest, -setting.largest, 2.0**-126, -(2.0**-126), 1.0, 0.0]
+    return rng.choice(choices, setting.shapes[index])
+
+
+def _int_extremes(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    low, high = setting.dtypes[index].limits
+    return rng.choice(np.array([low, high, high - 1, low + 1], np.int64), setting.shapes[index])
+
+
+def _sprinkled(*special: float) -> Maker:
+    """Ordinary values with a few special ones among them, and some zeros for these to meet."""
+
+    def make(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+        values = rng.standard_normal(setting.shapes[index])
+        values[rng.random(values.shape) < 0.05] = 0
+        flat = values.reshape(-1)
+        flat[rng.integers(0, flat.size, _FEW)] = rng.choice(special, _FEW)
+        return flat.reshape(values.shape)
+
+    return make
+
+
+def _subnormal(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Subnormals in the first operand and the last; those between are around 1, so that products are subnormal too."""
+    shape = setting.shapes[index]
+    if 0 < index < len(setting.shapes) - 1:
+        return rng.uniform(0.5, 2, shape)
+    return setting.step * rng.integers(-127, 128, shape)
+
+
+def _negative_zeros(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    return np.where(rng.random(setting.shapes[index]) < 0.5, -0.0, 0.0)
+
+
+def _wide(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Magnitudes over sixty powers of two."""
+    shape = setting.shapes[index]
+    return rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 31, shape)
+
+
+_DATA_SETS = (
+    DataSet("normal", _normal, _full_range),
+    DataSet("uniform", _uniform, _full_range),
+    DataSet("small integers", _small, _small, integral=True),
+    DataSet("sparse integers", _sparse, _sparse, integral=True),
+    DataSet("zeros", _constant(0), _constant(0), integral=True),
+    DataSet("ones", _constant(1), _constant(1), integral=True),
+    DataSet("alternating signs", _alternating, None),
+    DataSet("cancellation", _cancelling, None),
+    DataSet("extremes", _extremes, _int_extremes),
+    DataSet("infinities", _sprinkled(np.inf, -np.inf), None),
+    DataSet("NaN", _sprinkled(np.nan), None),
+    DataSet("subnormals", _subnormal, None),
+    DataSet("negative zeros", _negative_zeros, None),
+)
+
+_MORE = (
+    DataSet("normal, again", _normal, _full_range),
+    DataSet("small integers, again", _small, _small, integral=True),
+    DataSet("wide range", _wide, None),
+    DataSet("infinities and NaN", _sprinkled(np.inf, -np.inf, np.nan), None),
+    DataSet("infinities, again", _sprinkled(np.inf, -np.inf), None),
+    DataSet("subnormals, again", _subnormal, None),
+    DataSet("extremes, again", _extremes, _int_extremes),
+)

@@ -1,0 +1,212 @@
+"""A compiled implementation as a Python callable."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import cffi
+import numpy as np
+
+from morello import schedule
+from morello.codegen.program import Program
+from morello.errors import ArgumentError, EmitError, ToolchainError
+from morello.ir.impl import Figures, Impl, figures
+from morello.ir.limits import Limits
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
+from morello.runtime.arguments import Argument, arguments_of, check_apart
+from morello.runtime.arrays import ALIGNMENT, aligned_bytes, empty
+from morello.runtime.build import build
+from morello.runtime.machine import missing_features
+from morello.runtime.toolchain import Compiler, find_compiler
+
+if TYPE_CHECKING:
+    from morello.runtime.timing import BenchReport
+    from morello.runtime.verify import CheckReport
+
+
+@attrs.frozen
+class Loaded:
+    """The emitted function in this process, and the C types of its parameters."""
+
+    ffi: cffi.FFI
+    function: Any
+    types: tuple[Any, ...]
+
+
+class Kernel:
+    """A function on numpy arrays, built from C when it is first called.
+
+    `kernel(*arrays)` takes one array per operand of the Spec, in its order, writes the outputs in place and
+    returns None. Outputs that are not read may be left out, all of them: they are then allocated and returned,
+    a single one as an array, several as a tuple. No array is copied, and other threads run meanwhile; a kernel
+    may be called from several threads at once. Arrays are checked first: see `morello.runtime.arrays` for what
+    they look like. Calls raise ArgumentError for arrays that do not fit or a CPU that lacks features, and
+    ToolchainError where the C cannot be built.
+    """
+
+    def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | None = None):
+        self.impl = impl
+        self.target = target
+        self.program = program
+        self._compiler = compiler
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        _check_parameters(program, impl.spec)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.name}>"
+
+    @property
+    def spec(self) -> Spec:
+        return self.impl.spec
+
+    @property
+    def source(self) -> str:
+        """The C source."""
+        return self.program.source
+
+    @property
+    def header(self) -> str:
+        """The C header that declares the function."""
+        return self.program.header
+
+    @property
+    def schedule(self) -> str:
+        """The schedule that makes this implementation of its Spec, as it is written in a Spec file."""
+        return "\n".join(schedule.lines(schedule.schedule_of(self.impl)))
+
+    @cached_property
+    def _figures(self) -> Figures:
+        return figures(self.impl)
+
+    @property
+    def cost(self) -> int:
+        """Cost under the target's model. Raises SpecError for an unfinished implementation."""
+        return self._figures.cost
+
+    @property
+    def peak(self) -> Limits:
+        """Peak memory in bytes per level, fastest first. Raises SpecError for an unfinished implementation."""
+        return self._figures.peak
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """The C compiler that builds it. Raises ToolchainError if there is none."""
+        return self._compiler or find_compiler()
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Source and header by file name."""
+        return {f"{self.program.name}.c": self.source, f"{self.program.name}.h": self.header}
+
+    @cached_property
+    def library(self) -> Path:
+        """The shared object, built if need be. Raises ToolchainError."""
+        return build(self.files, self.program.flags, self.compiler)
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What each operand asks of its array."""
+        return arguments_of(self.spec, self.target)
+
+    def __call__(self, *arrays: np.ndarray) -> Any:
+        given, fresh = self._complete(arrays)
+        addresses = [argument.address(array) for argument, array in zip(self.arguments, given, strict=True)]
+        check_apart(self.arguments, given)
+        loaded = self.load()
+        loaded.function(*self._c_values(loaded, given, addresses))
+        return fresh[0] if len(fresh) == 1 else tuple(fresh) or None
+
+    def check(self, seed: int = 0, thorough: bool = False, reference: Target | None = None) -> CheckReport:
+        """Run it on random and adversarial data against the operation's meaning and the reference target.
+
+        `reference` is the installed reference_c unless given. Raises VerificationError for the first wrong value.
+        """
+        from morello.runtime.verify import verify
+
+        return verify(self, seed, thorough, reference)
+
+    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0) -> BenchReport:
+        """Time it on random data, for at least `min_time` seconds in `repeats` measurements."""
+        from morello.runtime.timing import bench
+
+        return bench(self, min_time, repeats, seed)
+
+    def _complete(self, arrays: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """One array per operand, and those among them that were left out and allocated."""
+        if len(arrays) == len(self.arguments):
+            return list(arrays), []
+        needed = [argument.name for argument in self.arguments if argument.reads]
+        if len(arrays) != len(needed):
+            without = f", or {len(needed)} without outputs" if len(needed) < len(self.arguments) else ""
+            raise ArgumentError(
+                f"{self.spec.op} takes {len(self.arguments)} arrays{without}, got {len(arrays)}",
+                f"its operands are {', '.join(argument.name for argument in self.arguments)}",
+            )
+        waiting = iter(arrays)
+        given, fresh = [], []
+        for argument, tensor in zip(self.arguments, self.spec.operands, strict=True):
+            if argument.reads:
+                given.append(next(waiting))
+            else:
+                given.append(empty(tensor, max(ALIGNMENT, argument.alignment)))
+                fresh.append(given[-1])
+        return given, fresh
+
+    def load(self) -> Loaded:
+        """The function, built and loaded once. Raises ToolchainError, and ArgumentError where the CPU cannot run it."""
+        with self._lock:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        missing = missing_features(self.target.info.cpu_features)
+        if missing:
+            raise ArgumentError(
+                f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",
+                "run it on another machine, or compile for a target that this one supports",
+            )
+        ffi = cffi.FFI()
+        ffi.cdef(f"{self.program.prototype};")
+        try:
+            function = getattr(ffi.dlopen(str(self.library)), self.program.name)
+        except (OSError, AttributeError) as error:
+            raise ToolchainError(
+                f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
+            ) from error
+        return Loaded(ffi, function, tuple(ffi.typeof(function).args))
+
+    def _c_values(self, loaded: Loaded, arrays: list[np.ndarray], addresses: list[int]) -> list[Any]:
+        """The arguments of one call of the function."""
+        values: list[Any] = []
+        for argument, array, address in zip(self.arguments, arrays, addresses, strict=True):
+            values.append(loaded.ffi.cast(loaded.types[len(values)], address))
+            values += argument.form.outer_strides(array)
+        if self.program.workspace:
+            values.append(loaded.ffi.cast(loaded.types[len(values)], self.workspace().ctypes.data))
+        return values
+
+    def workspace(self) -> np.ndarray:
+        """This thread's scratch memory for the function, in bytes."""
+        if not hasattr(self._local, "workspace"):
+            self._local.workspace = aligned_bytes(self.program.workspace)
+        return self._local.workspace
+
+
+def _check_parameters(program: Program, spec: Spec) -> None:
+    """Raises EmitError if the emitter's parameters are not the Spec's operands."""
+    operands = spec.operands
+    if len(program.parameters) != len(operands):
+        raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands")
+    for parameter, tensor in zip(program.parameters, operands, strict=True):
+        layout = tensor.state.layout
+        strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
+        if parameter.strides != strides:
+            raise EmitError(
+                f"{program.name}: {parameter.name} takes {parameter.strides} strides, its Spec has {strides}"
+            )

@@ -1,0 +1,131 @@
+"""Finds the C compiler that builds what emitters print."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import attrs
+
+from morello.errors import ToolchainError
+from morello.runtime.process import run
+
+#: Every compilation: optimised, position-independent, and errno does not matter.
+BASE_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
+
+_DEFAULT_TIMEOUT = 120.0
+_PROBE_TIMEOUT = 30.0
+_NO_COMPILER_HINT = "install one: `apt install gcc`, `xcode-select --install` on a Mac, or `pip install ziglang`"
+
+
+@attrs.frozen
+class Compiler:
+    """A C compiler that works: its command, a name to show, and the first line of its `--version`."""
+
+    command: tuple[str, ...]
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.version})"
+
+
+def timeout_seconds(default: float = _DEFAULT_TIMEOUT) -> float:
+    """Seconds a compiler may take: MORELLO_CC_TIMEOUT if it is set. Raises ToolchainError if that is no number."""
+    text = os.environ.get("MORELLO_CC_TIMEOUT")
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ToolchainError(f"MORELLO_CC_TIMEOUT is {text!r}", "set it to a number of seconds, such as 300")
+    return seconds
+
+
+def find_compiler(cc: str | None = None) -> Compiler:
+    """The C compiler to use: `cc`, else the environment's MORELLO_CC, clang, gcc, or the one in package ziglang.
+
+    `cc` and MORELLO_CC are commands, perhaps with arguments ("ccache gcc"). Raises ToolchainError if the one
+    asked for does not work, and if there is none.
+    """
+    for origin, command in (("--cc", cc), ("MORELLO_CC", os.environ.get("MORELLO_CC"))):
+        if command:
+            return _asked_for(command, origin)
+    faults = []
+    for found in _candidates():
+        try:
+            return _probe(found)
+        except ToolchainError as error:
+            faults.append(error.message)
+    raise ToolchainError("; ".join(["no C compiler that works was found", *faults]), _NO_COMPILER_HINT)
+
+
+def available_compilers() -> list[Compiler]:
+    """Every compiler on this machine that `find_compiler` could choose, in its order of preference."""
+    asked = os.environ.get("MORELLO_CC")
+    found = [_asked_for(asked, "MORELLO_CC")] if asked else []
+    for command in _candidates():
+        try:
+            compiler = _probe(command)
+        except ToolchainError:
+            continue
+        if compiler not in found:
+            found.append(compiler)
+    return found
+
+
+def _candidates() -> list[tuple[str, ...]]:
+    paths = [shutil.which(name) for name in ("clang", "gcc")]
+    commands: list[tuple[str, ...]] = [(path,) for path in paths if path]
+    if importlib.util.find_spec("ziglang"):
+        commands.append((sys.executable, "-m", "ziglang", "cc"))
+    return commands
+
+
+def _asked_for(command: str, origin: str) -> Compiler:
+    hint = f"give {origin} the command of a C compiler, such as gcc or /usr/bin/clang"
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ToolchainError(f"{origin} is {command!r}, which is no command: {error}", hint) from error
+    if not words:
+        raise ToolchainError(f"{origin} is empty", hint)
+    path = shutil.which(words[0])
+    if path is None:
+        fault = "is not executable" if Path(words[0]).is_file() else "does not exist"
+        raise ToolchainError(f"the C compiler {words[0]!r} ({origin}) {fault}", hint)
+    try:
+        return _probe((os.path.abspath(path), *words[1:]))
+    except ToolchainError as error:
+        raise ToolchainError(f"{origin}: {error.message}", hint) from error
+
+
+@cache
+def _probe(command: tuple[str, ...]) -> Compiler:
+    """Make sure that `command` compiles C into a shared object. Raises ToolchainError if it does not."""
+    shown = shlex.join(command)
+    with tempfile.TemporaryDirectory(prefix="morello-probe-") as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <stdint.h>\nint32_t probe(int32_t x) { return x + 1; }\n")
+        library = Path(folder, "probe.so")
+        timeout = timeout_seconds(_PROBE_TIMEOUT)
+        try:
+            version = run([*command, "--version"], timeout)
+            built = run([*command, *BASE_FLAGS, "-o", str(library), str(source)], timeout)
+        except OSError as error:
+            reason = str(error) if isinstance(error, TimeoutError) else f"cannot be started: {error.strerror or error}"
+            raise ToolchainError(f"`{shown}` {reason}") from error
+        if built.code or not library.is_file():
+            said = (built.err or built.out).strip().splitlines()
+            raise ToolchainError(f"`{shown}` cannot compile C: {said[0] if said else f'exit code {built.code}'}")
+    first = (version.out or version.err).strip().splitlines()
+    name = "zig cc" if "ziglang" in command else os.path.basename(command[0])
+    return Compiler(command, name, first[0] if first else "unknown version")

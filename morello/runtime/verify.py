@@ -1,0 +1,209 @@
+"""Verifies a kernel against the meaning of its operation in numpy, and against the reference target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from morello.errors import VerificationError
+from morello.ir.spec import LogicalSpec
+from morello.plugins.target import Target
+from morello.runtime.arguments import Argument
+from morello.runtime.arrays import aligned_bytes, pack, unpack
+from morello.runtime.datasets import DataSet, Setting, data_sets
+from morello.runtime.judge import Expectation, expectations
+from morello.runtime.reference import NAME, Reference
+
+if TYPE_CHECKING:
+    from morello.runtime.kernel import Kernel
+
+#: Bytes on both sides of every buffer that must stay as they are.
+GUARD = 4096
+#: Unused values after each step of an operand that need not be contiguous; odd, so that rows are unaligned.
+_GAP = 3
+#: Points of the iteration space that the slow reference computes at most, after its first data set, unless thorough.
+_REFERENCE_BUDGET = 2**30
+
+
+@attrs.frozen
+class DataSetResult:
+    """The largest error on one data set, as a fraction of the bound: from the meaning, and from the reference.
+
+    `reference` is None where the reference was left out, to save time.
+    """
+
+    name: str
+    error: float
+    reference: float | None
+
+
+@attrs.frozen
+class CheckReport:
+    """What a kernel was verified on; it passed all of it."""
+
+    kernel: str
+    operation: str
+    target: str
+    compiler: str
+    seed: int
+    results: tuple[DataSetResult, ...]
+
+    @property
+    def worst(self) -> float:
+        """The largest error of all, as a fraction of its bound."""
+        return max((result.error for result in self.results), default=0.0)
+
+    def __str__(self) -> str:
+        head = f"{self.kernel}: {self.operation} for {self.target}, {self.compiler}, seed {self.seed}: passed"
+        lines = [head, f"  {'data':<24}{'error / bound':>14}{f'from {NAME}':>22}"]
+        for result in self.results:
+            against = "left out (thorough)" if result.reference is None else f"{result.reference:.3f}"
+            lines.append(f"  {result.name:<24}{result.error:>14.3f}{against:>22}")
+        return "\n".join(lines)
+
+
+class GuardedArray:
+    """An operand's array between guard zones; knows what else was changed than its elements.
+
+    It starts at a multiple of the alignment that the kernel asks for and no more than that, and is no more
+    contiguous than the Spec says.
+    """
+
+    def __init__(self, argument: Argument, rng: np.random.Generator, guard: int = GUARD):
+        form = argument.form
+        self.argument = argument
+        self._strides = form.strides_with_gaps(_GAP)
+        self._start = -(-guard // (2 * argument.alignment)) * 2 * argument.alignment + argument.alignment
+        self.bytes = form.extent(self._strides) * form.dtype.bytes
+        self.memory = aligned_bytes(self._start + self.bytes + guard, max(4096, 2 * argument.alignment))
+        self.memory[:] = rng.integers(0, 256, self.memory.size, np.uint8)
+        self.array = form.place(self.memory, self._start, self._strides)
+        self._before = self.memory.copy()
+
+    def fill(self, packed: np.ndarray | None) -> None:
+        """Set the elements: to `packed`, or to what no output should contain (NaN; bytes of 0xAA in integers)."""
+        if packed is None:
+            dtype = self.argument.form.dtype
+            self.array.view(f"u{dtype.bytes}")[...] = int.from_bytes(
+                bytes([0xFF if dtype.is_float else 0xAA] * dtype.bytes), "little"
+            )
+        else:
+            self.array[...] = packed
+        self._before = self.memory.copy()
+
+    def changed(self) -> tuple[int, int] | None:
+        """The first byte, from the array's start, that changed but must not, and the number of those; None if none."""
+        now = self.memory.copy()
+        if self.argument.writes:
+            form = self.argument.form
+            place = form.place(now, self._start, self._strides).view(f"u{form.dtype.bytes}")
+            place[...] = form.place(self._before, self._start, self._strides).view(place.dtype)
+        wrong = np.flatnonzero(now != self._before)
+        return (int(wrong[0]) - self._start, len(wrong)) if len(wrong) else None
+
+
+def verify(
+    kernel: Kernel, seed: int = 0, thorough: bool = False, reference_target: Target | None = None
+) -> CheckReport:
+    """Run `kernel` on random and adversarial data and judge what it wrote.
+
+    `thorough` adds data sets and compares all of them with the reference, however long that takes; the reference
+    is the installed reference_c unless it is given. Raises VerificationError for the first result that is wrong,
+    or memory changed that is none of the kernel's outputs.
+    """
+    logical = kernel.spec.logical
+    op, shape = logical.op, tuple(map(int, logical.shape))
+    setting = Setting.of(op, shape, [state.dtype for state in logical.states])
+    rng = np.random.default_rng(seed)
+    guarded = [GuardedArray(argument, rng) for argument in kernel.arguments]
+    reference = Reference(logical, kernel.compiler, reference_target)
+    volume = int(op.volume(shape))
+    results = []
+    for number, data in enumerate(data_sets(setting, thorough)):
+        values = data.arrays(seed, setting)
+        got = _run(kernel, guarded, values, data)
+        affordable = thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET
+        inputs = [value for value, argument in zip(values, kernel.arguments, strict=True) if argument.reads]
+        others = reference(inputs) if affordable else None
+        results.append(_judge(kernel, logical, data, inputs, got, others))
+    operation = f"{op}({'×'.join(map(str, shape))})"
+    return CheckReport(kernel.program.name, operation, kernel.target.name, str(kernel.compiler), seed, tuple(results))
+
+
+def _run(
+    kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet
+) -> list[np.ndarray]:
+    """Call the kernel; the written operands as logical arrays. Raises VerificationError for stray writes."""
+    tensors = kernel.spec.operands
+    for one, value, tensor in zip(guarded, values, tensors, strict=True):
+        one.fill(pack(value, tensor) if one.argument.reads else None)
+    kernel(*(one.array for one in guarded))
+    for one in guarded:
+        stray = one.changed()
+        if stray is not None:
+            raise VerificationError(
+                f"{kernel.program.name} on data set {data.name!r}: {_stray(one, *stray)}",
+                "the emitter or a microkernel writes past a tile or through an input pointer; "
+                "morello.testing.sanitize finds the place",
+            )
+    written = zip(guarded, tensors, strict=True)
+    return [unpack(one.array, tensor) for one, tensor in written if one.argument.writes]
+
+
+def _stray(one: GuardedArray, first: int, count: int) -> str:
+    name = f"operand {one.argument.index} ({one.argument.name})"
+    if 0 <= first < one.bytes:
+        what = "gaps between its elements were" if one.argument.writes else "is an input but was"
+        return f"{name}: {what} overwritten, {count} bytes, the first at byte {first}"
+    side = f"{-first} bytes before it" if first < 0 else f"{first - one.bytes} bytes after its end"
+    return f"{name}: {count} bytes outside of it were overwritten, the first {side}"
+
+
+def _judge(
+    kernel: Kernel,
+    logical: LogicalSpec,
+    data: DataSet,
+    inputs: Sequence[np.ndarray],
+    got: Sequence[np.ndarray],
+    others: Sequence[np.ndarray] | None,
+) -> DataSetResult:
+    expected = expectations(logical, inputs, data.integral)
+    outputs = [argument for argument in kernel.arguments if argument.writes]
+    who = f"{kernel.program.name} on data set {data.name!r}"
+    error, distance = 0.0, None if others is None else 0.0
+    for position, (argument, expectation) in enumerate(zip(outputs, expected, strict=True)):
+        error = max(error, _worst(who, argument, expectation, got[position], "its meaning"))
+        if others is not None:
+            _worst(f"{NAME} on data set {data.name!r}", argument, expectation, others[position], "its meaning")
+            apart = _from_other(expectation, others[position])
+            distance = max(distance or 0.0, _worst(who, argument, apart, got[position], NAME))
+    return DataSetResult(data.name, error, distance)
+
+
+def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:
+    """What is expected of a kernel next to another one's result, which itself may be off by the bound."""
+    if not expectation.dtype.is_float:
+        return attrs.evolve(expectation, values=other)
+    overflowed = expectation.loose & ~np.isfinite(other)
+    values = np.where(overflowed, expectation.values, other.astype(np.float64))
+    return attrs.evolve(expectation, values=values, bound=2 * expectation.bound)
+
+
+def _worst(who: str, argument: Argument, expectation: Expectation, got: np.ndarray, source: str) -> float:
+    """The largest error as a fraction of the bound. Raises VerificationError if that is more than 1."""
+    errors = expectation.errors(got)
+    place = np.unravel_index(int(np.argmax(errors)), errors.shape)
+    worst = float(errors[place])
+    if worst <= 1:
+        return worst
+    count = int(np.count_nonzero(~(errors <= 1)))
+    bound = float(expectation.bound[place])
+    raise VerificationError(
+        f"{who}: operand {argument.index} ({argument.name}) at {tuple(map(int, place))}: "
+        f"expected {expectation.values[place]} by {source}, got {got[place]}, "
+        f"allowed error {bound:.3g} ({count} of {errors.size} values are wrong)",
+        "the operation's meaning is in morello/ir/ops; a wrong microkernel or emitter is the likely cause",
+    )

@@ -1,0 +1,206 @@
+"""The plainest exact search: memoised recursion over single Specs, trying every step a target offers.
+
+It is the oracle that faster engines must equal. The cheapest program wins; of equally cheap ones, the one
+whose step comes first in the target's order of rewrites, so the answer never depends on the machine.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from morello.errors import Inapplicable, NoImplementation
+from morello.ir.impl import Expansion, Figures, Impl, Leaf, Node, child_limits, combine, expand
+from morello.ir.limits import Limits, fits
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins.target import Target
+
+#: More than any program costs.
+UNBOUNDED = 1 << 200
+#: No program costs less: each has a microkernel, and each microkernel costs at least this.
+LEAST = 1
+
+
+@attrs.frozen
+class Solution:
+    """The best expansion of a Spec, and the figures of the program it leads to."""
+
+    expansion: Expansion
+    figures: Figures
+
+
+@attrs.frozen
+class Answer:
+    """What is known of a logical Spec under `limits`: the best solution if it costs less than `below`."""
+
+    limits: Limits
+    below: int
+    solution: Solution | None
+
+    def settles(self, limits: Limits, below: int) -> bool:
+        """Whether it answers the same question for other limits and another bound.
+
+        What is best under some limits is best under any lower ones that it still fits, and what does not
+        exist does not under lower ones either.
+        """
+        if not fits(limits, self.limits):
+            return False
+        if self.solution is None or self.solution.figures.cost >= below:
+            return below <= self.below
+        return fits(self.solution.figures.peak, limits)
+
+    def subsumes(self, other: Answer) -> bool:
+        """Whether it answers whatever `other` does."""
+        if not self.settles(other.limits, other.below):
+            return False
+        return self.solution is None or (other.solution is not None and fits(self.solution.figures.peak, other.solution.figures.peak))
+
+
+@attrs.frozen
+class Progress:
+    """How far search has come: Specs solved so far, and seconds since it began."""
+
+    solved: int
+    seconds: float
+
+
+class ExhaustiveSearch:
+    """Finds the cheapest program of Specs of one target; what it has solved serves later Specs too.
+
+    Without `prune` every child is solved whatever its parent has found already; the answers are the same.
+    """
+
+    def __init__(self, target: Target, *, prune: bool = True, progress: Callable[[Progress], None] | None = None):
+        self.target = target
+        self.prune = prune
+        self.solved = 0
+        self.progress = progress
+        self._started = time.monotonic()
+        self._answers: dict[LogicalSpec, list[Answer]] = defaultdict(list)
+        self._expansions: dict[LogicalSpec, list[tuple[int, int, Expansion]]] = {}
+
+    def synthesize(self, spec: Spec) -> Impl:
+        """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
+        if self.solve(spec) is None:
+            raise NoImplementation(*self._explain(spec))
+        return self._rebuild(spec)
+
+    def solve(self, spec: Spec, below: int = UNBOUNDED) -> Solution | None:
+        """The best solution of `spec` that costs less than `below`; None if there is none."""
+        if below <= LEAST:
+            return None
+        answers = self._answers[spec.logical]
+        for answer in answers:
+            if answer.settles(spec.limits, below):
+                found = answer.solution
+                return found if found is None or found.figures.cost < below else None
+        best: Solution | None = None
+        rank = -1
+        for floor, index, expansion in self._expand(spec.logical):
+            # Of equally cheap programs the one that comes first in the target's order wins.
+            bound = best.figures.cost + (index < rank) if best else below
+            if self.prune and floor >= bound:
+                continue
+            figures = self._evaluate(expansion, floor, spec.limits, bound)
+            if figures is not None and figures.cost < bound:
+                best, rank = Solution(expansion, figures), index
+        new = Answer(spec.limits, below, best)
+        answers[:] = [*(old for old in answers if not new.subsumes(old)), new]
+        self.solved += 1
+        if self.progress:
+            self.progress(Progress(self.solved, time.monotonic() - self._started))
+        return best
+
+    def _evaluate(self, expansion: Expansion, floor: int, limits: Limits, below: int) -> Figures | None:
+        """Cost and peak of an expansion with the best children; None if it does not cost less than `below`."""
+        lowered = child_limits(expansion, limits, self.target.exact)
+        if lowered is None:
+            return None
+        children = []
+        for part, own in zip(expansion.parts, lowered, strict=True):
+            floor -= LEAST * part.times
+            # Costs are integers: times·cost < below - floor exactly if cost < ceil((below - floor) / times).
+            child = self.solve(Spec(part.logical, own), -((floor - below) // part.times) if self.prune else UNBOUNDED)
+            if child is None:
+                return None
+            floor += part.times * child.figures.cost
+            children.append(child.figures)
+        return combine(expansion, children, self.target.exact)
+
+    def _expand(self, logical: LogicalSpec) -> list[tuple[int, int, Expansion]]:
+        """Every expansion of a Spec with a lower bound of its cost and its rank in tie-breaks, cheapest bound first."""
+        if logical not in self._expansions:
+            self._expansions[logical] = sorted(
+                (
+                    (expansion.cost + LEAST * sum(part.times for part in expansion.parts), index, expansion)
+                    for index, expansion in enumerate(_distinct(expansions(logical, self.target)))
+                ),
+                key=lambda entry: entry[:2],
+            )
+        return self._expansions[logical]
+
+    def _rebuild(self, spec: Spec) -> Impl:
+        solution = self.solve(spec)
+        assert solution is not None
+        node = expand(spec, solution.expansion, self.target.exact)
+        assert node is not None
+        children = tuple(self._rebuild(leaf.spec) for leaf in node.children if isinstance(leaf, Leaf))
+        return Node(spec, node.expansion, children, node.exact)
+
+    def _explain(self, spec: Spec) -> tuple[str, str]:
+        """Why nothing implements `spec`, and what to do: raise a limit, or change what no limit mends."""
+        names = [level.name for level in self.target.levels]
+        what = f"no implementation exists for {spec.op} on {self.target.name}"
+        for index, name in enumerate(names):
+            needed = self._least(spec, index)
+            if needed is not None and needed > spec.limits[index]:
+                return f"{what}: {name} needs at least {needed} bytes, not {spec.limits[index]}", f"raise {name}'s limit"
+        full = self.solve(Spec(spec.logical, self.target.full_limits()))
+        if full is None:
+            kernels = ", ".join(one.name for one in self.target.kernels if one.op == spec.op) or "none"
+            return what, f"even with all memory of the target; its microkernels for {spec.op}: {kernels}"
+        needs = ", ".join(f"{name} {peak}" for name, peak in zip(names, full.figures.peak, strict=True))
+        return f"{what} within these limits", f"with all memory of the target it takes, in bytes: {needs}"
+
+    def _least(self, spec: Spec, index: int) -> int | None:
+        """The smallest limit of one level with which `spec` has a program, the other limits as they are."""
+        level = self.target.levels[index]
+        steps = _limit_steps(level.capacity, level.unit, self.target.exact[index])
+
+        def solvable(limit: int) -> bool:
+            limits = (*spec.limits[:index], limit, *spec.limits[index + 1 :])
+            return self.solve(Spec(spec.logical, limits)) is not None
+
+        if not solvable(steps[-1]):
+            return None
+        return steps[bisect.bisect_left(steps, True, key=solvable)]
+
+
+def _limit_steps(capacity: int, unit: int, exact: bool) -> list[int]:
+    """The limits a level can have, smallest first."""
+    if exact:
+        return list(range(0, capacity + 1, unit))
+    return [0, *(1 << bit for bit in range(capacity.bit_length()))]
+
+
+def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
+    """What every step that applies makes of a Spec, in tie-break order."""
+    for rewrite in target.rewrites:
+        for step in rewrite.steps(logical, target):
+            with contextlib.suppress(Inapplicable):
+                yield step.expansion(logical, target)
+
+
+def _distinct(found: Iterator[Expansion]) -> Iterator[Expansion]:
+    """Different steps may lead to the same node, such as layouts that agree on a small shape: keep the first."""
+    seen = set()
+    for expansion in found:
+        result = (expansion.kind, expansion.cost, expansion.needs, expansion.parts)
+        if expansion.kind == "kernelcall" or result not in seen:
+            seen.add(result)
+            yield expansion

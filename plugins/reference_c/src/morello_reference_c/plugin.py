@@ -1,0 +1,69 @@
+"""What this plugin contributes: one memory, one microkernel per operation, and the emitter that prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from morello.errors import EmitError
+from morello.ir.dtypes import DType
+from morello.ir.layout import Layout, row_major
+from morello.ir.numbers import Num
+from morello.ir.ops import Operation
+from morello.ir.spec import LogicalSpec
+from morello.plugins import MemoryLevel, Microkernel, OperandPattern, Target, TargetInfo, hookimpl
+from morello.rewrites import Rewrite, Select
+from morello_reference_c.emitter import ReferenceEmitter
+from morello_reference_c.meanings import MEANINGS
+
+if TYPE_CHECKING:
+    from morello.codegen.program import Emitter
+
+NAME = "reference_c"
+
+
+def _layouts(dtype: DType, rank: int) -> list[Layout]:
+    return [row_major(rank)]
+
+
+def _cost(logical: LogicalSpec, target: Target) -> Num:
+    """One per point of the iteration space: nobody chooses between programs here."""
+    return logical.op.volume(logical.shape)
+
+
+def _emit(site: object) -> None:
+    raise EmitError(
+        f"microkernels of {NAME} are whole operations and cannot be part of another target's program",
+        f"compile the Spec for {NAME} alone",
+    )
+
+
+def _kernel(op: Operation) -> Microkernel:
+    count = len(op.operands(op.rank or 1))
+    patterns = (OperandPattern(contiguous=False),) * count
+    return Microkernel(name=op.name, op=op, operands=patterns, cost=_cost, emit=_emit)
+
+
+@hookimpl
+def morello_targets() -> Iterable[TargetInfo]:
+    return [TargetInfo(name=NAME, description="plain C that spells out what an operation means", layouts=_layouts)]
+
+
+@hookimpl
+def morello_levels(target: str) -> Iterable[MemoryLevel] | None:
+    return [MemoryLevel(name="GL", kind="memory", capacity=2**47, unit=64, hit_cost=1)] if target == NAME else None
+
+
+@hookimpl
+def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
+    return [Select] if target == NAME else None
+
+
+@hookimpl
+def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
+    return [_kernel(op) for op in MEANINGS] if target == NAME else None
+
+
+@hookimpl
+def morello_emitter(target: str) -> Emitter | None:
+    return ReferenceEmitter() if target == NAME else None

@@ -1,0 +1,117 @@
+"""Tensors in C: where a value is in its buffer, and how it is read and written."""
+
+from __future__ import annotations
+
+import attrs
+
+from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.layout import Layout, row_major
+from morello.ir.tensor import TensorSpec
+
+#: bf16 travels as its bit pattern. Converting to it rounds to nearest, ties to even.
+BF16_TO_FLOAT = """\
+static inline float bf16_to_float(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+"""
+FLOAT_TO_BF16 = """\
+static inline uint16_t float_to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) {
+        return (uint16_t)((bits >> 16) | 0x40); /* NaN, made quiet */
+    }
+    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+"""
+
+
+@attrs.frozen
+class Value:
+    """An operand in C; `strides` of its physical dimensions are known only to the caller, slowest first."""
+
+    name: str
+    tensor: TensorSpec
+    strides: int
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.state.dtype
+
+    @property
+    def layout(self) -> Layout:
+        return self.tensor.state.layout or row_major(len(self.tensor.shape))
+
+    @property
+    def type_of_sums(self) -> str:
+        """The C type in which values for this operand are computed."""
+        return "float" if self.dtype.is_float else "uint32_t"
+
+    @property
+    def stride_names(self) -> list[str]:
+        return [f"{self.name}_s{position}" for position in range(self.strides)]
+
+    def parameters(self, writes: bool) -> str:
+        """The function's parameters that stand for it."""
+        pointer = f"{'' if writes else 'const '}{self.dtype.c_name} *restrict {self.name}"
+        return ", ".join([pointer, *(f"ptrdiff_t {name}" for name in self.stride_names)])
+
+    def element(self, *point: str) -> str:
+        """The stored element at a point."""
+        return f"{self.name}[{self.name}_at({', '.join([*point, *self.stride_names])})]"
+
+    def read(self, kind: str, *point: str) -> str:
+        """The value at a point, as the C type `kind`."""
+        if self.dtype == BF16:
+            return f"bf16_to_float({self.element(*point)})"
+        return self.element(*point) if kind == self.dtype.c_name else f"({kind}){self.element(*point)}"
+
+    def write(self, value: str, *point: str) -> str:
+        """The statement that stores a value of type `type_of_sums`."""
+        if self.dtype == BF16:
+            value = f"float_to_bf16({value})"
+        elif self.dtype != F32 and self.dtype.c_name != self.type_of_sums:
+            value = f"({self.dtype.c_name}){value}"
+        return f"{self.element(*point)} = {value};"
+
+    def index_function(self) -> str:
+        """The C function from logical coordinates to the offset in the buffer, in values."""
+        layout, shape = self.layout, self.tensor.shape
+        rank = len(shape)
+        variables = [f"i{dim}" for dim in range(rank)]
+        strides = [f"s{position}" for position in range(self.strides)]
+        terms = self._terms(variables, strides)
+        unused = [name for dim, name in enumerate(variables) if all(each.dim != dim for each in layout.dims)]
+        parameters = ", ".join(f"ptrdiff_t {name}" for name in (*variables, *strides))
+        lines = [
+            f"/* {self.name}: {self.dtype} {'×'.join(map(str, shape))}, {layout} */",
+            f"static inline ptrdiff_t {self.name}_at({parameters}) {{",
+            *(f"    (void){name};" for name in unused),
+            f"    return {' + '.join(terms) or '0'};",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _terms(self, variables: list[str], strides: list[str]) -> list[str]:
+        """Index times stride of each physical dimension, slowest first."""
+        left = list(variables)
+        sizes = [int(size) for size in self.tensor.shape]
+        step = 1
+        terms: list[str] = []
+        for position in reversed(range(len(self.layout.dims))):
+            physical = self.layout.dims[position]
+            index, size = left[physical.dim], sizes[physical.dim]
+            if physical.size is not None:
+                size = physical.size
+                left[physical.dim] = f"{index} / {size}"
+                sizes[physical.dim] //= size
+                index = f"{index} % {size}"
+                if physical.odd_even:
+                    index = f"({index} / 2 + {index} % 2 * {size // 2})"
+            stride = strides[position] if position < len(strides) else str(step)
+            terms.insert(0, index if stride == "1" else f"{index} * {stride}")
+            step *= size
+        return terms

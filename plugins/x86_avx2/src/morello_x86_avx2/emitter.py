@@ -1,0 +1,14 @@
+"""C for x86-64: GNU vector types and Intel intrinsics."""
+
+from __future__ import annotations
+
+from morello.codegen.emitter import CEmitter
+
+
+class X86Emitter(CEmitter):
+    """Prints C that a compiler turns into instructions of the given extensions."""
+
+    includes = ("immintrin.h", "stddef.h", "stdint.h", "string.h")
+
+    def __init__(self, *flags: str):
+        self.flags = flags

@@ -1,0 +1,18 @@
+"""The plugin that hands Morello the x86_avx2 target."""
+
+from __future__ import annotations
+
+from morello.plugins import TargetPlugin
+from morello.rewrites import STANDARD
+from morello_x86_avx2 import target
+from morello_x86_avx2.emitter import X86Emitter
+from morello_x86_avx2.kernels import kernels
+
+PLUGIN = TargetPlugin(
+    info=target.INFO,
+    levels=target.LEVELS,
+    rewrites=STANDARD,
+    kernels=kernels(target.VECTORS),
+    weights=target.WEIGHTS,
+    emitter=X86Emitter("-mavx2", "-mfma"),
+)

@@ -1,0 +1,29 @@
+"""The plugin that hands Morello the x86_avx512 target: the AVX2 kernels in vectors of up to 512 bits."""
+
+from __future__ import annotations
+
+from morello.plugins import TargetInfo, TargetPlugin, Weights
+from morello.rewrites import STANDARD
+from morello_x86_avx2.emitter import X86Emitter
+from morello_x86_avx2.kernels import kernels
+from morello_x86_avx2.target import layouts, levels
+
+#: Bytes of the xmm, ymm and zmm views of a vector register.
+VECTORS = (16, 32, 64)
+
+INFO = TargetInfo(
+    name="x86_avx512",
+    description="x86-64 with AVX-512 F and VL",
+    layouts=layouts(VECTORS),
+    casts=frozenset({("bf16", "f32")}),
+    cpu_features=("avx512f", "avx512vl"),
+)
+
+PLUGIN = TargetPlugin(
+    info=INFO,
+    levels=levels(registers=32, vectors=VECTORS, l1_cost=1),
+    rewrites=STANDARD,
+    kernels=kernels(VECTORS),
+    weights=Weights(threads=24, sync=850_000),
+    emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mfma"),
+)

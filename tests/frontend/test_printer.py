@@ -1,0 +1,220 @@
+"""Printing, and that parsing what is printed gives the same again."""
+
+import attrs
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from morello.errors import SpecError
+from morello.frontend import (
+    Declaration,
+    SpecFile,
+    parse,
+    parse_schedule,
+    parse_spec,
+    show_file,
+    show_logical,
+    show_schedule,
+    show_spec,
+    show_tensor,
+)
+from morello.ir import dtypes
+from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
+from morello.ir.ops import BY_NAME, Compose, by_name
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.rewrites import Move, Select, Split, Tile, ToAccum
+from morello.schedule import Subschedule, Synthesize
+
+LEVELS = ("RF", "VRF", "L1", "GL")
+
+
+@st.composite
+def layouts(draw, rank):
+    """Any layout of this rank: dimensions in any order, with strips, not all of which fit every shape."""
+    dims = list(map(Dynamic, draw(st.permutations(range(rank)))))
+    for _ in range(draw(st.integers(0, 2))):
+        strip = draw(st.sampled_from([Packed, OddEven]))(draw(st.integers(0, rank - 1)), draw(st.sampled_from([2, 4])))
+        first = next(i for i, one in enumerate(dims) if one.dim == strip.dim)
+        dims.insert(draw(st.integers(first + 1, len(dims))), strip)
+    return Layout(tuple(dims))
+
+
+@st.composite
+def states(draw, target, shape):
+    level, dtype = target.level(draw(st.sampled_from(LEVELS))), draw(st.sampled_from(dtypes.ALL))
+    layout = draw(layouts(len(shape)) | st.just(row_major(len(shape))))
+    if not layout.applies(shape):
+        layout = row_major(len(shape))
+    contig = draw(st.integers(0, len(layout.dims)) | st.just(len(layout.dims)))
+    state = target.state(level.name, dtype, layout, contig=contig, aligned=draw(st.booleans()))
+    if level.kind != "vector":
+        return state
+    fitting = [size for size in target.vector_sizes(level, dtype) if TensorSpec(shape, state).run % size == 0]
+    assume(fitting)
+    return attrs.evolve(state, vector=draw(st.sampled_from(fitting)))
+
+
+SIZES = st.sampled_from([1, 1, 2, 3, 4, 8, 16, 24])
+
+
+@st.composite
+def operations(draw):
+    """An operation and a shape for it."""
+    if draw(st.booleans()):
+        op = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
+        return op, tuple(draw(SIZES) for _ in range(op.rank or draw(st.integers(1, 4))))
+    head = by_name(draw(st.sampled_from(["Matmul", "MatmulAccum"])))
+    count = draw(st.integers(1, 2))
+    compose = Compose((head, *[by_name("Matmul")] * count))
+    batch, rows = draw(SIZES), draw(SIZES)
+    sizes = [draw(SIZES) for _ in range(count + 2)]
+    # Each product reads what the next one writes: rows × sizes[i + 1].
+    return compose, tuple(n for i in range(count + 1) for n in (batch, rows, sizes[i + 1], sizes[i]))
+
+
+@st.composite
+def specs(draw, target):
+    op, shape = draw(operations())
+    own = tuple(draw(states(target, one.shape(shape))) for one in op.operands(len(shape)))
+    limits = draw(st.none() | st.tuples(*(st.integers(0, 2 * level.capacity) for level in target.levels)))
+    try:
+        return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
+    except SpecError:
+        # The operation does not take these data types.
+        own = tuple(attrs.evolve(state, dtype=dtypes.F32) for state in own)
+        assume(all(state.vector in (None, 4, 8) for state in own))
+        return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
+
+
+NUMBERS = st.integers(0, 2**40)
+LAYOUTS = st.integers(1, 4).flatmap(layouts) | st.sampled_from([*NAMED]) | st.just(row_major(3)) | st.none()
+STEPS = st.one_of(
+    st.builds(Select, st.sampled_from(["VectorMove", "ScalarMove"])),
+    st.builds(ToAccum),
+    st.builds(Tile, st.lists(NUMBERS, max_size=5).map(tuple)),
+    st.builds(Split, NUMBERS),
+    st.builds(
+        Move,
+        NUMBERS,
+        st.sampled_from(LEVELS),
+        LAYOUTS,
+        st.none() | st.integers(0, 64),
+        st.none() | st.sampled_from([*dtypes.BY_NAME]),
+    ),
+    st.builds(Synthesize),
+)
+STATEMENTS = st.recursive(
+    STEPS,
+    lambda inner: st.builds(
+        Subschedule, st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple), st.lists(inner).map(tuple)
+    ),
+    max_leaves=8,
+)
+SCHEDULES = st.lists(STATEMENTS, max_size=5).map(tuple)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_specs_survive_printing(target, data):
+    spec = data.draw(specs(target))
+    assert parse_spec(show_spec(spec, target), target) == spec
+    unlimited = target.spec(spec.logical)
+    assert parse_spec(show_logical(spec.logical), target) == unlimited
+
+
+@settings(max_examples=200, deadline=None)
+@given(schedule=SCHEDULES)
+def test_schedules_survive_printing(target, schedule):
+    assert parse_schedule(show_schedule(schedule), target) == schedule
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_files_survive_printing(registry, target, data):
+    names = data.draw(st.lists(st.from_regex(r"[a-z_]\w{0,4}", fullmatch=True), unique=True, min_size=1, max_size=3))
+    goals = tuple(Declaration(name, data.draw(specs(target)), data.draw(SCHEDULES)) for name in names)
+    file = SpecFile(target, goals)
+    assert parse(show_file(file), registry=registry) == file
+
+
+def test_show_spec(target):
+    text = """\
+(MatmulAccum(1×4×128×16,
+    (bf16, L1, row_major),
+    (bf16, L1, col_major, ua, c0),
+    (f32, VRF, row_major, v8), serial),
+    [64, 512, 32768, 1073741824])"""
+    assert show_spec(parse_spec(text, target), target) == text
+
+
+def test_show_spec_leaves_full_limits_out(target):
+    assert show_spec(parse_spec("Move(4×4, GL, RF)", target), target) == (
+        "Move(4×4,\n    (f32, GL, row_major),\n    (f32, RF))"
+    )
+
+
+def test_show_compose(target):
+    text = """\
+Compose([Matmul, Matmul],
+    [(1×32×128, f32, GL, row_major),
+     (1×64×1024, bf16, L1, col_major, c1),
+     (1×1024×32, f32, GL, layout[0, 2, 1, 2p16]),
+     (1×64×128, f32, RF)], serial)"""
+    printed = show_spec(parse_spec(text, target), target)
+    # The normal form has no dimensions of size 1.
+    assert printed == text.replace("layout[0, 2,", "layout[2,")
+
+
+def test_show_logical_is_one_line(target):
+    spec = parse_spec("MatmulAccum(1×4×4×16, RF, VRF, (L1, c1), serial)", target)
+    assert show_logical(spec.logical) == (
+        "MatmulAccum(1×4×4×16, (f32, RF), (f32, VRF, row_major, v8), (f32, L1, row_major, c1), serial)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(1×64×128, f32, GL, row_major)",
+        "(4×8, u8, L1, col_major, ua, c1)",
+        "(2×3×4×5, bf16, GL, nhwc)",
+        "(4×8, bf16, VRF, layout[0, 1oe8], v16)",
+        "(4, i32, RF)",
+    ],
+)
+def test_show_tensor(target, text):
+    shape, rest = text[1:].split(", ", 1)
+    tensor = parse_spec(f"FillZero({shape}, ({rest})", target).operands[0]
+    assert show_tensor(tensor) == text
+
+
+def test_show_file(registry):
+    text = """\
+target tiny
+
+spec gemm = Matmul(1×64×64×64,
+    (f32, GL, row_major),
+    (f32, GL, row_major),
+    (f32, GL, row_major), serial)
+
+schedule gemm {
+    tile [1, 64, 0]
+    move 1 to L1 as layout[0, 2, 1, 2p16]
+    move 1 to VRF as row_major v8
+    subschedule [0] {
+        select VectorMove
+    }
+    synthesize
+}
+
+spec zero = FillZero(4,
+    (f32, RF))
+"""
+    assert show_file(parse(text, registry=registry)) == text
+
+
+def test_a_layout_in_a_step_is_written_out():
+    # Its name would stand for another layout where the operand has more dimensions.
+    assert show_schedule((Move(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
+    assert show_schedule((Move(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"

@@ -1,0 +1,142 @@
+"""The cache of built libraries, and compilers that fail."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from morello.errors import ToolchainError
+from morello.runtime import Compiler, build, cache_directory, find_compiler
+
+ONE = {"one.c": '#include "one.h"\nint one(void) { return ONE; }\n', "one.h": "#define ONE 1\nint one(void);\n"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "private"
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(folder))
+    return folder
+
+
+def test_builds_once(cache: Path, compiler: Compiler) -> None:
+    library = build(ONE, (), compiler)
+    assert ctypes.CDLL(str(library)).one() == 1
+    before = library.stat()
+    assert build(dict(reversed(ONE.items())), (), compiler) == library
+    assert library.stat().st_mtime_ns == before.st_mtime_ns
+    assert os.listdir(cache) == [library.name]
+    assert cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_decides_the_key(cache: Path) -> None:
+    compiler = find_compiler()
+    variants = [
+        build(ONE, (), compiler),
+        build(ONE, ("-DTWO",), compiler),
+        build({**ONE, "one.h": "#define ONE 2\nint one(void);\n"}, (), compiler),
+        build(ONE, (), attrs.evolve(compiler, version="another")),
+    ]
+    assert len(set(variants)) == len(variants)
+
+
+def test_a_compiler_that_fails(cache: Path, compiler: Compiler) -> None:
+    with pytest.raises(ToolchainError, match="the C is kept in") as caught:
+        build({"bad.c": "int bad(void) { return nothing; }\n"}, (), compiler)
+    assert "nothing" in caught.value.message
+    kept = re.search(r"kept in (.*)$", caught.value.message, re.MULTILINE)
+    assert kept
+    assert "return nothing" in Path(kept.group(1)).read_text()
+    assert not list(cache.glob("building-*"))
+    with pytest.raises(ToolchainError, match=re.escape(kept.group(1))):
+        build({"bad.c": "int bad(void) { return nothing; }\n"}, (), compiler)
+
+
+def test_long_errors_are_cut(cache: Path, script: Callable[[str], str]) -> None:
+    compiler = Compiler((script("seq 1000 >&2; exit 1"),), "fake", "1")
+    with pytest.raises(ToolchainError) as caught:
+        build(ONE, (), compiler)
+    assert len(str(caught.value).splitlines()) < 20
+
+
+def test_a_compiler_that_hangs(cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler((script("sleep 60"),), "fake", "1")
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.2 s.*one\.c"):
+        build(ONE, (), compiler, timeout=0.2)
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.3")
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.3 s"):
+        build(ONE, (), compiler)
+
+
+def test_a_compiler_that_is_gone(cache: Path) -> None:
+    with pytest.raises(ToolchainError, match="cannot be started"):
+        build(ONE, (), Compiler(("/nowhere/cc",), "fake", "1"))
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "cache"
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(folder))
+    with pytest.raises(ToolchainError, match=re.escape(str(folder))) as caught:
+        build(ONE, (), find_compiler())
+    assert "MORELLO_CACHE_DIR" in str(caught.value)
+
+
+def test_directory_that_cannot_be_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> str:
+        raise PermissionError(30, "Read-only file system")
+
+    library = build(ONE, (), find_compiler())
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    assert build(ONE, (), find_compiler()) == library, "what is there can still be used"
+    with pytest.raises(ToolchainError, match=rf"{re.escape(str(cache))} cannot be written: Read-only") as caught:
+        build(ONE, ("-DTWO",), find_compiler())
+    assert "MORELLO_CACHE_DIR" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any directory, whatever its mode")
+def test_directory_without_write_permission(cache: Path) -> None:
+    cache.mkdir(mode=0o500)
+    with pytest.raises(ToolchainError, match="cannot be written"):
+        build(ONE, (), find_compiler())
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_directory_that_others_can_write(cache: Path, mode: int) -> None:
+    cache.mkdir()
+    cache.chmod(mode)
+    with pytest.raises(ToolchainError, match="can be written by others"):
+        cache_directory()
+
+
+def test_directory_of_another_user(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.mkdir()
+    monkeypatch.setattr("os.geteuid", lambda: cache.stat().st_uid + 1)
+    with pytest.raises(ToolchainError, match="belongs to another user"):
+        cache_directory()
+
+
+def test_the_users_own_directory_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MORELLO_CACHE_DIR")
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "user" / name))
+    assert cache_directory() == tmp_path / "user" / "morello"
+
+
+def test_processes_that_build_at_once(cache: Path) -> None:
+    code = (
+        "from morello.runtime import build, find_compiler\n"
+        f"print(build({ONE!r}, ('-DTOGETHER',), find_compiler()))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    printed = {process.communicate(timeout=120)[0].strip() for process in running}
+    assert [process.returncode for process in running] == [0] * 4
+    assert len(printed) == 1
+    assert ctypes.CDLL(printed.pop()).one() == 1
+    assert len(os.listdir(cache)) == 1
