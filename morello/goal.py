@@ -103,9 +103,7 @@ class Goal:
         inner = body(Goal.of(child.spec, self.target, self.name, self.search))
         return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
 
-    def synthesize(
-        self, db: SpecStore | None = None, progress: Callable[[Progress], None] | None = None
-    ) -> Goal:
+    def synthesize(self, db: SpecStore | None = None, progress: Callable[[Progress], None] | None = None) -> Goal:
         """Search implements every Spec that is left. Raises NoImplementation if one has no program."""
 
         def find(spec: Spec) -> Impl:
@@ -118,9 +116,7 @@ class Goal:
                 db.add(spec, self.target, impl)
             return impl
 
-        return attrs.evolve(
-            self, position=apply(self.position, (Synthesize(),), self.target, find)
-        )
+        return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))
 
     def _step(self, step: Rewrite) -> Goal:
         if step.keyword not in self.target.rewrites_by_name:
@@ -134,5 +130,3 @@ class Goal:
 def _flat(sizes: Any) -> tuple[int, ...]:
     """One sequence or several numbers, as a tuple."""
     return tuple(size for each in sizes for size in (each if isinstance(each, Sequence) else (each,)))
-
-

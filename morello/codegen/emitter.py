@@ -8,7 +8,7 @@ from itertools import product as combinations
 from morello.codegen.buffers import Buffer, View, strides_of
 from morello.codegen.program import Parameter, Program
 from morello.codegen.site import KernelSite
-from morello.codegen.writer import Names, Writer
+from morello.codegen.writer import Names, Writer, is_c_name
 from morello.errors import EmitError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part, figures, leaves, walk
@@ -46,6 +46,10 @@ class CEmitter:
                 "finish the schedule, or end it with `synthesize`",
             )
         assert isinstance(impl, Node)
+        if not is_c_name(name):
+            raise EmitError(
+                f"{name!r} cannot name a C function", "rename it: ASCII letters, digits and _, no C keyword"
+            )
         return Emission(self, impl, target, name).program()
 
     def vector_type(self, dtype: DType, values: int) -> str:
@@ -68,7 +72,7 @@ class Emission:
 
     def program(self) -> Program:
         parameters, views = self._parameters()
-        with self.writer.block(f"{{prototype}}"):
+        with self.writer.block("{prototype}"):
             loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
             self._node(self.impl, loaded)
             for view, parameter, inside in zip(views, parameters, loaded, strict=True):
@@ -168,7 +172,11 @@ class Emission:
                 self.writer.line(f"{place} = {variable};" if store else f"{variable} = {place};")
             else:
                 kinds = state.dtype, state.vector
-                call = f"{self.store(*kinds)}(&{place}, {variable})" if store else f"{variable} = {self.load(*kinds)}(&{place})"
+                call = (
+                    f"{self.store(*kinds)}(&{place}, {variable})"
+                    if store
+                    else f"{variable} = {self.load(*kinds)}(&{place})"
+                )
                 self.writer.line(f"{call};")
 
     # The program tree.
@@ -249,7 +257,13 @@ class Emission:
             self._nest(heads[1:], body)
 
     def _bodies(
-        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], counters: dict[int, Index], unrolled: list[int]
+        self,
+        part: Part,
+        child: Impl,
+        logical: LogicalSpec,
+        views: list[View],
+        counters: dict[int, Index],
+        unrolled: list[int],
     ) -> None:
         """The body, once per combination of the unrolled dimensions."""
         operands = logical.op.operands(len(logical.shape))
@@ -258,7 +272,8 @@ class Emission:
         for point in combinations(*(range(int(part.region[dim].trips)) for dim in unrolled)):
             at = {**counters, **dict(zip(unrolled, point, strict=True))}
             starts = [
-                as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start) for dim, segment in enumerate(part.region)
+                as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start)
+                for dim, segment in enumerate(part.region)
             ]
             tiles = [
                 view.tile(tensor, one.start(starts))
@@ -283,7 +298,9 @@ class Emission:
         """The function that loads a vector from any address."""
         kind = self.vector(dtype, values)
         head = f"static inline {kind} load_{kind}(const {dtype.c_name} *from)"
-        return self.helper(f"load_{kind}", f"{head} {{\n    {kind} v;\n    memcpy(&v, from, sizeof v);\n    return v;\n}}")
+        return self.helper(
+            f"load_{kind}", f"{head} {{\n    {kind} v;\n    memcpy(&v, from, sizeof v);\n    return v;\n}}"
+        )
 
     def store(self, dtype: DType, values: int) -> str:
         """The function that stores a vector to any address."""

@@ -7,10 +7,17 @@ from contextlib import contextmanager
 
 #: Names that a C compiler or the emitted code's headers already use.
 _RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "memcpy memset main".split()
+    """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile
+    while memcpy memset main
+    """.split()
 )
+
+
+def is_c_name(name: str) -> bool:
+    """Whether C code can define something called `name`."""
+    return name.isascii() and name.isidentifier() and name not in _RESERVED
 
 
 class Names:
@@ -26,7 +33,6 @@ class Names:
             name = f"{wanted}_{count}" if wanted[-1].isdigit() else f"{wanted}{count}"
         self._taken.add(name)
         return name
-
 
     @contextmanager
     def scope(self) -> Iterator[None]:

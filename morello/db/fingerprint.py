@@ -17,7 +17,14 @@ def fingerprint(target: Target) -> str:
     parts: list[Any] = [ENGINE_VERSION, target.name, target.levels, target.weights, sorted(target.info.casts)]
     parts += [_code(target.info.layouts), [(one.keyword, _methods(one)) for one in target.rewrites]]
     for kernel in target.kernels:
-        declared = (kernel.name, kernel.op, kernel.operands, kernel.shape, kernel.same, sorted(kernel.registers.items()))
+        declared = (
+            kernel.name,
+            kernel.op,
+            kernel.operands,
+            kernel.shape,
+            kernel.same,
+            sorted(kernel.registers.items()),
+        )
         parts.append((declared, _code(kernel.cost), _code(kernel.when)))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 

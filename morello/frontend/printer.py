@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from morello.errors import SpecError
 from morello.frontend.specfile import SpecFile
 from morello.ir.layout import NAMED, Layout
@@ -14,8 +12,7 @@ from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import Target
-from morello.rewrites.base import Rewrite, Vector
-from morello.schedule import Schedule, Statement, Subschedule
+from morello.schedule import Schedule, lines
 
 _INDENT = "    "
 
@@ -40,7 +37,7 @@ def show_tensor(tensor: TensorSpec) -> str:
 
 def show_schedule(schedule: Schedule) -> str:
     """A schedule, a statement a line."""
-    return "\n".join(_statements(schedule, ""))
+    return "\n".join(lines(schedule))
 
 
 def show_file(file: SpecFile) -> str:
@@ -49,7 +46,7 @@ def show_file(file: SpecFile) -> str:
     for goal in file.goals:
         parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target)}\n")
         if goal.schedule:
-            parts.append("\n".join([f"schedule {goal.name} {{", *_statements(goal.schedule, _INDENT), "}\n"]))
+            parts.append("\n".join([f"schedule {goal.name} {{", *lines(goal.schedule, 1), "}\n"]))
     return "\n".join(parts)
 
 
@@ -91,34 +88,3 @@ def _layout(layout: Layout, shape: Sequence[Any]) -> str:
 
 def _times(shape: Sequence[Any]) -> str:
     return "×".join(map(str, shape))
-
-
-def _statements(schedule: Sequence[Statement], margin: str) -> list[str]:
-    found: list[str] = []
-    for statement in schedule:
-        if isinstance(statement, Subschedule):
-            path = ", ".join(map(str, statement.path))
-            found += [f"{margin}subschedule [{path}] {{", *_statements(statement.body, margin + _INDENT), f"{margin}}}"]
-        else:
-            found.append(margin + (_step(statement) if isinstance(statement, Rewrite) else str(statement)))
-    return found
-
-
-def _step(step: Rewrite) -> str:
-    """A step in full: unlike str(), which serves messages, it writes a layout out, as names depend on the rank."""
-    if type(step).__str__ is not Rewrite.__str__:
-        return str(step)
-    words = [step.keyword]
-    for field in attrs.fields(type(step)):
-        value = getattr(step, field.name)
-        if value == field.default:
-            continue
-        words += [field.metadata["keyword"]] if field.metadata["keyword"] else []
-        words += [] if value is True else [_argument(value, field.metadata["kinds"])]
-    return " ".join(words)
-
-
-def _argument(value: Any, kinds: Sequence[type]) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return f"v{value}" if Vector in kinds else str(value)

@@ -148,9 +148,7 @@ def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | No
     limits = child_limits(expansion, spec.limits, exact)
     if limits is None:
         return None
-    leaves = tuple(
-        Leaf(Spec(part.logical, own)) for part, own in zip(expansion.parts, limits, strict=True)
-    )
+    leaves = tuple(Leaf(Spec(part.logical, own)) for part, own in zip(expansion.parts, limits, strict=True))
     return Node(spec, expansion, leaves, tuple(exact))
 
 

@@ -29,9 +29,7 @@ class LogicalSpec:
     @property
     def operands(self) -> tuple[TensorSpec, ...]:
         declared = self.op.operands(len(self.shape))
-        return tuple(
-            TensorSpec(one.shape(self.shape), state) for one, state in zip(declared, self.states, strict=True)
-        )
+        return tuple(TensorSpec(one.shape(self.shape), state) for one, state in zip(declared, self.states, strict=True))
 
     def operand(self, index: int) -> TensorSpec:
         return TensorSpec(self.op.operands(len(self.shape))[index].shape(self.shape), self.states[index])

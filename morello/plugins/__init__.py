@@ -2,7 +2,18 @@
 
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
+from morello.plugins.microkernel import LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.plugins.target import MemoryLevel, Target, TargetInfo, Weights
 
-__all__ = ["MemoryLevel", "Microkernel", "Multiple", "OperandPattern", "Target", "TargetInfo", "TargetPlugin", "Weights", "hookimpl"]
+__all__ = [
+    "LayoutRule",
+    "MemoryLevel",
+    "Microkernel",
+    "Multiple",
+    "OperandPattern",
+    "Target",
+    "TargetInfo",
+    "TargetPlugin",
+    "Weights",
+    "hookimpl",
+]

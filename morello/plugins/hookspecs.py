@@ -25,7 +25,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def morello_targets() -> Iterable[TargetInfo]:
+def morello_targets() -> Iterable[TargetInfo] | None:
     """The targets this plugin owns."""
 
 

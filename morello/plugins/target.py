@@ -167,12 +167,17 @@ class Target:
         aligned: bool = True,
         vector: int | None = None,
     ) -> OperandState:
-        """An operand state as this level has it: no layout in scalar registers, vectors in vector levels only."""
+        """An operand state as this level has it, without a layout in scalar registers.
+
+        Raises SpecError for a vector size in a level that holds no vectors.
+        """
         kind = self.level(level).kind
+        if vector is not None and kind != "vector":
+            raise SpecError(f"v{vector} in {level}, which holds no vectors", f"drop v{vector}")
         if kind == "scalar":
             return OperandState(dtype, level, None)
         run = len(layout.dims) if contig is None else contig
-        return OperandState(dtype, level, layout, run, aligned, vector if kind == "vector" else None)
+        return OperandState(dtype, level, layout, run, aligned, vector)
 
     def spec(self, logical: LogicalSpec, limits: Sequence[int] | None = None) -> Spec:
         """The Spec in normal form for this target. Raises SpecError where it makes no sense here."""

@@ -89,7 +89,7 @@ class Rewrite(ABC):
         words = [self.keyword]
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
-            if value is None or value is False or value == ():
+            if value == field.default:
                 continue
             prefix = field.metadata["keyword"]
             words += [prefix] if prefix else []
@@ -124,8 +124,9 @@ class Rewrite(ABC):
         words = [cls.keyword]
         for field in attrs.fields(cls):
             prefix = field.metadata["keyword"]
-            flag = bool in field.metadata["kinds"]
-            word = " ".join(filter(None, (prefix, None if flag else field.name.upper())))
+            kinds = field.metadata["kinds"]
+            value = f"[{field.name.upper()}, ...]" if tuple in kinds else field.name.upper()
+            word = " ".join(filter(None, (prefix, None if bool in kinds else value)))
             words.append(word if field.default is attrs.NOTHING else f"[{word}]")
         return " ".join(words)
 
@@ -152,25 +153,21 @@ def _plain(atom: Atom) -> Any:
 def _show(value: Any, kinds: Sequence[type] = ()) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
-    if isinstance(value, Layout):
-        return layout_name(value)
     return f"v{value}" if Vector in kinds else str(value)
 
 
-def layout_name(layout: Layout) -> str:
-    """A layout as schedules and Specs print it: by its name where it has one."""
-    rank = layout.rank_needed()
-    for name, build in NAMED.items():
-        if rank and (name != "nhwc" or rank == 4) and build(rank) == layout:
-            return name
-    return str(layout)
+def layout_name(layout: Layout, rank: int) -> str | None:
+    """The name that the language has for a layout of tensors of this rank, None if it has none."""
+    builders = {name: build for name, build in NAMED.items() if name != "nhwc" or rank == 4}
+    return next((name for name, build in builders.items() if build(rank) == layout), None)
 
 
 def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
     """A precondition: the mask of a batch is returned; where all cells break it, Inapplicable is raised."""
-    if isinstance(condition, np.ndarray) and condition.any():
-        return condition
-    condition = bool(np.all(condition))
+    if isinstance(condition, np.ndarray):
+        if condition.any():
+            return condition
+        condition = False
     if not condition:
         raise Inapplicable(rule, hint)
     return True

@@ -16,7 +16,19 @@ from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.rewrites.base import Case, Rewrite, Vector, Word, argument, by_group, masked, require, select_cells, within
+from morello.rewrites.base import (
+    Case,
+    Rewrite,
+    Vector,
+    Word,
+    argument,
+    by_group,
+    layout_name,
+    masked,
+    require,
+    select_cells,
+    within,
+)
 
 if TYPE_CHECKING:
     from morello.plugins.target import MemoryLevel, Target
@@ -163,8 +175,9 @@ def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:
     return [state.dtype, *([] if one.writes else wider)]
 
 
-def _layouts(level: MemoryLevel, dtype: DType, rank: int, target: Target) -> list[Layout | None]:
+def _layouts(level: MemoryLevel, dtype: DType, rank: int, target: Target) -> list[Layout | str | None]:
     """What search may lay a new buffer out as; None keeps the operand's own layout."""
     if level.kind == "scalar":
         return [None]
-    return [*([None] if level.kind == "cache" else []), *target.info.layouts(dtype, rank)]
+    offered = [layout_name(layout, rank) or layout for layout in target.info.layouts(dtype, rank)]
+    return [*([None] if level.kind == "cache" else []), *offered]

@@ -68,7 +68,7 @@ class DataSet:
             rng = np.random.default_rng([seed, index, *self.name.encode()])
             maker = self.floats if dtype.is_float else self.ints
             values = (maker or _full_range)(rng, setting, index)
-            made.append(convert(values, dtype))
+            made.append(_with_all_nans(convert(values, dtype), dtype))
         return made
 
 
@@ -76,6 +76,17 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
     """Values in `dtype`: floats round to nearest, integers wrap around."""
     with np.errstate(all="ignore"):
         return values.astype(dtype.numpy)
+
+
+def _with_all_nans(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """NaN of either sign, quiet and signalling, with least and most bits set, wherever there is NaN."""
+    if dtype.is_float and (places := np.flatnonzero(np.isnan(array))).size:
+        bits = array.reshape(-1).view(f"u{dtype.bytes}")
+        infinity = int(np.array(np.inf, dtype.numpy).view(bits.dtype))
+        quiet = int(np.array(np.nan, dtype.numpy).view(bits.dtype))
+        sign = 1 << (8 * dtype.bytes - 1)
+        bits[places] = np.resize([infinity + 1, sign - 1, quiet, quiet | sign], places.size)
+    return array
 
 
 def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.ndarray:

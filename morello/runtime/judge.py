@@ -38,7 +38,7 @@ class Expectation:
         """Per value, its error as a fraction of the bound; infinite for a value of the wrong kind."""
         if not self.dtype.is_float:
             return np.where(got == self.values, 0.0, np.inf)
-        found = got.astype(np.float64)
+        found = as_float64(got)
         with np.errstate(all="ignore"):
             error = np.abs(found - self.values)
             fraction = np.where(error == 0, 0.0, error / self.bound)
@@ -51,6 +51,12 @@ class Expectation:
         fine = ~finite if self.any_infinite else np.isnan(found)
         fraction = np.where(self.exact, np.where(same_bits, 0.0, np.inf), fraction)
         return np.where(expected_nan, np.where(fine, 0.0, np.inf), fraction)
+
+
+def as_float64(array: np.ndarray) -> np.ndarray:
+    """The values as float64, signalling NaN among them."""
+    with np.errstate(invalid="ignore"):
+        return array.astype(np.float64)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
@@ -67,7 +73,7 @@ def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: b
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
     if all(dtype.is_float for dtype in outputs):
-        return _float_expectations(logical, shape, [value.astype(np.float64) for value in inputs], outputs, integral)
+        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], outputs, integral)
     values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
     found = []
     for value, dtype in zip(values, outputs, strict=True):
@@ -84,7 +90,9 @@ def _float_expectations(
     with np.errstate(all="ignore"):
         values = op.meaning(shape, inputs, [state.dtype for state in logical.states])
         magnitudes = op.magnitude(shape, finite)
-    count = op.roundings(shape) + 1
+    copies = op.moves_data or op.initializes
+    # One more than the operation counts, as an input may be converted to the output's type before a product.
+    count = op.roundings(shape) + (0 if copies else 1)
     found = []
     for value, magnitude, dtype in zip(values, magnitudes, outputs, strict=True):
         roundoff = _roundoff(logical, dtype)
@@ -94,7 +102,6 @@ def _float_expectations(
             loose = ~(magnitude * (1 + relative) < dtype.limits[1])
             loose |= _intermediate_peak(logical, shape, finite) * (1 + relative) >= float(dtype.limits[1])
             as_stored = convert(value, dtype).astype(np.float64) == value
-        copies = op.moves_data or op.initializes
         exact = (as_stored | np.isnan(value)) if copies else np.zeros(value.shape, bool)
         if integral and np.all(np.rint(value) == value):
             bound = np.where(magnitude <= 1 / roundoff, 0.0, bound)

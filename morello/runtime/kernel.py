@@ -44,12 +44,13 @@ class Kernel:
     `kernel(*arrays)` takes one array per operand of the Spec, in its order, writes the outputs in place and
     returns None. Outputs that are not read may be left out, all of them: they are then allocated and returned,
     a single one as an array, several as a tuple. No array is copied, and other threads run meanwhile; a kernel
-    may be called from several threads at once. Arrays are checked first: see `morello.runtime.arrays` for what
-    they look like. Calls raise ArgumentError for arrays that do not fit or a CPU that lacks features, and
-    ToolchainError where the C cannot be built.
+    may be called from several threads at once. `compiler` may be a command, as for `find_compiler`.
+
+    Arrays are checked first: see `morello.runtime.arrays` for what they look like. Calls raise ArgumentError for
+    arrays that do not fit or a CPU that lacks features, and ToolchainError where the C cannot be built.
     """
 
-    def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | None = None):
+    def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
         self.impl = impl
         self.target = target
         self.program = program
@@ -97,7 +98,7 @@ class Kernel:
     @cached_property
     def compiler(self) -> Compiler:
         """The C compiler that builds it. Raises ToolchainError if there is none."""
-        return self._compiler or find_compiler()
+        return self._compiler if isinstance(self._compiler, Compiler) else find_compiler(self._compiler)
 
     @property
     def files(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from morello.plugins.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets
-from morello.runtime.judge import Expectation, expectations
+from morello.runtime.judge import Expectation, as_float64, expectations
 from morello.runtime.reference import NAME, Reference
 
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:
     """What is expected of a kernel next to another one's result, which itself may be off by the bound."""
     if not expectation.dtype.is_float:
         return attrs.evolve(expectation, values=other)
-    overflowed = expectation.loose & ~np.isfinite(other)
-    values = np.where(overflowed, expectation.values, other.astype(np.float64))
+    overflowed = expectation.loose & ~np.isfinite(as_float64(other))
+    values = np.where(overflowed, expectation.values, as_float64(other))
     return attrs.evolve(expectation, values=values, bound=2 * expectation.bound)
 
 

@@ -58,7 +58,9 @@ class Answer:
         """Whether it answers whatever `other` does."""
         if not self.settles(other.limits, other.below):
             return False
-        return self.solution is None or (other.solution is not None and fits(self.solution.figures.peak, other.solution.figures.peak))
+        return self.solution is None or (
+            other.solution is not None and fits(self.solution.figures.peak, other.solution.figures.peak)
+        )
 
 
 @attrs.frozen
@@ -123,12 +125,13 @@ class ExhaustiveSearch:
             return None
         children = []
         for part, own in zip(expansion.parts, lowered, strict=True):
-            floor -= LEAST * part.times
+            times = int(part.times)
+            floor -= LEAST * times
             # Costs are integers: times·cost < below - floor exactly if cost < ceil((below - floor) / times).
-            child = self.solve(Spec(part.logical, own), -((floor - below) // part.times) if self.prune else UNBOUNDED)
+            child = self.solve(Spec(part.logical, own), -((floor - below) // times) if self.prune else UNBOUNDED)
             if child is None:
                 return None
-            floor += part.times * child.figures.cost
+            floor += times * child.figures.cost
             children.append(child.figures)
         return combine(expansion, children, self.target.exact)
 
@@ -137,7 +140,7 @@ class ExhaustiveSearch:
         if logical not in self._expansions:
             self._expansions[logical] = sorted(
                 (
-                    (expansion.cost + LEAST * sum(part.times for part in expansion.parts), index, expansion)
+                    (_floor(expansion), index, expansion)
                     for index, expansion in enumerate(_distinct(expansions(logical, self.target)))
                 ),
                 key=lambda entry: entry[:2],
@@ -159,7 +162,10 @@ class ExhaustiveSearch:
         for index, name in enumerate(names):
             needed = self._least(spec, index)
             if needed is not None and needed > spec.limits[index]:
-                return f"{what}: {name} needs at least {needed} bytes, not {spec.limits[index]}", f"raise {name}'s limit"
+                return (
+                    f"{what}: {name} needs at least {needed} bytes, not {spec.limits[index]}",
+                    f"raise {name}'s limit",
+                )
         full = self.solve(Spec(spec.logical, self.target.full_limits()))
         if full is None:
             kernels = ", ".join(one.name for one in self.target.kernels if one.op == spec.op) or "none"
@@ -186,6 +192,11 @@ def _limit_steps(capacity: int, unit: int, exact: bool) -> list[int]:
     if exact:
         return list(range(0, capacity + 1, unit))
     return [0, *(1 << bit for bit in range(capacity.bit_length()))]
+
+
+def _floor(expansion: Expansion) -> int:
+    """No implementation of this node costs less."""
+    return int(expansion.cost) + LEAST * sum(int(part.times) for part in expansion.parts)
 
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:

@@ -135,8 +135,8 @@ def test_the_paper_misprinted_a_compose(target, fails):
 STEPS = [
     ("‹tlie› [1]", "unknown step 'tlie'", "did you mean 'tile'? tiny has the steps select, to_accum, tile"),
     ("‹synthesise›", "unknown step 'synthesise'", "did you mean 'synthesize'?"),
-    ("‹tile 8›", "`tile` does not take `8` here", "write: tile SIZES"),
-    ("‹tile›", "`tile` needs sizes", "write: tile SIZES"),
+    ("‹tile 8›", "`tile` does not take `8` here", "write: tile [SIZES, ...]"),
+    ("‹tile›", "`tile` needs sizes", "write: tile [SIZES, ...]"),
     ("to_accum\n‹move 1 to›\nto_accum", "`move`: a value is missing after `to`", "write: move OPERAND to LEVEL"),
     ("move 1 to ‹L7› as row_major", "unknown memory level 'L7'", "tiny has the levels RF, VRF, L1, GL"),
     ("move 1 to ‹to›", "unknown memory level 'to'", "tiny has the levels"),

@@ -58,7 +58,7 @@ def make(target: Target) -> Make:
     def build(
         op: str | Operation,
         shape: Sequence[int],
-        kinds: Sequence[Kind] | Kind = F32,
+        kinds: list[Kind] | Kind = F32,
         *,
         compiler: Compiler | None = None,
         replace: dict[str, str] | None = None,
@@ -66,7 +66,7 @@ def make(target: Target) -> Make:
     ) -> Kernel:
         op = by_name(op) if isinstance(op, str) else op
         operands = op.operands(len(shape))
-        listed = list(kinds) if isinstance(kinds, list) else [kinds] * len(operands)
+        listed = kinds if isinstance(kinds, list) else [kinds] * len(operands)
         states = tuple(_state(kind, len(one.dims)) for kind, one in zip(listed, operands, strict=True))
         impl = implement(LogicalSpec(op, tuple(shape), states), on or target)
         program: Program = target.emitter.emit(impl, target, "sample")

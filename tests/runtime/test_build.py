@@ -131,8 +131,7 @@ def test_the_users_own_directory_by_default(tmp_path: Path, monkeypatch: pytest.
 
 def test_processes_that_build_at_once(cache: Path) -> None:
     code = (
-        "from morello.runtime import build, find_compiler\n"
-        f"print(build({ONE!r}, ('-DTOGETHER',), find_compiler()))\n"
+        f"from morello.runtime import build, find_compiler\nprint(build({ONE!r}, ('-DTOGETHER',), find_compiler()))\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     printed = {process.communicate(timeout=120)[0].strip() for process in running}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import ml_dtypes
@@ -121,8 +122,8 @@ def read_only(shape: tuple[int, ...]) -> np.ndarray:
         (2, read_only((1, 2, 4)), "operand 2 (out): expected an array it can write to, got a read-only", "copy"),
     ],
 )
-def test_arrays_that_do_not_fit(make: Make, index: int, wrong: object, expected: str, remedy: str) -> None:
-    arrays: list[object] = list(fits())
+def test_arrays_that_do_not_fit(make: Make, index: int, wrong: Any, expected: str, remedy: str) -> None:
+    arrays: list[Any] = list(fits())
     arrays[index] = wrong
     with pytest.raises(ArgumentError) as caught:
         make("Matmul", (1, 2, 3, 4))(*arrays)
@@ -187,7 +188,7 @@ def test_cpu_without_the_features(make: Make, target: Target) -> None:
     info = attrs.evolve(target.info, cpu_features=("sse2", "no_such_feature"))
     kernel = make("FillZero", (2,), on=attrs.evolve(target, info=info))
     assert kernel.library.is_file(), "compiling is possible anywhere"
-    with pytest.raises(ArgumentError, match="CPU lacks .*no_such_feature, which code for reference_c needs"):
+    with pytest.raises(ArgumentError, match=r"CPU lacks .*no_such_feature, which code for reference_c needs"):
         kernel()
 
 

@@ -80,7 +80,7 @@ def test_workspace_has_the_size_that_was_asked_for(make: Make, compiler: Compile
 
 def test_one_that_does_not_end(make: Make, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = make("FillZero", (2,), replace={"i0++": "i0 += 0"})
-    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "5")
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "2")
     with pytest.raises(VerificationError, match="does not end"):
         run_sanitized(kernel.program, kernel.spec, arrays(kernel), compiler)
 

@@ -30,7 +30,7 @@ def _install(folder: Path, name: str, body: str | None = None) -> None:
     path = folder / name
     real = shutil.which("gcc", path=os.defpath) or shutil.which("clang", path=os.defpath)
     assert real
-    path.write_text(f"#!/bin/sh\nPATH={os.defpath}\n{body or f'exec {real}'} \"$@\"\n")
+    path.write_text(f'#!/bin/sh\nPATH={os.defpath}\n{body or f"exec {real}"} "$@"\n')
     path.chmod(0o755)
 
 
@@ -80,9 +80,7 @@ def test_ziglang_is_the_last_resort(alone: Path, monkeypatch: pytest.MonkeyPatch
     assert build({"one.c": "int one(void) { return 1; }\n"}, (), found).is_file()
 
 
-def test_the_argument_goes_before_the_environment(
-    compiler, monkeypatch: pytest.MonkeyPatch, script: Script
-) -> None:
+def test_the_argument_goes_before_the_environment(compiler, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setenv("MORELLO_CC", script("exit 1"))
     assert find_compiler(compiler.command[0]).name == compiler.name
     monkeypatch.setenv("MORELLO_CC", f"{compiler.command[0]} -DWORD='two words'")
@@ -111,7 +109,9 @@ def test_one_asked_for_that_is_not_executable(tmp_path: Path) -> None:
         find_compiler(str(path))
 
 
-@pytest.mark.parametrize(("body", "fault"), [("exit 1", "exit code 1"), ("echo bad >&2; exit 2", "bad"), ("exit 0", "")])
+@pytest.mark.parametrize(
+    ("body", "fault"), [("exit 1", "exit code 1"), ("echo bad >&2; exit 2", "bad"), ("exit 0", "")]
+)
 def test_one_asked_for_that_cannot_compile(script: Script, body: str, fault: str) -> None:
     with pytest.raises(ToolchainError, match=rf"cannot compile C.*{fault}"):
         find_compiler(script(body))

@@ -66,7 +66,9 @@ class Operation(ABC):
         """Its operands, inputs first."""
 
     @abstractmethod
-    def meaning(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
         """The values of the written operands, from those of the operands it reads, in operand order.
 
         `inputs` have the operands' shapes. Integer results wrap around in the output's type. Floats arrive

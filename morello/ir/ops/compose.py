@@ -78,7 +78,7 @@ class Compose(Operation):
         for position in range(len(self.components) - 1):
             consumer, producer = self.components[position], self.components[position + 1]
             read = consumer.operands(consumer.rank or 0)[0].shape(shapes[position])
-            written = [each for each in producer.operands(producer.rank or 0) if each.writes][0]
+            written = next(each for each in producer.operands(producer.rank or 0) if each.writes)
             pairs.append((read, written.shape(shapes[position + 1])))
         return pairs
 
@@ -91,7 +91,9 @@ class Compose(Operation):
                 )
         return None
 
-    def meaning(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
         return [self._run(shape, inputs, dtypes, magnitude=False)]
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -102,7 +104,9 @@ class Compose(Operation):
     ) -> np.ndarray:
         waiting = list(inputs)
         head = self.components[0]
-        accumulator = [waiting.pop()] if any(each.reads and each.writes for each in head.operands(head.rank or 0)) else []
+        accumulator = (
+            [waiting.pop()] if any(each.reads and each.writes for each in head.operands(head.rank or 0)) else []
+        )
         value: np.ndarray | None = None
         for one, own in zip(reversed(self.components), reversed(self.split_shape(shape)), strict=True):
             count = sum(not each.writes for each in one.operands(one.rank or 0)) - (value is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import attrs
 import numpy as np
@@ -23,9 +24,11 @@ class FillZero(Operation):
         return tuple(f"i{dim}" for dim in range(rank))
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return (operand("out", range(rank), reads=False, writes=True),)
+        return _operands(rank)
 
-    def meaning(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
         return [np.zeros(shape)]
 
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -34,6 +37,11 @@ class FillZero(Operation):
     @property
     def initializes(self) -> bool:
         return True
+
+
+@cache
+def _operands(rank: int) -> tuple[Operand, ...]:
+    return (operand("out", range(rank), reads=False, writes=True),)
 
 
 OPERATIONS = (FillZero(),)

@@ -34,7 +34,9 @@ class Matmul(Operation):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _ACCUMULATING if self.accumulate else _PLAIN
 
-    def meaning(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
         lhs, rhs = inputs[0], inputs[1]
         if dtypes and not dtypes[2].is_float:
             # Every integer type wraps around modulo a power of two that divides 2^64.

@@ -13,7 +13,7 @@ from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
-from morello.plugins import Microkernel, Multiple, OperandPattern, Target
+from morello.plugins import LayoutRule, Microkernel, Multiple, OperandPattern, Target
 
 NEAR = ("RF", "L1")
 SCALAR = OperandPattern(levels=NEAR)
@@ -210,7 +210,10 @@ def _square(size: int):
     return holds
 
 
-def _transpose_kernel(size: int, source: str, out: str) -> Microkernel:
+_TRANSPOSITIONS: tuple[tuple[LayoutRule, LayoutRule], ...] = (("row_major", "col_major"), ("col_major", "row_major"))
+
+
+def _transpose_kernel(size: int, source: LayoutRule, out: LayoutRule) -> Microkernel:
     return Microkernel(
         name=f"Transpose{size}x{size}{'Rows' if source == 'row_major' else 'Columns'}",
         op=Move(),
@@ -228,7 +231,6 @@ def _transpose_kernel(size: int, source: str, out: str) -> Microkernel:
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """All microkernels of a core whose vectors have these sizes in bytes."""
     widest = max(vectors) // 4
-    rows, columns = "row_major", "col_major"
     return (
         Microkernel(
             name="MultAdd",
@@ -262,8 +264,8 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             name="DotProductLoop",
             op=Matmul(accumulate=True),
             operands=(
-                OperandPattern(levels=("L1",), dtypes=("f32",), layout=rows),
-                OperandPattern(levels=("L1",), dtypes=("f32",), layout=columns),
+                OperandPattern(levels=("L1",), dtypes=("f32",), layout="row_major"),
+                OperandPattern(levels=("L1",), dtypes=("f32",), layout="col_major"),
                 F32_SCALAR,
             ),
             shape=(1, 1, Multiple(of=widest), 1),
@@ -293,7 +295,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             _transpose_kernel(size, source, out)
             for size in (4, 8)
             if size * 4 in vectors
-            for source, out in ((rows, columns), (columns, rows))
+            for source, out in _TRANSPOSITIONS
         ),
         Microkernel(
             name="ValueZero",

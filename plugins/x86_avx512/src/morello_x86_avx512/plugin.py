@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from morello.plugins import TargetInfo, TargetPlugin, Weights
-from morello.rewrites import STANDARD
 from morello_x86_avx2.emitter import X86Emitter
 from morello_x86_avx2.kernels import kernels
 from morello_x86_avx2.target import layouts, levels
+
+from morello.plugins import TargetInfo, TargetPlugin, Weights
+from morello.rewrites import STANDARD
 
 #: Bytes of the xmm, ymm and zmm views of a vector register.
 VECTORS = (16, 32, 64)

@@ -1,0 +1,5 @@
+"""The command `morello`, one subcommand a file."""
+
+from morello.cli.app import main
+
+__all__ = ["main"]

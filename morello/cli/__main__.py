@@ -1,0 +1,5 @@
+"""`python -m morello.cli`."""
+
+from morello.cli.app import main
+
+main(prog_name="morello")

@@ -1,0 +1,57 @@
+"""The program itself: its subcommands, and how whatever goes wrong reaches the user."""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+from typing import Any
+
+import click
+
+from morello.cli import bench, check, compile, explain, run, targets
+from morello.errors import MorelloError
+from morello.frontend.diagnostics import SourceError
+
+#: What shells report of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+class Program(click.Group):
+    """A group of commands whose errors are messages on stderr, and never exit with status 0."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command named. Whatever is no bug becomes a message; a reader that went away is nobody's error."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Terminals that lack × or µ show something else rather than fail.
+            sys.stdout.reconfigure(errors="replace")
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            click.echo(str(error) or "interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except MorelloError as error:
+            click.echo(str(error) if isinstance(error, SourceError) else f"error: {error}", err=True)
+            ctx.exit(1)
+        except MemoryError:
+            click.echo("error: out of memory\n  hint: smaller sizes and longer schedules take less", err=True)
+            ctx.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            click.echo(f"error: {place}{error.strerror or error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="morello", message="%(prog)s %(version)s")
+def main() -> None:
+    """Turn tensor operations into the provably cheapest C program of a target.
+
+    A .spec file says what to compute; `morello run FILE` compiles it, checks it and times it.
+    """
+
+
+for module in (run, compile, check, bench, explain, targets):
+    main.add_command(module.command)

@@ -1,0 +1,64 @@
+"""`morello bench`: timing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.table import Table
+
+from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
+from morello.cli.speed import Speed, duration, measure
+from morello.db.store import SpecStore
+from morello.goal import Goal
+from morello.runtime.toolchain import find_compiler
+
+
+@click.command("bench")
+@with_goals
+@click.option(
+    "--min-time",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=3600),
+    default=0.3,
+    help="Measure each Spec for at least this long.  [default: 0.3]",
+)
+@seed_option
+@cc_option
+@json_option
+def command(
+    goals: Sequence[Goal], db: SpecStore | None, min_time: float, seed: int, cc: str | None, as_json: bool
+) -> None:
+    """Time the programs of FILE, and numpy on the same in f32.
+
+    Times are medians over five measurements of many calls each; the loop around them is C. numpy uses as many
+    threads as its BLAS likes.
+    """
+    compiler = find_compiler(cc)
+    found: list[tuple[Goal, Speed]] = []
+    for goal in goals:
+        kernel = make(goal, db, cc).kernel
+        with doing(f"timing {goal.name}"):
+            found.append((goal, measure(kernel, min_time, seed)))
+    if as_json:
+        head = {"compiler": str(compiler), "seed": seed}
+        print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in found])
+    else:
+        print_table(_table(found))
+
+
+def _table(found: Sequence[tuple[Goal, Speed]]) -> Table:
+    table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
+    for heading in ("time", "best", "rate", "numpy (f32)", "against numpy"):
+        table.add_column(heading, justify="right")
+    for goal, speed in found:
+        table.add_row(
+            goal.name,
+            goal.target.name,
+            duration(speed.report.median),
+            duration(speed.report.best),
+            speed.rate,
+            "–" if speed.numpy is None else duration(speed.numpy),
+            speed.times or "–",
+        )
+    return table

@@ -1,0 +1,71 @@
+"""`morello check`: thorough verification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.table import Table
+
+from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
+from morello.db.store import SpecStore
+from morello.errors import VerificationError
+from morello.goal import Goal
+from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.toolchain import find_compiler
+from morello.runtime.verify import CheckReport, DataSetResult
+
+
+@click.command("check")
+@with_goals
+@seed_option
+@cc_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, goals: Sequence[Goal], db: SpecStore | None, seed: int, cc: str | None, as_json: bool
+) -> None:
+    """Verify the programs of FILE thoroughly.
+
+    Each runs on random and on hard data (cancellation, infinities, subnormals, ...) and is compared with what
+    numpy and plain C compute. Errors are given as fractions of the bound that rounding can explain. The exit
+    status is 1 if any result is wrong; the other Specs are still checked.
+    """
+    find_compiler(cc)  # before the search, so that a mistake costs no time
+    checked = [_check(goal, db, cc, seed, quiet=as_json) for goal in goals]
+    if as_json:
+        print_json(checked)
+    if not all(one["passed"] for one in checked):
+        ctx.exit(1)
+
+
+def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: bool) -> dict[str, Any]:
+    """Check one goal and say so; what was found, for JSON."""
+    kernel = make(goal, db, cc).kernel
+    head = {"spec": goal.name, "target": goal.target.name, "compiler": str(kernel.compiler), "seed": seed}
+    try:
+        with doing(f"verifying {goal.name}"):
+            report = kernel.check(seed, thorough=True)
+    except VerificationError as error:
+        click.echo(f"error: {error}", err=True)
+        return {**head, "passed": False, "error": error.message, "results": []}
+    if not quiet:
+        _print(report)
+    return {**head, "passed": True, "error": None, "results": [_result(one) for one in report.results]}
+
+
+def _result(result: DataSetResult) -> dict[str, Any]:
+    return {"data": result.name, "error": result.error, "from_reference": result.reference}
+
+
+def _print(report: CheckReport) -> None:
+    click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
+    table = Table("data set", box=None, pad_edge=False, header_style="bold")
+    table.add_column("error / bound", justify="right")
+    table.add_column(f"from {REFERENCE}", justify="right")
+    for result in report.results:
+        against = "–" if result.reference is None else f"{result.reference:.3f}"
+        table.add_row(result.name, f"{result.error:.3f}", against)
+    print_table(table)
+    click.echo(f"passed: the largest error is {report.worst:.3f} of its bound\n")

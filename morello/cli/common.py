@@ -1,0 +1,121 @@
+"""What the commands share: options, reading the Spec file, and making kernels of its goals."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import click
+from rich.console import Console
+from rich.table import Table
+
+from morello import api
+from morello.cli.progress import SearchDisplay
+from morello.db.store import SpecStore
+from morello.errors import Inapplicable, MorelloError, NoImplementation
+from morello.frontend.diagnostics import quoted, read_file, suggestion
+from morello.goal import Goal
+from morello.ir.impl import leaves
+from morello.runtime.kernel import Kernel
+
+Command = Callable[..., None]
+
+
+def rendered(table: Table, *, plain: bool = False) -> str:
+    """A table as text, never wrapped; with colours on a terminal, unless `plain`."""
+    colors = None if plain else "auto"
+    screen = Console(width=10_000, markup=False, highlight=False, emoji=False, color_system=colors)
+    with screen.capture() as captured:
+        screen.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def print_table(table: Table) -> None:
+    """A table on standard output."""
+    # Rich has left the colours out where they do not belong.
+    click.echo(rendered(table), nl=False, color=True)
+
+
+def print_json(data: Any) -> None:
+    """Data for programs, on standard output."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def with_goals(command: Command) -> Command:
+    """Adds FILE, --spec, --target and --db; the command is called with `goals` and `db` instead."""
+
+    @click.argument("file", metavar="FILE")
+    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
+    @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
+    @click.option("--db", metavar="PATH", help="Keep solved Specs in this file; made if it does not exist.")
+    @functools.wraps(command)
+    def wrapped(file: str, spec: str | None, target: str | None, db: str | None, **options: Any) -> None:
+        goals = _load(file, spec, target)
+        command(goals=goals, db=SpecStore(db) if db else None, **options)
+
+    return wrapped
+
+
+cc_option = click.option(
+    "--cc", metavar="COMMAND", help="C compiler; by default that in MORELLO_CC, else clang, gcc or zig."
+)
+seed_option = click.option(
+    "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of the random data.  [default: 0]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _load(file: str, spec: str | None, target: str | None) -> list[Goal]:
+    text = read_file(file)
+    try:
+        goals = api.parse(text, target=target, filename=file)
+    except Inapplicable as error:
+        raise MorelloError(f"{file}: {error.message}", error.hint) from error
+    if spec is None:
+        return list(goals.values())
+    if spec not in goals:
+        hint = suggestion(spec, goals, f"its Specs are {', '.join(goals)}")
+        raise MorelloError(f"{file} has no Spec {quoted(spec)}", hint)
+    return [goals[spec]]
+
+
+@attrs.frozen
+class Made:
+    """A kernel, and how much of it had to be searched for: Specs left open by the schedule, Specs solved, seconds."""
+
+    kernel: Kernel
+    searched: int
+    solved: int
+    seconds: float
+
+    @property
+    def story(self) -> str:
+        """Where the program comes from, in words."""
+        if not self.searched:
+            return "scheduled in full, nothing to search"
+        if not self.solved:
+            return "solved before, nothing to search"
+        return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
+
+
+def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
+    """The kernel of a goal, with search's progress on stderr. Raises what `api.compile` raises, naming the goal."""
+    with SearchDisplay(goal.name, goal.search.solved) as display:
+        try:
+            kernel = api.compile(goal, db=db, cc=cc, progress=display)
+        except NoImplementation as error:
+            raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
+    return Made(kernel, sum(1 for _ in leaves(goal.impl)), display.solved, display.seconds)
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Says what Ctrl-C interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted {what}") from None

@@ -1,0 +1,44 @@
+"""Writes files so that a reader finds the old one or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from morello.errors import MorelloError
+
+
+def check_writable(path: str, source: str) -> None:
+    """Raises MorelloError if `path` cannot be written to, or is the file that is read: before the work, not after."""
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise MorelloError(f"cannot write {path}: it is a directory", "name a file in it")
+    if place.exists() and os.path.exists(source) and place.samefile(source):
+        raise MorelloError(f"cannot write {path}: it is the Spec file itself", "choose another name")
+    if not place.parent.is_dir():
+        raise MorelloError(f"cannot write {path}: there is no directory {place.parent}", f"mkdir -p {place.parent}")
+    touched = [place] if _is_special(place) else [place.parent, *([place] if place.exists() else [])]
+    if not all(os.access(one, os.W_OK) for one in touched):
+        raise MorelloError(f"cannot write {path}: permission denied")
+
+
+def write_file(path: str | Path, data: bytes) -> None:
+    """Replace `path` in one step; devices and pipes are written to. Raises MorelloError where that fails."""
+    place = Path(os.path.realpath(path))
+    try:
+        if _is_special(place):
+            place.write_bytes(data)
+            return
+        temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}")
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise MorelloError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _is_special(place: Path) -> bool:
+    return place.exists() and not place.is_file()

@@ -1,0 +1,76 @@
+"""`morello run`: synthesize, show, verify and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from morello.cli.common import cc_option, doing, make, print_table, seed_option, with_goals
+from morello.cli.output import write_file
+from morello.cli.speed import Speed, duration, measure
+from morello.cli.tree import by_level, memory, program_tree, tree_table
+from morello.db.store import SpecStore
+from morello.frontend.printer import show_spec
+from morello.goal import Goal
+from morello.runtime.kernel import Kernel
+from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.toolchain import find_compiler
+from morello.runtime.verify import CheckReport
+
+_MIN_TIME = 0.3
+
+
+@click.command("run")
+@with_goals
+@seed_option
+@cc_option
+def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, cc: str | None) -> None:
+    """Find the best program of every Spec in FILE, verify it and time it.
+
+    What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
+    against numpy and against plain C; then its speed is compared with numpy's.
+    """
+    find_compiler(cc)  # before the search, so that a mistake costs no time
+    for number, goal in enumerate(goals):
+        if number:
+            click.echo()
+        _run(goal, db, cc, seed)
+
+
+def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int) -> None:
+    click.echo(f"{goal.name} for {goal.target.name}:\n{show_spec(goal.spec, goal.target)}\n")
+    made = make(goal, db, cc)
+    kernel = made.kernel
+    print_table(tree_table(program_tree(kernel.impl, goal.target), compact=True))
+    click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
+    click.echo(f"search   {made.story}")
+    with doing(f"building {goal.name}"):
+        click.echo(f"C        {_save_source(kernel)}")
+    with doing(f"verifying {goal.name}"):
+        click.echo(f"correct  {_verdict(kernel.check(seed))}")
+    with doing(f"timing {goal.name}"):
+        click.echo(f"speed    {_speed(measure(kernel, _MIN_TIME, seed))}")
+
+
+def _save_source(kernel: Kernel) -> Path:
+    """Put the C beside the library that is built from it."""
+    library = kernel.library
+    path = library.with_name(f"{kernel.program.name}-{library.stem[:12]}.c")
+    write_file(path, kernel.source.encode())
+    return path
+
+
+def _verdict(report: CheckReport) -> str:
+    worst = max(report.results, key=lambda result: result.error)
+    compared = sum(result.reference is not None for result in report.results)
+    largest = f"the largest error is {worst.error:.3f} of its bound ({worst.name})" if worst.error else "all exact"
+    return f"on {len(report.results)} data sets by numpy, and on {compared} of them by {REFERENCE}: {largest}"
+
+
+def _speed(speed: Speed) -> str:
+    own = f"{duration(speed.report.median)} per call, {speed.rate}"
+    if speed.numpy is None:
+        return own
+    return f"{own}; numpy in f32 takes {duration(speed.numpy)}: {speed.times} its speed"

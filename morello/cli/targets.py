@@ -1,0 +1,106 @@
+"""`morello targets`: what was discovered, and from where."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import attrs
+import click
+from rich.table import Table
+
+from morello.cli.common import json_option, print_json, print_table
+from morello.cli.tree import size
+from morello.errors import MorelloError
+from morello.plugins.registry import PluginInfo, Registry, installed
+from morello.plugins.target import MemoryLevel, Target
+from morello.runtime.machine import missing_features
+
+
+@click.command("targets")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the installed targets: their memory, rewrites and microkernels, and the plugins these come from."""
+    registry = installed()
+    found, faults = [], []
+    for name in registry.names:
+        try:
+            found.append(registry.target(name))
+        except MorelloError as error:
+            faults.append(error)
+    described = [_describe(target, registry) for target in found]
+    if as_json:
+        print_json({"plugins": [attrs.asdict(one) for one in registry.plugins], "targets": described})
+    else:
+        for target, one in zip(found, described, strict=True):
+            _print(target, one)
+    if not registry.names:
+        click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
+    for fault in faults:
+        click.echo(f"error: {fault}", err=True)
+    if faults or not found:
+        ctx.exit(1)
+
+
+def _describe(target: Target, registry: Registry) -> dict[str, Any]:
+    plugins = {one.name: one for one in registry.plugins}
+    owner = registry.owner(target.name)
+    contributed: dict[str, Counter[str]] = defaultdict(Counter)
+    for label, plugin in target.origins.items():
+        if plugin != owner:
+            contributed[plugin][label.split()[0]] += 1
+    return {
+        "name": target.name,
+        "description": target.info.description,
+        "plugin": attrs.asdict(plugins[owner]),
+        "cpu_features": list(target.info.cpu_features),
+        "missing_on_this_machine": missing_features(target.info.cpu_features),
+        "weights": attrs.asdict(target.weights),
+        "levels": [_level(level) for level in target.levels],
+        "rewrites": list(target.rewrites_by_name),
+        "microkernels": list(target.kernels_by_name),
+        "extended_by": [
+            {**attrs.asdict(plugins[plugin]), "contributes": dict(counts)}
+            for plugin, counts in sorted(contributed.items())
+        ],
+    }
+
+
+def _level(level: MemoryLevel) -> dict[str, Any]:
+    return {**attrs.asdict(level), "vectors": list(level.vectors), "destinations": list(level.destinations)}
+
+
+def _print(target: Target, described: dict[str, Any]) -> None:
+    owner = PluginInfo(**described["plugin"])
+    missing = described["missing_on_this_machine"]
+    runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
+    click.echo(f"{target.name}: {target.info.description}")
+    click.echo(f"  plugin {owner.name} ({owner}); {runs}")
+    for one in described["extended_by"]:
+        what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in one["contributes"].items())
+        click.echo(f"  extended by plugin {one['name']} ({one['distribution']} {one['version']}): {what}")
+    click.echo(f"  {len(target.rewrites)} rewrites: {', '.join(target.rewrites_by_name)}")
+    click.echo(f"  {len(target.kernels)} microkernels: {', '.join(target.kernels_by_name)}")
+    print_table(_levels(target))
+    click.echo()
+
+
+def _levels(target: Target) -> Table:
+    table = Table("  level", "kind", box=None, pad_edge=False, header_style="bold")
+    for heading in ("capacity", "unit", "hit cost", "alignment"):
+        table.add_column(heading, justify="right")
+    table.add_column("vectors")
+    table.add_column("moves to")
+    for level in target.levels:
+        table.add_row(
+            f"  {level.name}",
+            level.kind,
+            size(level.capacity),
+            size(level.unit),
+            str(level.hit_cost),
+            size(level.alignment),
+            ", ".join(map(size, level.vectors)) or "–",
+            ", ".join(level.destinations) or "–",
+        )
+    return table

@@ -1,0 +1,131 @@
+"""Programs as trees of plain data with their costs, and these as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from morello.codegen.emitter import short
+from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Part, combine, figures
+from morello.ir.limits import Limits
+from morello.plugins.target import Target
+
+
+@attrs.frozen
+class Branch:
+    """A node of a program. Costs are the model's; memory is in bytes per level, fastest first.
+
+    `cost` is that of one run and `own` the node's part in it; it is run `runs` times in all, and `share` is the
+    percentage that its own cost makes up of the whole program's then: shares add up to 100. `holds` is the most
+    that the node itself keeps at a time, `peak` includes what is below it.
+    """
+
+    step: str
+    kind: str
+    kernel: str | None
+    view: bool
+    role: str
+    spec: str
+    cost: int
+    own: int
+    runs: int
+    share: float
+    holds: dict[str, int]
+    peak: dict[str, int]
+    children: tuple[Branch, ...]
+
+    @property
+    def label(self) -> str:
+        """What the node does: its kernel, or the step that made it."""
+        role = "" if self.role == "body" else f"{self.role}: "
+        return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as nested dictionaries and lists."""
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        return {**fields, "children": [child.as_dict() for child in self.children]}
+
+
+def program_tree(impl: Impl, target: Target) -> Branch:
+    """A finished program as data. Raises SpecError for an unfinished one."""
+    return _branch(impl, target, "body", 1, int(figures(impl).cost))
+
+
+def _branch(impl: Impl, target: Target, role: str, runs: int, total: int) -> Branch:
+    assert not isinstance(impl, Leaf)
+    expansion = impl.expansion
+    children = tuple(
+        _branch(child, target, part.role, runs * int(part.times), total)
+        for part, child in zip(expansion.parts, impl.children, strict=True)
+    )
+    found = combine(expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.exact)
+    return Branch(
+        step=str(expansion.step),
+        kind=expansion.kind,
+        kernel=expansion.kernel if isinstance(expansion, KernelCall) else None,
+        view=isinstance(expansion, Alloc) and expansion.view,
+        role=role,
+        spec=short(impl.spec.logical),
+        cost=int(found.cost),
+        own=int(expansion.cost),
+        runs=runs,
+        share=100 * int(expansion.cost) * runs / total,
+        holds=by_level(_held(expansion.needs, expansion.parts), target),
+        peak=by_level(found.peak, target),
+        children=children,
+    )
+
+
+def _held(needs: Limits, parts: Sequence[Part]) -> Limits:
+    """The most bytes of each level that a node needs itself or keeps while a child runs."""
+    return tuple(max(column) for column in zip(needs, *(part.live for part in parts), strict=True))
+
+
+def by_level(amounts: Limits, target: Target) -> dict[str, int]:
+    """Bytes by the name of the level."""
+    return {level.name: int(amount) for level, amount in zip(target.levels, amounts, strict=True)}
+
+
+def memory(amounts: dict[str, int]) -> str:
+    """Bytes per level in words, those of 0 left out."""
+    return ", ".join(f"{level} {size(amount)}" for level, amount in amounts.items() if amount) or "–"
+
+
+def size(amount: int) -> str:
+    """A number of bytes, exactly: in the largest unit of which it is a whole number."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while amount and amount % 1024 == 0 and len(units) > 1:
+        amount //= 1024
+        units.pop(0)
+    return f"{amount} {units[0]}"
+
+
+def tree_table(root: Branch, *, compact: bool = False) -> Table:
+    """A program with a node a line; `compact` leaves out what each node implements and holds."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("program", overflow="fold")
+    for heading in ("cost", "runs", "share"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in () if compact else ("implements", "holds", "peak"):
+        table.add_column(heading, overflow="fold")
+    for guides, branch in _lines(root):
+        program = Text.assemble((guides, "dim"), (branch.label, "bold" if branch.kernel else ""))
+        share = f"{branch.share:.1f} %" if branch.own else "–"
+        details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
+        table.add_row(program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details)
+    return table
+
+
+def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, Branch]]:
+    """Every node in program order, with the guides that lead to it; an only child stands below its parent."""
+    yield head, branch
+    if len(branch.children) == 1:
+        yield from _lines(branch.children[0], rest, rest)
+        return
+    for number, child in enumerate(branch.children, 1):
+        last = number == len(branch.children)
+        yield from _lines(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))

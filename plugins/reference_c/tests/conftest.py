@@ -1,0 +1,62 @@
+"""The target by itself, and a build cache of the tests' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from morello_reference_c import plugin
+
+from morello.ir.dtypes import DType
+from morello.ir.layout import Layout, row_major
+from morello.ir.ops import by_name
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.plugins import Target
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler, Kernel, available_compilers
+from morello.runtime.reference import implement
+
+Make = Callable[..., Kernel]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache", numbered=True)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    return Registry.of(reference_c=plugin).target("reference_c")
+
+
+@pytest.fixture(params=available_compilers(), ids=lambda compiler: compiler.name)
+def compiler(request: pytest.FixtureRequest) -> Compiler:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def make(target: Target) -> Make:
+    """Makes a kernel from data types, and layouts and contiguity where they are not the usual ones."""
+
+    def build(
+        op: str,
+        shape: tuple[int, ...],
+        dtypes: Sequence[DType],
+        layouts: Sequence[Layout] | None = None,
+        contigs: Sequence[int] | None = None,
+        compiler: Compiler | None = None,
+    ) -> Kernel:
+        operands = by_name(op).operands(len(shape))
+        layouts = layouts or [row_major(len(one.dims)) for one in operands]
+        contigs = contigs or [len(layout.dims) for layout in layouts]
+        states = tuple(
+            OperandState(dtype, "GL", layout, contig)
+            for dtype, layout, contig in zip(dtypes, layouts, contigs, strict=True)
+        )
+        impl = implement(LogicalSpec(by_name(op), shape, states), target)
+        return Kernel(impl, target, target.emitter.emit(impl, target, "reference"), compiler)
+
+    return build

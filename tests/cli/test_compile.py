@@ -1,0 +1,114 @@
+"""`morello compile`: every kind of output, and the way back from a schedule."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from morello.runtime.toolchain import find_compiler
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_c_by_default(cli, write):
+    result = cli("compile", write())
+    assert result.exit_code == 0
+    assert "void one(const float *restrict lhs" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("emit", "words"),
+    [
+        ("c", "void one("),
+        ("header", "#ifndef MORELLO_ONE_H"),
+        ("impl", "MultAdd"),
+        ("schedule", "schedule one {"),
+    ],
+)
+def test_every_kind_of_text(cli, write, tmp_path, emit, words):
+    shown = cli("compile", write(), "--emit", emit, FORCE_COLOR="1")
+    assert shown.exit_code == 0
+    assert "\x1b" not in shown.stdout
+    assert words in shown.stdout
+    out = tmp_path / "out"
+    written = cli("compile", write(), "--emit", emit, "-o", str(out))
+    assert (written.exit_code, written.output) == (0, "")
+    assert out.read_bytes() == shown.stdout_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("a.c", "void one("), ("a.h", "#ifndef"), ("a.spec", "schedule one {"), ("a", "void one(")]
+)
+def test_suffix_says_what_to_write(cli, write, tmp_path, name, words):
+    assert cli("compile", write(), "-o", str(tmp_path / name)).exit_code == 0
+    assert words in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_shared_object_and_header_link_into_a_program(cli, write, tmp_path):
+    path = write("spec one = FillZero(4, GL)\n", target="reference_c")
+    assert cli("compile", path, "-o", str(tmp_path / "one.so")).exit_code == 0
+    assert cli("compile", path, "-o", str(tmp_path / "one.h")).exit_code == 0
+    program = tmp_path / "main.c"
+    program.write_text('#include "one.h"\nint main(void) { float x[4] = {1, 2, 3, 4}; one(x); return x[3] != 0; }\n')
+    command = [*find_compiler().command, str(program), str(tmp_path / "one.so"), "-o", str(tmp_path / "main")]
+    subprocess.run(command, check=True)
+    assert subprocess.run([tmp_path / "main"]).returncode == 0
+
+
+def test_output_replaces_what_was_there(cli, write, tmp_path):
+    real, link = tmp_path / "real.c", tmp_path / "link.c"
+    real.write_text("old")
+    link.symlink_to(real)
+    assert cli("compile", write(), "-o", str(link)).exit_code == 0
+    assert "void one(" in real.read_text(encoding="utf-8")
+    assert link.is_symlink()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.c", "real.c", "test.spec"]
+
+
+def _round_trip(cli, tmp_path: Path, path: str, *options: str) -> None:
+    spec = str(tmp_path / "scheduled.spec")
+    source = cli("compile", path, *options)
+    assert source.exit_code == 0
+    assert cli("compile", path, *options, "--emit", "schedule", "-o", spec).exit_code == 0
+    again = cli("compile", spec)
+    assert again.stdout_bytes == source.stdout_bytes
+    assert "nothing to search" in cli("explain", spec).stdout
+    assert cli("compile", spec, "--emit", "schedule").stdout_bytes == Path(spec).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "Matmul(1×1×1×1, GL, GL, GL, serial)",
+        "(Matmul(1×1×1×1, GL, GL, GL, serial), [64, 512, 256, 0])",
+        "Move(2×3, (f32, GL, row_major), (f32, GL, col_major))",
+        "Move(2×2, (bf16, L1, row_major, ua, c0), (bf16, L1, row_major))",
+        "FillZero(4×4, GL)",
+    ],
+)
+def test_schedule_gives_the_same_c_again(cli, write, tmp_path, spec):
+    _round_trip(cli, tmp_path, write(f"spec one = {spec}\n"))
+
+
+@pytest.mark.parametrize("name", ["figure1", "gemm_6x16"])
+def test_schedule_of_examples_gives_the_same_c_again(cli, tmp_path, name):
+    _round_trip(cli, tmp_path, str(EXAMPLES / f"{name}.spec"))
+
+
+def test_schedule_of_a_file_with_several_specs(cli, write, tmp_path):
+    path = write("spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n")
+    assert cli("compile", path, "--emit", "schedule", "-o", str(tmp_path / "all.spec")).exit_code == 0
+    for name in ("one", "zero"):
+        again = cli("compile", str(tmp_path / "all.spec"), "--spec", name)
+        assert again.stdout_bytes == cli("compile", path, "--spec", name).stdout_bytes
+
+
+def test_target_option_overrides_the_file(cli, write):
+    assert "in plain loops" in cli("compile", write(), "--target", "reference_c").stdout
+
+
+def test_no_compiler_is_needed_for_c(cli, write):
+    assert cli("compile", write(), MORELLO_CC="no-such-compiler").exit_code == 0
+    result = cli("compile", write(), "--emit", "so", "-o", write(name="x.so"), MORELLO_CC="no-such-compiler")
+    assert result.exit_code == 1

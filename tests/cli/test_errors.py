@@ -1,0 +1,102 @@
+"""What users get wrong gives one message and an exit status that is not 0."""
+
+from pathlib import Path
+
+import pytest
+
+TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
+COMMANDS = ["run", "compile", "check", "bench", "explain"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_file(cli, refused, tmp_path, command):
+    refused(cli(command, str(tmp_path / "none.spec")), "error: cannot read", "none.spec")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", ["bad.spec:1:1: error: no specs"]),
+        (b"\x7fELF\0\1", ["error:", "not a text file"]),
+        (b"target x86_avx2\nspec a = Matmul(1\xff)", ["error:", "not UTF-8"]),
+        (b"target x86_avx2\nspec a = Matmul(1x2", ["bad.spec:2:", "error:"]),
+        (b"target x68_avx2\nspec a = FillZero(4, GL)", ["bad.spec:1:8: error: unknown target 'x68_avx2'", "x86_avx2"]),
+    ],
+)
+def test_bad_file(cli, refused, tmp_path, command, data, words):
+    path = tmp_path / "bad.spec"
+    path.write_bytes(data)
+    refused(cli(command, str(path)), *words)
+
+
+def test_directory(cli, refused, tmp_path):
+    refused(cli("run", str(tmp_path)), "error: cannot read", "directory")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_spec(cli, refused, write, command):
+    refused(cli(command, write(TWO), "--spec", "zeor"), "no Spec 'zeor'", "did you mean 'zero'?", "one, zero")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_target(cli, refused, write, command):
+    refused(cli(command, write(), "--target", "z80"), "unknown target 'z80'", "x86_avx2")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_step_that_does_not_apply(cli, refused, write, command):
+    path = write("spec a = FillZero(4×4, GL)\nschedule a {\n    tile [8, 8]\n}\n")
+    refused(cli(command, path), path, "tile size 8 of i0 is larger than 4")
+
+
+@pytest.mark.parametrize("command", ["compile", "explain"])
+def test_limits_too_small(cli, refused, write, command):
+    path = write("spec small = (Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 64, 0])\n")
+    refused(cli(command, path), "error: small: no implementation exists for Matmul", "hint:")
+
+
+def test_unknown_command(cli, refused):
+    refused(cli("comiple"), "No such command 'comiple'", code=2)
+
+
+def test_unknown_option(cli, refused, write):
+    refused(cli("compile", write(), "--emits", "c"), "No such option", code=2)
+
+
+@pytest.mark.parametrize("command", ["run", "check", "bench"])
+def test_unknown_compiler(cli, refused, write, command):
+    refused(cli(command, write(), "--cc", "no-such-cc"), "error: the C compiler 'no-such-cc'")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unusable_database(cli, refused, write, tmp_path, command):
+    refused(cli(command, write(), "--db", str(tmp_path / "none" / "db")), "error: database")
+    refused(cli(command, write(), "--db", write(name="other.spec")), "error: database")
+
+
+def test_output_that_cannot_be_written(cli, refused, write, tmp_path):
+    path = write()
+    before = Path(path).read_bytes()
+    refused(cli("compile", path, "-o", str(tmp_path / "none" / "out.c")), "error: cannot write", "no directory")
+    refused(cli("compile", path, "-o", str(tmp_path)), "error: cannot write", "a directory")
+    refused(cli("compile", path, "-o", path), "error: cannot write", "the Spec file itself")
+    refused(cli("compile", path, "-o", "/dev/full", "--emit", "c"), "error: cannot write /dev/full")
+    assert Path(path).read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["test.spec"]
+
+
+def test_several_specs_for_one_c_file(cli, refused, write):
+    refused(cli("compile", write(TWO)), "2 Specs: one, zero", "--spec NAME")
+
+
+def test_shared_object_needs_a_file(cli, refused, write):
+    refused(cli("compile", write(), "--emit", "so"), "-o OUT", code=2)
+
+
+def test_out_of_memory(cli, refused, write, monkeypatch):
+    def exhaust(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("morello.search.exhaustive.ExhaustiveSearch.solve", exhaust)
+    refused(cli("explain", write()), "error: out of memory")

@@ -1,0 +1,93 @@
+"""`morello explain`, and the tree that it shares with other commands."""
+
+import json
+
+import pytest
+
+from morello.cli.tree import size
+
+SCHEDULED = """spec gemm = Matmul(1×2×3×8, L1, L1, L1, serial)
+schedule gemm {
+    to_accum
+    subschedule [0] { select MemsetZero }
+    tile [1, 1, 1, 8]
+    move 1 to VRF as row_major v8
+    subschedule [0] { select VectorMove }
+    move 2 to VRF as row_major v8
+    subschedule [0] { select VectorMove }
+    subschedule [2] { select VectorMove }
+    select BroadcastVecMultAdd
+}
+"""
+SPECS = ["spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n", "spec move = Move(2×3, GL, (GL, col_major))\n", SCHEDULED]
+
+
+def _nodes(node):
+    yield node
+    for child in node["children"]:
+        yield from _nodes(child)
+
+
+@pytest.mark.parametrize("text", SPECS)
+def test_json_adds_up(cli, write, text):
+    result = cli("explain", write(text), "--json")
+    assert result.exit_code == 0
+    (told,) = json.loads(result.stdout)
+    nodes = list(_nodes(told["program"]))
+    assert sum(node["share"] for node in nodes) == pytest.approx(100)
+    assert sum(node["own"] * node["runs"] for node in nodes) == told["cost"] == told["program"]["cost"]
+    for node in nodes:
+        below = sum(child["cost"] * child["runs"] // node["runs"] for child in node["children"])
+        assert node["cost"] == node["own"] + below
+        assert bool(node["kernel"]) == (not node["children"])
+        for level in ("RF", "VRF", "L1", "GL"):
+            assert node["peak"][level] >= max(child["peak"][level] for child in [node, *node["children"]])
+
+
+def test_what_a_scheduled_program_costs(cli, write):
+    (told,) = json.loads(cli("explain", write(SCHEDULED), "--json").stdout)
+    kernels = {node["kernel"]: node for node in _nodes(told["program"]) if node["kernel"]}
+    assert set(kernels) == {"MemsetZero", "VectorMove", "BroadcastVecMultAdd"}
+    assert kernels["BroadcastVecMultAdd"]["runs"] == 6
+    assert kernels["BroadcastVecMultAdd"]["spec"] == "MatmulAccum(1×1×1×8, L1, VRF, VRF)"
+    assert told["peak"]["VRF"] >= 64
+    (tile,) = (node for node in _nodes(told["program"]) if node["step"].startswith("tile"))
+    (move,) = tile["children"]
+    assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "GL": 0}
+
+
+def test_text_has_every_node(cli, write):
+    shown = cli("explain", write(SCHEDULED)).stdout
+    assert "scheduled in full, nothing to search" in shown
+    assert "gemm for x86_avx2: Matmul(1×2×3×8, (f32, L1, row_major)" in shown
+    for words in ("├ initialize: MemsetZero", "load: VectorMove", "store: VectorMove", "BroadcastVecMultAdd"):
+        assert words in shown
+    assert "move 0 to L1 (view)" in cli("explain", write()).stdout
+
+
+def test_no_colour_unless_asked_for(cli, write):
+    assert "\x1b" not in cli("explain", write()).output
+    assert "\x1b[1m" in cli("explain", write(), FORCE_COLOR="1", TERM="xterm").stdout
+
+
+def test_database_saves_the_search(cli, write, tmp_path, monkeypatch):
+    db = str(tmp_path / "solved.db")
+    first = cli("explain", write(), "--db", db)
+    assert "searched" in first.stdout
+
+    def fail(*_: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr("morello.search.exhaustive.ExhaustiveSearch.solve", fail)
+    second = cli("explain", write(), "--db", db)
+    assert second.exit_code == 0
+    assert "solved before, nothing to search" in second.stdout
+    assert second.stdout.splitlines()[2:] == first.stdout.splitlines()[2:]
+    assert cli("compile", write(), "--db", db).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0, "0 B"), (480, "480 B"), (1024, "1 KiB"), (1536, "1536 B"), (1 << 50, "1024 TiB")]
+)
+def test_sizes_are_exact(amount, text):
+    assert size(amount) == text

@@ -1,0 +1,140 @@
+"""The program as a process: version, help, targets, progress, Ctrl-C, pipes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import pytest
+from morello_reference_c import plugin
+
+from morello.cli import progress
+from morello.ir.ops import by_name
+from morello.plugins import Microkernel, OperandPattern, hookimpl
+from morello.plugins.registry import Registry
+
+MORELLO = [sys.executable, "-m", "morello.cli"]
+#: Takes search longer than any test waits.
+LONG = "spec long = Matmul(1×64×64×64, GL, GL, GL, serial)\n"
+
+
+def test_version(cli):
+    assert cli("--version").stdout.split()[-1] == version("morello")
+
+
+@pytest.mark.parametrize("command", ["run", "compile", "check", "bench", "explain", "targets"])
+def test_help(cli, command):
+    assert command in cli("--help").stdout
+    assert cli(command, "--help").exit_code == 0
+
+
+def test_targets(cli):
+    shown = cli("targets").stdout
+    assert "x86_avx2: " in shown
+    assert f"plugin x86_avx2 (morello-x86-avx2 {version('morello-x86-avx2')})" in shown
+    assert "BroadcastVecMultAdd" in shown
+    assert "VRF" in shown
+
+
+def test_targets_json(cli):
+    told = json.loads(cli("targets", "--json").stdout)
+    by_name = {one["name"]: one for one in told["targets"]}
+    avx2 = by_name["x86_avx2"]
+    assert avx2["plugin"]["distribution"] == "morello-x86-avx2"
+    assert [level["name"] for level in avx2["levels"]] == ["RF", "VRF", "L1", "GL"]
+    assert avx2["levels"][1]["vectors"] == [16, 32]
+    assert "tile" in avx2["rewrites"]
+    assert avx2["extended_by"] == []
+    assert {one["name"] for one in told["plugins"]} >= {"x86_avx2", "reference_c"}
+
+
+class Extension:
+    """A plugin that adds a microkernel to another's target; a faulty one if so told."""
+
+    def __init__(self, level: str):
+        self.level = level
+
+    @hookimpl
+    def morello_microkernels(self, target):
+        if target != "reference_c":
+            return []
+        pattern = OperandPattern(levels=(self.level,))
+        return [
+            Microkernel(
+                name="Clear", op=by_name("FillZero"), operands=(pattern,), cost=lambda *_: 1, emit=lambda _: None
+            )
+        ]
+
+
+def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
+    registry = Registry.of(reference_c=plugin, extra=Extension("GL"))
+    monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
+    assert "extended by plugin extra" in cli("targets").stdout
+    (target,) = json.loads(cli("targets", "--json").stdout)["targets"]
+    assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
+
+
+def test_targets_reports_a_faulty_plugin(cli, monkeypatch):
+    registry = Registry.of(reference_c=plugin, extra=Extension("L7"))
+    monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
+    result = cli("targets")
+    assert result.exit_code == 1
+    assert "error: plugin 'extra', microkernel Clear of target reference_c" in result.stderr
+
+
+def test_progress_is_plain_lines_now_and_then(cli, write, monkeypatch):
+    assert cli("explain", write()).stderr == ""
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    lines = cli("explain", write()).stderr.splitlines()
+    assert lines[0].startswith("searching one: 1 Specs solved, ")
+
+
+def test_progress_is_live_on_a_terminal(cli, write, monkeypatch):
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.0)
+    shown = cli("explain", write(), FORCE_COLOR="1", TERM="xterm").stderr
+    assert "searching one" in shown
+    assert "\x1b[2K" in shown
+
+
+def test_ctrl_c_says_what_was_interrupted(write):
+    process = subprocess.Popen(
+        [*MORELLO, "run", write(LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "long for x86_avx2:\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    (line,) = err.splitlines()
+    assert line.startswith("interrupted the search for long: ")
+    assert "Specs had been solved" in line
+
+
+@pytest.mark.parametrize("arguments", [["targets"], ["targets", "--json"], ["--help"]])
+def test_reader_that_went_away(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as out:
+        done = subprocess.run([*MORELLO, *arguments], stdout=out, stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0
+    assert done.stderr == ""
+
+
+def test_full_disk(write):
+    with open("/dev/full", "wb") as out:
+        done = subprocess.run([*MORELLO, "compile", write()], stdout=out, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device\n"
+
+
+def test_terminal_without_unicode(write):
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([*MORELLO, "explain", write()], env=environment, capture_output=True)
+    assert done.returncode == 0
+    assert b"? initialize: MemsetZero" in done.stdout
+    done = subprocess.run([*MORELLO, "compile", write()], env=environment, capture_output=True)
+    assert "Matmul(1×1×1×1".encode() in done.stdout

@@ -1,0 +1,109 @@
+"""`morello run`, `check` and `bench`: what is executed."""
+
+import json
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+from morello_reference_c.emitter import ReferenceEmitter
+
+from morello.codegen.program import Program
+from morello.ir.impl import Impl
+from morello.plugins.target import Target
+
+TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
+
+
+def test_run_shows_program_file_verdict_and_speed(cli, write, runnable):
+    result = cli("run", write(target=runnable), "--seed", "3")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"one for {runnable}:\nMatmul(1×1×1×1,")
+    assert re.search(r"searched \d+ Specs in", result.stdout)
+    assert re.search(r"^correct +on 13 data sets by numpy, and on 13 of them by reference_c", result.stdout, re.M)
+    assert re.search(r"^speed .*GFLOP/s; numpy in f32 takes .*× its speed$", result.stdout, re.M)
+    (path,) = re.findall(r"^C +(.*\.c)$", result.stdout, re.M)
+    assert Path(path).read_text(encoding="utf-8") == cli("compile", write(target=runnable)).stdout
+
+
+def test_run_takes_every_spec_or_the_one_named(cli, write):
+    path = write(TWO, target="reference_c")
+    both = cli("run", path).stdout
+    assert "one for" in both
+    assert "zero for" in both
+    only = cli("run", path, "--spec", "zero").stdout
+    assert "one for" not in only
+    assert "numpy in f32" not in only
+    assert "GB/s" in only
+
+
+def test_run_with_a_compiler(cli, write, tmp_path):
+    fake = tmp_path / "mycc"
+    fake.write_text('#!/bin/sh\ntouch "$0.used"\nexec cc "$@"\n')
+    fake.chmod(0o755)
+    assert cli("run", write(target="reference_c"), "--cc", str(fake)).exit_code == 0
+    assert (tmp_path / "mycc.used").exists()
+
+
+def test_check_table(cli, write):
+    result = cli("check", write(TWO, target="reference_c"))
+    assert result.exit_code == 0
+    assert result.stdout.count("passed: ") == 2
+    assert "infinities and NaN" in result.stdout
+
+
+def test_check_json(cli, write):
+    result = cli("check", write(TWO, target="reference_c"), "--json", "--seed", "5")
+    one, zero = json.loads(result.stdout)
+    assert (one["spec"], zero["spec"], one["seed"], one["passed"]) == ("one", "zero", 5, True)
+    assert {result["data"] for result in one["results"]} >= {"normal", "wide range", "cancellation"}
+    assert all(0 <= result["error"] <= 1 for result in one["results"])
+
+
+@pytest.fixture
+def wrong(monkeypatch):
+    """The emitter prints programs that are wrong."""
+    emit = ReferenceEmitter.emit
+
+    def broken(self: ReferenceEmitter, impl: Impl, target: Target, name: str) -> Program:
+        program = emit(self, impl, target, name)
+        # The reference that it is compared with is printed under another name, and stays right.
+        return attrs.evolve(program, source=program.source.replace("sum += ", "sum -= ")) if name == "one" else program
+
+    monkeypatch.setattr(ReferenceEmitter, "emit", broken)
+
+
+def test_check_fails_on_a_wrong_result(cli, write, wrong):
+    path = write(TWO, target="reference_c")
+    result = cli("check", path)
+    assert result.exit_code == 1
+    assert "error: one on data set" in result.stderr
+    assert "zero: FillZero" in result.stdout
+    told = cli("check", path, "--json")
+    assert told.exit_code == 1
+    assert [one["passed"] for one in json.loads(told.stdout)] == [False, True]
+
+
+def test_run_fails_on_a_wrong_result(cli, write, wrong):
+    result = cli("run", write(TWO, target="reference_c"))
+    assert result.exit_code == 1
+    assert "error: one on data set" in result.stderr
+    assert "speed" not in result.stdout
+
+
+def test_bench_table(cli, write):
+    result = cli("bench", write(TWO, target="reference_c"), "--min-time", "0.001")
+    assert result.exit_code == 0
+    heading, one, zero = result.stdout.splitlines()
+    assert heading.split()[:2] == ["spec", "target"]
+    assert "GFLOP/s" in one
+    assert "GB/s" in zero
+
+
+def test_bench_json(cli, write):
+    result = cli("bench", write(TWO, target="reference_c"), "--json", "--min-time", "0")
+    one, zero = json.loads(result.stdout)
+    assert one["seconds"] > 0
+    assert one["gflops"] == pytest.approx(one["flops"] / one["seconds"] / 1e9)
+    assert one["times_as_fast_as_numpy"] == pytest.approx(one["numpy_seconds"] / one["seconds"])
+    assert zero["numpy_seconds"] is None

@@ -1,0 +1,65 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from morello.codegen.program import Program
+from morello.ir.impl import Impl
+from morello.plugins.registry import installed
+from morello.plugins.target import Target
+from morello.runtime import Compiler, Kernel, available_compilers, empty
+from morello.testing.sanitize import run_sanitized
+
+#: Verifies a complete program and returns its kernel.
+Prove = Callable[..., Kernel]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory):
+    """Compiled kernels of the tests go to a cache of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def avx2() -> Target:
+    return installed().target("x86_avx2")
+
+
+def warnings(program: Program, compiler: Compiler, folder: Path) -> str:
+    """What the compiler has to say about a program with all its warnings on."""
+    (folder / f"{program.name}.c").write_text(f'#include "{program.name}.h"\n{program.source}')
+    (folder / f"{program.name}.h").write_text(program.header)
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *program.flags]
+    command = [*compiler.command, *flags, "-c", "-o", "warnings.o", f"{program.name}.c"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stderr
+
+
+@pytest.fixture
+def prove(tmp_path: Path) -> Prove:
+    """Emit a program and hold it against numpy, the reference, the compilers' warnings and the sanitizers."""
+
+    def check(impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None) -> Kernel:
+        program = target.emitter.emit(impl, target, name)
+        kernel = None
+        for compiler in compilers or available_compilers():
+            assert warnings(program, compiler, tmp_path) == ""
+            kernel = Kernel(impl, target, program, compiler)
+            kernel.check()
+            rng = np.random.default_rng(0)
+            arrays = [empty(tensor) for tensor in impl.spec.operands]
+            for array in arrays:
+                array[...] = rng.integers(0, 9, array.shape).astype(array.dtype)
+            for output in run_sanitized(program, impl.spec, arrays, compiler):
+                assert not np.isnan(output.astype(np.float64)).any()
+        assert kernel is not None
+        return kernel
+
+    return check

@@ -1,0 +1,65 @@
+"""Index expressions mean in C what they mean in Python."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morello.ir.index import Index, Symbol, as_index
+
+COUNTERS = {"i": 3, "j": 16, "k": 5}
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> Index:
+    """Sums, products with constants, quotients and remainders of counters."""
+    names = st.sampled_from(sorted(COUNTERS))
+    leaf = st.one_of(names.map(lambda name: as_index(Symbol(name, COUNTERS[name]))), st.integers(0, 40).map(as_index))
+    grow = st.deferred(
+        lambda: st.one_of(
+            leaf,
+            st.tuples(grow, grow).map(lambda pair: pair[0] + pair[1]),
+            st.tuples(grow, st.integers(1, 20)).map(lambda pair: pair[0] * pair[1]),
+            st.tuples(grow, st.integers(1, 20)).map(lambda pair: pair[0] // pair[1]),
+            st.tuples(grow, st.integers(1, 20)).map(lambda pair: pair[0] % pair[1]),
+        )
+    )
+    return draw(grow)
+
+
+def value(index: Index, at: dict[str, int]) -> int:
+    """What C computes: counters are not negative, so its division agrees with Python's floor division."""
+    return eval(str(index).replace("/", "//"), {}, dict(at))
+
+
+@given(expressions(), expressions(), st.integers(1, 20), st.data())
+def test_operations_keep_the_value(a: Index, b: Index, by: int, data: st.DataObject) -> None:
+    at = {name: data.draw(st.integers(0, extent - 1)) for name, extent in COUNTERS.items()}
+    left, right = value(a, at), value(b, at)
+    assert value(a + b, at) == left + right
+    assert value(a * b, at) == left * right
+    assert value(a // by, at) == left // by
+    assert value(a % by, at) == left % by
+
+
+@given(expressions(), st.data())
+def test_bounds_hold(index: Index, data: st.DataObject) -> None:
+    at = {name: data.draw(st.integers(0, extent - 1)) for name, extent in COUNTERS.items()}
+    bounds = index.bounds()
+    assert bounds is not None
+    assert bounds[0] <= value(index, at) <= bounds[1]
+
+
+def test_simplification() -> None:
+    i, j = as_index(Symbol("i", 3)), as_index(Symbol("j", 16))
+    assert str((16 * i + j) % 16) == "j"
+    assert str((16 * i + j) // 16) == "i"
+    assert str((i + j) % 16) == "((i + j) % 16)"
+    assert str(j + 48 * i + 5) == "48 * i + j + 5"
+    assert (0 * i).constant == 0
+
+
+def test_strides_known_only_at_run_time() -> None:
+    i, stride = as_index(Symbol("i", 3)), as_index(Symbol("stride"))
+    assert str(4 * i * stride + 1) == "4 * i * stride + 1"
+    assert (i * stride).bounds() is None

@@ -1,0 +1,155 @@
+"""Layouts are bijections, and what is said of a tile holds for the tile."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from morello.errors import SpecError
+from morello.ir.dtypes import F32, I8
+from morello.ir.layout import Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim, col_major, nhwc, row_major
+from morello.ir.tensor import OperandState, TensorSpec
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> tuple[Layout, tuple[int, ...]]:
+    """A layout with up to one strip per dimension, and a shape it describes."""
+    rank = draw(st.integers(1, 3))
+    dims: list[PhysicalDim] = [Dynamic(dim) for dim in draw(st.permutations(range(rank)))]
+    shape = []
+    for dim in range(rank):
+        strip = draw(st.sampled_from([None, None, Packed(dim, 2), Packed(dim, 4), OddEven(dim, 2), OddEven(dim, 4)]))
+        if strip:
+            place = draw(st.integers(dims.index(Dynamic(dim)) + 1, len(dims)))
+            dims.insert(place, strip)
+        shape.append(draw(st.integers(1, 4)) * (strip.size or 1 if strip else 1))
+    return Layout(tuple(dims)), tuple(shape)
+
+
+def points(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return list(itertools.product(*map(range, shape)))
+
+
+@given(tensors())
+def test_offsets_are_a_bijection(case: tuple[Layout, tuple[int, ...]]) -> None:
+    layout, shape = case
+    offsets = [layout.offset(point, shape) for point in points(shape)]
+    assert sorted(offsets) == list(range(len(offsets)))
+    assert [layout.point(offset, shape) for offset in offsets] == points(shape)
+
+
+@given(tensors())
+def test_leaving_out_unit_dimensions_keeps_every_offset(case: tuple[Layout, tuple[int, ...]]) -> None:
+    layout, shape = case
+    canonical = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical().state
+    assert canonical.contiguous
+    assert canonical.layout is not None
+    assert all(shape[physical.dim] > 1 for physical in canonical.layout.dims)
+    for point in points(shape):
+        assert canonical.layout.offset(point, shape) == layout.offset(point, shape)
+
+
+def true_run(offsets: list[int]) -> int:
+    """How many values lie next to each other in each equal piece of a tile, at most."""
+    count = len(offsets)
+    fitting = (
+        run
+        for run in range(count, 0, -1)
+        if count % run == 0
+        and all(
+            offsets[start : start + run] == list(range(offsets[start], offsets[start] + run))
+            for start in range(0, count, run)
+        )
+    )
+    return next(fitting)
+
+
+@given(tensors(), st.data())
+def test_a_tile_has_the_contiguity_and_alignment_it_claims(
+    case: tuple[Layout, tuple[int, ...]], data: st.DataObject
+) -> None:
+    layout, shape = case
+    whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical()
+    assert whole.state.layout is not None
+    tile = tuple(data.draw(st.integers(1, size)) for size in shape)
+    codes = whole.state.tile_codes(shape, tile, 16)
+    assume(Fit.STRADDLES not in codes[:-1])
+    part = TensorSpec(tile, whole.state.tiled(codes))
+    assert part.state.layout is not None
+    for number in itertools.product(*(range(size // own) for size, own in zip(shape, tile, strict=True))):
+        start = [index * own for index, own in zip(number, tile, strict=True)]
+        order = [part.state.layout.point(position, tile) for position in range(int(part.volume))]
+        offsets = [
+            whole.state.layout.offset([a + b for a, b in zip(start, point, strict=True)], shape) for point in order
+        ]
+        assert true_run(offsets) % part.run == 0
+        if part.state.aligned:
+            assert offsets[0] * 4 % 16 == 0
+
+
+@given(tensors(), st.data())
+def test_tiling_in_two_steps_claims_no_more_than_in_one(
+    case: tuple[Layout, tuple[int, ...]], data: st.DataObject
+) -> None:
+    layout, shape = case
+    whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical().state
+    middle = tuple(data.draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0])) for size in shape)
+    inner = tuple(data.draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0])) for size in middle)
+    at_once, first = whole.tile_codes(shape, inner, 1), whole.tile_codes(shape, middle, 1)
+    assume(Fit.STRADDLES not in (*at_once, *first))
+    between = whole.tiled(first)
+    second = between.tile_codes(middle, inner, 1)
+    assume(Fit.STRADDLES not in second)
+    assert between.tiled(second).layout == whole.tiled(at_once).layout
+    assert between.tiled(second).contig <= whole.tiled(at_once).contig
+
+
+@given(tensors(), st.data())
+def test_codes_of_a_batch_are_those_of_its_cells(case: tuple[Layout, tuple[int, ...]], data: st.DataObject) -> None:
+    layout, shape = case
+    factors = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    batch = tuple(np.array([size * factor for factor in factors]) for size in shape)
+    together = np.stack(np.broadcast_arrays(*layout.fit(batch, shape)), axis=-1)
+    alone = [layout.fit([int(size[cell]) for size in batch], shape) for cell in range(len(factors))]
+    assert together.tolist() == [list(codes) for codes in alone]
+
+
+def test_named_layouts() -> None:
+    assert str(row_major(3)) == "layout[0, 1, 2]"
+    assert str(col_major(3)) == "layout[0, 2, 1]"
+    assert str(nhwc(4)) == "layout[0, 2, 3, 1]"
+    with pytest.raises(SpecError, match="4 dimensions"):
+        nhwc(3)
+
+
+def test_odd_even_puts_even_values_first() -> None:
+    layout = Layout((OddEven(0, 8),))
+    assert [layout.point(offset, (8,))[0] for offset in range(8)] == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("dims", "rule"),
+    [
+        ((Packed(0, 4), Dynamic(0)), "whole"),
+        ((Dynamic(0), Dynamic(0)), "whole"),
+        ((Dynamic(0), Packed(0, 1)), "at least 2"),
+        ((Dynamic(0), OddEven(0, 3)), "even size"),
+    ],
+)
+def test_impossible_layouts(dims: tuple[PhysicalDim, ...], rule: str) -> None:
+    with pytest.raises(SpecError, match=rule):
+        Layout(dims)
+
+
+def test_lines_count_each_run_of_a_tile() -> None:
+    state = OperandState(F32, "GL", row_major(2), 2)
+    whole = TensorSpec((8, 32), state)
+    assert whole.lines(64) == 8 * 32 * 4 // 64
+    column = TensorSpec((8, 4), state.tiled(state.tile_codes((8, 32), (8, 4), 1)))
+    assert not column.state.contiguous
+    assert column.lines(64) == 8
+    assert TensorSpec((8, 32), OperandState(I8, "GL", row_major(2), 2)).lines(64) == 4

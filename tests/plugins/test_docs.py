@@ -1,0 +1,50 @@
+"""The page on writing targets says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from morello import api
+from morello.codegen.site import KernelSite, OperandSite
+from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, Weights, hookspecs
+from morello.plugins.registry import Registry
+
+PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-target.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXCERPTS = [match.groups() for _, text in BLOCKS if (match := re.match(r"# file: (\S+)\n(.*)", text, re.DOTALL))]
+
+
+def test_every_excerpt_says_where_it_is_from() -> None:
+    assert len(EXCERPTS) == sum(language in ("python", "toml") for language, _ in BLOCKS) > 5
+
+
+@pytest.mark.parametrize(("file", "text"), EXCERPTS, ids=[f"{file}-{i}" for i, (file, _) in enumerate(EXCERPTS)])
+def test_excerpts_are_the_files_own_words(file: str, text: str, root: Path) -> None:
+    assert text in (root / file).read_text()
+
+
+@pytest.mark.parametrize("declared", [MemoryLevel, Microkernel, OperandPattern, TargetInfo, Weights])
+def test_every_field_is_explained(declared: type[attrs.AttrsInstance]) -> None:
+    missing = [field.name for field in attrs.fields(declared) if f"`{field.name}`" not in PAGE]
+    assert not (set(missing) - {"description"})
+
+
+@pytest.mark.parametrize("site", [KernelSite, OperandSite])
+def test_every_method_of_a_site_is_explained(site: type) -> None:
+    public = [name for name in vars(site) if not name.startswith("_")]
+    assert not [name for name in public if not re.search(rf"`{name}[`(]", PAGE)]
+
+
+def test_every_hook_is_explained() -> None:
+    hooks = [name for name in vars(hookspecs) if name.startswith("morello_")]
+    assert hooks
+    assert not [name for name in hooks if f"`{name}(" not in PAGE]
+
+
+def test_the_example_spec_works(registry: Registry) -> None:
+    (text,) = [text for _, text in BLOCKS if text.startswith("# row.spec")]
+    api.compile(api.parse(text, registry=registry)["row"]).check()

@@ -1,0 +1,114 @@
+"""Third-party plugins installed with pip into a fresh environment, and used through its `morello` program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from morello.runtime.machine import missing_features
+
+Morello = Callable[..., subprocess.CompletedProcess[str]]
+
+TOY_SPEC = """\
+spec product = Matmul(1×2×2×4, (i32, MEM), (i32, MEM), (i32, MEM), serial)
+"""
+EXTRA_SPEC = """\
+target x86_avx2
+
+spec step = MatmulAccum(1×8×3×8, (f32, L1), (f32, L1), (f32, VRF, v8), serial)
+
+schedule step {
+    tile [1, 4, 8]
+    split 1
+    select OuterProduct4x8
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, root: Path, third_party: Path) -> Path:
+    """A new environment with Morello, its own plugins and the two third-party ones; about 30 s."""
+    place = tmp_path_factory.mktemp("environment")
+    # Builds leave files beside the sources: build copies.
+    leave_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
+    shutil.copytree(root, place / "src", ignore=leave_out)
+    shutil.copytree(third_party, place / "src" / "thirdparty", ignore=leave_out)
+    sources = [place / "src", *(place / "src" / "plugins").iterdir(), *(place / "src" / "thirdparty").iterdir()]
+    venv.create(place / "venv", with_pip=True)
+    pip = [place / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    install = [*pip, "install", "--quiet", "--no-compile", *(source for source in sources if source.is_dir())]
+    done = subprocess.run(install, capture_output=True, text=True, env=clean_environment(), timeout=600)
+    assert done.returncode == 0, done.stderr
+    return place / "venv"
+
+
+@pytest.fixture
+def morello(environment: Path, tmp_path: Path) -> Morello:
+    """Runs the environment's `morello`, somewhere else than in the repository."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [environment / "bin" / "morello", *arguments]
+        own = {**clean_environment(), **variables}
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=own, timeout=300)
+
+    return run
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment variables but for those by which its own packages would leak in."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+
+
+def test_both_plugins_are_found(morello: Morello) -> None:
+    done = morello("targets", "--json")
+    assert done.returncode == 0, done.stderr
+    targets = {one["name"]: one for one in json.loads(done.stdout)["targets"]}
+    assert {"toy_cpu", "x86_avx2", "x86_avx512", "reference_c"} <= targets.keys()
+    assert targets["toy_cpu"]["plugin"] == {"name": "toy_cpu", "distribution": "toy-cpu", "version": "0.1.0"}
+    assert [level["name"] for level in targets["toy_cpu"]["levels"]] == ["R", "C", "MEM"]
+    assert targets["x86_avx2"]["plugin"]["distribution"] == "morello-x86-avx2"
+    assert "OuterProduct4x8" in targets["x86_avx2"]["microkernels"]
+    (extension,) = targets["x86_avx2"]["extended_by"]
+    assert (extension["name"], extension["distribution"]) == ("avx2_extra", "avx2-extra")
+    assert extension["contributes"] == {"microkernel": 1}
+    assert not targets["x86_avx512"]["extended_by"]
+
+
+def test_a_spec_runs_on_the_toy_target(morello: Morello, tmp_path: Path) -> None:
+    (tmp_path / "product.spec").write_text(TOY_SPEC)
+    done = morello("run", "product.spec", "--target", "toy_cpu")
+    assert done.returncode == 0, done.stderr
+    assert "product for toy_cpu" in done.stdout
+    assert "AddScaledRow" in done.stdout
+    assert "correct" in done.stdout
+
+
+@pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
+def test_a_schedule_selects_the_extensions_kernel(morello: Morello, tmp_path: Path) -> None:
+    (tmp_path / "step.spec").write_text(EXTRA_SPEC)
+    done = morello("check", "step.spec", "--json")
+    assert done.returncode == 0, done.stderr
+    (checked,) = json.loads(done.stdout)
+    assert checked["passed"]
+    assert checked["target"] == "x86_avx2"
+    assert morello("explain", "step.spec").stdout.count("OuterProduct4x8")
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(morello: Morello, tmp_path: Path) -> None:
+    info = tmp_path / "faulty-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: faulty\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[morello]\nfaulty = faulty_plugin\n")
+    (tmp_path / "faulty_plugin.py").write_text("raise RuntimeError('needs a licence')\n")
+    done = morello("targets", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "plugin 'faulty' (faulty_plugin) cannot be loaded: RuntimeError: needs a licence" in done.stderr
+    assert "pip uninstall faulty" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,157 @@
+"""The third-party plugins' kernels compute what they claim, and search picks them where they are cheapest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from morello import api
+from morello.errors import Inapplicable
+from morello.goal import Goal
+from morello.ir.impl import Impl, KernelCall, Node, figures, walk
+from morello.plugins.registry import Registry
+from morello.runtime import Kernel, empty
+from morello.runtime.machine import missing_features
+from morello.testing.generate import RandomPrograms
+from morello.testing.sanitize import run_sanitized
+
+TOY_KERNELS = {
+    "MultAdd": "MatmulAccum(1×1×1×1, ({dtype}, R), ({dtype}, C), ({dtype}, C, ua), serial)",
+    "AddScaledRow": "MatmulAccum(1×1×1×12, ({dtype}, C), ({dtype}, C), ({dtype}, C), serial)",
+    "Copy": "Move(1×1, ({dtype}, C), ({dtype}, R), serial)",
+    "Zero": "FillZero(1, ({dtype}, C), serial)",
+    "ZeroBytes": "FillZero(3×5, ({dtype}, MEM), serial)",
+}
+
+#: A product by x86_avx2 whose sums stay in four vector registers; the extension's kernel does each step along k.
+GEMM = """
+target x86_avx2
+
+spec gemm = Matmul(1×8×5×16, (f32, GL), (f32, GL), (f32, GL), serial)
+
+schedule gemm {
+    to_accum
+    subschedule [0] { select MemsetZero }
+    tile [1, 4, 8]
+    move 0 to L1
+    move 1 to L1
+    move 2 to L1
+    move 2 to VRF as row_major v8
+    subschedule [0] {
+        tile [1, 1, 8]
+        select VectorMove
+    }
+    subschedule [2] {
+        tile [1, 1, 8]
+        select VectorMove
+    }
+    split 1
+    select OuterProduct4x8
+}
+"""
+needs_avx2 = pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")
+
+
+def kernels(impl: Impl) -> Iterator[str]:
+    """The microkernels that a program calls."""
+    for node in walk(impl):
+        if isinstance(node, Node) and isinstance(node.expansion, KernelCall):
+            yield node.expansion.kernel
+
+
+def toy(text: str, registry: Registry) -> Goal:
+    return api.goal(text, target="toy_cpu", registry=registry)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+@pytest.mark.parametrize("kernel", TOY_KERNELS)
+def test_each_kernel_of_toy_cpu(kernel: str, dtype: str, registry: Registry) -> None:
+    goal = toy(TOY_KERNELS[kernel].format(dtype=dtype), registry)
+    api.compile(goal.select(kernel)).check()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_search_on_toy_cpu(dtype: str, registry: Registry) -> None:
+    done = toy(f"Matmul(1×2×2×4, ({dtype}, MEM), ({dtype}, MEM), ({dtype}, MEM), serial)", registry).synthesize()
+    assert {*kernels(done.impl)} == {"ZeroBytes", "AddScaledRow"}
+    api.compile(done).check()
+
+
+def test_rows_that_do_not_stay_aligned_are_computed_value_by_value(registry: Registry) -> None:
+    done = toy("MatmulAccum(1×2×1×6, (i32, C), (i32, C), (i32, C), serial)", registry).synthesize()
+    assert "AddScaledRow" not in {*kernels(done.impl)}
+    api.compile(done).check()
+
+
+def test_aligned_operands_are_asked_for(registry: Registry) -> None:
+    aligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C), (f32, C), serial)", registry)
+    assert figures(aligned.select("AddScaledRow").impl).cost == 3 + 3 + 3 + 4
+    unaligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C, ua), (f32, C), serial)", registry)
+    with pytest.raises(Inapplicable, match="AddScaledRow does not implement this MatmulAccum"):
+        unaligned.select("AddScaledRow")
+
+
+def test_a_view_is_not_taken_for_aligned_where_memory_is_not(toy_plugin: Any) -> None:
+    loose = [attrs.evolve(level, alignment=1) if level.name == "MEM" else level for level in toy_plugin.levels]
+    registry = Registry.of(toy_cpu=attrs.evolve(toy_plugin, levels=tuple(loose)))
+    goal = toy("MatmulAccum(1×1×1×4, (f32, MEM), (f32, MEM), (f32, MEM), serial)", registry)
+    viewed = goal.move_param(0, "C").move_param(1, "C").move_param(2, "C")
+    with pytest.raises(Inapplicable, match="AddScaledRow does not implement this MatmulAccum"):
+        viewed.select("AddScaledRow")
+
+
+@pytest.mark.parametrize("kernel", ["MultAdd", "AddScaledRow"])
+def test_integers_wrap_around_without_undefined_behaviour(kernel: str, registry: Registry) -> None:
+    made = api.compile(toy(TOY_KERNELS[kernel].format(dtype="i32"), registry).select(kernel))
+    lhs, rhs, out = (empty(tensor) for tensor in made.spec.operands)
+    lhs[...], rhs[...], out[...] = 2**31 - 1, -(2**31) + 3, -(2**31)
+    (got,) = run_sanitized(made.program, made.spec, [lhs, rhs, out], made.compiler)
+    expected = (2**31 - 1) * (-(2**31) + 3) - 2**31
+    assert np.all(got == np.array(expected % 2**32, np.uint32).astype(np.int32))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_toy_cpu_allows_is_correct(seed: int, registry: Registry) -> None:
+    dtype = "f32" if seed % 2 else "i32"
+    goal = toy(f"Matmul(2×3×5×6, ({dtype}, MEM), ({dtype}, MEM), ({dtype}, MEM), serial)", registry)
+    impl = RandomPrograms(goal.target, random.Random(seed)).draw(goal.spec)
+    assert impl is not None
+    program = goal.target.emitter.emit(impl, goal.target, "drawn")
+    Kernel(impl, goal.target, program).check()
+
+
+def test_the_toy_emitter_prints_plain_c(registry: Registry) -> None:
+    goal = toy(TOY_KERNELS["AddScaledRow"].format(dtype="i32"), registry).select("AddScaledRow")
+    program = api.compile(goal).program
+    assert program.flags == ("-ffp-contract=off",)
+    assert "(uint32_t)" in program.source
+    assert "immintrin" not in program.source
+
+
+def test_an_extension_adds_a_kernel_to_anothers_target(registry: Registry) -> None:
+    target = registry.target("x86_avx2")
+    assert registry.owner("x86_avx2") == "x86_avx2"
+    assert target.origins["microkernel OuterProduct4x8"] == "avx2_extra"
+    assert target.kernels[-1].name == "OuterProduct4x8"
+
+
+@needs_avx2
+def test_search_prefers_the_cheaper_kernel(registry: Registry, unextended: Registry) -> None:
+    text = "MatmulAccum(1×4×1×8, (f32, L1), (f32, L1), (f32, VRF, v8), serial)"
+    done, before = (api.goal(text, target="x86_avx2", registry=each).synthesize() for each in (registry, unextended))
+    assert [*kernels(done.impl)] == ["OuterProduct4x8"]
+    assert "OuterProduct4x8" not in {*kernels(before.impl)}
+    assert figures(done.impl).cost < figures(before.impl).cost
+    api.compile(done).check()
+
+
+@needs_avx2
+def test_a_schedule_with_the_added_kernel(registry: Registry) -> None:
+    goal = api.parse(GEMM, registry=registry)["gemm"]
+    assert "OuterProduct4x8" in {*kernels(goal.impl)}
+    api.compile(goal).check()

@@ -1,0 +1,435 @@
+"""Every rule that plugins must obey: breaking it raises PluginError, which names plugin, object and rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
+
+import attrs
+import numpy as np
+import pytest
+
+from morello.codegen.emitter import CEmitter
+from morello.errors import MorelloError, PluginError
+from morello.goal import Goal
+from morello.ir.dtypes import F32
+from morello.ir.impl import Block, Part
+from morello.ir.layout import row_major
+from morello.ir.ops.fill import FillZero
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.move import Move
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.plugins import (
+    MemoryLevel,
+    Microkernel,
+    Multiple,
+    OperandPattern,
+    Target,
+    TargetInfo,
+    TargetPlugin,
+    Weights,
+    hookimpl,
+)
+from morello.plugins.registry import Registry
+from morello.rewrites import STANDARD, Rewrite, Select, argument
+from morello.rewrites.base import Case
+from morello.search.exhaustive import ExhaustiveSearch
+
+REGISTERS = MemoryLevel(name="R", kind="scalar", capacity=32, unit=4)
+VECTORS = MemoryLevel(name="V", kind="vector", capacity=64, unit=16, vectors=(8, 16))
+MEMORY = MemoryLevel(name="MEM", kind="memory", capacity=1024, unit=16, hit_cost=10, destinations=("R",))
+LEVELS = (REGISTERS, MEMORY)
+ANY = OperandPattern()
+HALF: Any = 0.5
+INFO = TargetInfo(name="tiny", description="for tests", layouts=lambda dtype, rank: [row_major(rank)])
+KERNEL = Microkernel(
+    name="Zero",
+    op=FillZero(),
+    operands=(ANY,),
+    cost=lambda spec, target: 1,
+    emit=lambda site: site.line(f"{site.operand(0).scalar()} = 0;"),
+)
+MULT_ADD = attrs.evolve(KERNEL, name="MultAdd", op=Matmul(accumulate=True), operands=(ANY, ANY, ANY))
+
+
+def plugin(**changes: Any) -> TargetPlugin:
+    """A plugin that is fine but for `changes`."""
+    fine: dict[str, Any] = {"levels": LEVELS, "rewrites": STANDARD, "kernels": (KERNEL,), "emitter": CEmitter()}
+    return TargetPlugin(**{"info": INFO, **fine, **changes})
+
+
+def kernel(**changes: Any) -> dict[str, Any]:
+    return {"kernels": (attrs.evolve(KERNEL, **changes),)}
+
+
+def pattern(**changes: Any) -> dict[str, Any]:
+    return kernel(operands=(OperandPattern(**changes),))
+
+
+def level(base: MemoryLevel, **changes: Any) -> dict[str, Any]:
+    """The levels of a plugin, with a changed one."""
+    changed = attrs.evolve(base, **changes)
+    others = [each for each in LEVELS if each is not base]
+    return {"levels": (changed, *others) if changed.is_register else (*others, changed)}
+
+
+def error_of(registry: Registry) -> str:
+    """What is wrong with the target tiny, as one line."""
+    with pytest.raises(PluginError) as raised:
+        registry.target("tiny")
+    return str(raised.value)
+
+
+def test_what_breaks_no_rule_is_accepted() -> None:
+    target = Registry.of(good=plugin(levels=(REGISTERS, VECTORS, MEMORY), kernels=(KERNEL, MULT_ADD))).target("tiny")
+    assert target.origins["microkernel MultAdd"] == "good"
+    assert [one.name for one in target.levels] == ["R", "V", "MEM"]
+
+
+class Nameless(Select):
+    keyword: ClassVar[str] = "two words"
+
+
+#: What is changed about a plugin that is fine, and the thing and the rule that the message names.
+RULES: list[tuple[dict[str, Any], str, str]] = [
+    # The target.
+    ({"info": attrs.evolve(INFO, layouts=None)}, "layouts", "layouts is a function of data type and rank"),
+    ({"info": attrs.evolve(INFO, casts=frozenset({("f32", "f23")}))}, "casts", "unknown data type 'f23'"),
+    ({"levels": ()}, "memory levels", "a target has at least one (hook morello_levels)"),
+    ({"emitter": None}, "emitter", "a target has one (hook morello_emitter)"),
+    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name)"),
+    ({"weights": 7}, "weights 7", "weights are a morello.plugins.Weights"),
+    ({"weights": Weights(threads=0)}, "weights", "threads are at least 1 and sync is not negative"),
+    ({"weights": Weights(sync=-1)}, "weights", "threads are at least 1 and sync is not negative"),
+    ({"weights": Weights(threads=HALF)}, "weights", "threads and sync are integers"),
+    # Levels.
+    ({"levels": ("RAM",)}, "level RAM", "levels are morello.plugins.MemoryLevel"),
+    ({"levels": (REGISTERS, "RAM")}, "level RAM", "levels are morello.plugins.MemoryLevel"),
+    (level(MEMORY, name="M M"), "level M M", "a level's name is an identifier that no other level has"),
+    (level(MEMORY, kind="disk"), "level MEM", "its kind is scalar, vector, cache or memory"),
+    (level(MEMORY, capacity="1k"), "level MEM", "capacity, unit, hit cost and alignment are integers"),
+    (level(MEMORY, hit_cost=1.5), "level MEM", "capacity, unit, hit cost and alignment are integers"),
+    (level(MEMORY, capacity=8), "level MEM", "its capacity holds at least one unit"),
+    (level(MEMORY, unit=0), "level MEM", "a unit at least one byte"),
+    (level(REGISTERS, capacity=30), "level R", "its capacity is a multiple of its unit"),
+    (level(REGISTERS, hit_cost=1), "level R", "registers have hit cost 0"),
+    (level(MEMORY, capacity=1000), "level MEM", "capacity and line size of caches and memories are powers of two"),
+    (level(MEMORY, unit=24), "level MEM", "capacity and line size of caches and memories are powers of two"),
+    (level(MEMORY, hit_cost=-1), "level MEM", "its hit cost is not negative"),
+    (level(MEMORY, alignment=0), "level MEM", "its alignment at least 1"),
+    (level(MEMORY, alignment=24), "level MEM", "its alignment is a power of two, at most 64"),
+    (level(MEMORY, alignment=128), "level MEM", "its alignment is a power of two, at most 64"),
+    (level(MEMORY, vectors=(8,)), "level MEM", "vector levels, and no others, list vector sizes"),
+    ({"levels": (attrs.evolve(VECTORS, vectors=()), MEMORY)}, "level V", "vector levels, and no others, list"),
+    ({"levels": (attrs.evolve(VECTORS, vectors=(12,)), MEMORY)}, "level V", "vector sizes are powers of two"),
+    ({"levels": (attrs.evolve(VECTORS, vectors=(32,)), MEMORY)}, "level V", "fit into a register"),
+    (level(MEMORY, destinations=("L9",)), "level MEM", "its destination L9 is no level of the target (R, MEM)"),
+    # Rewrites.
+    ({"rewrites": (Matmul,)}, "rewrite", "a rewrite is a subclass of Rewrite"),
+    ({"rewrites": (Select("Zero"),)}, "rewrite", "a rewrite is a subclass of Rewrite"),
+    ({"rewrites": (Nameless,)}, "rewrite", "its keyword is an identifier"),
+    # Microkernels.
+    ({"kernels": ("Zero",)}, "microkernel Zero", "microkernels are morello.plugins.Microkernel"),
+    (kernel(name="zero it"), "microkernel zero it", "its name is an identifier"),
+    (kernel(op="FillZero"), "microkernel Zero", "its op is an operation"),
+    (kernel(operands=("MEM",)), "microkernel Zero", "its operands are morello.plugins.OperandPattern"),
+    (kernel(operands=(ANY, ANY)), "microkernel Zero", "FillZero has 1 operands, it lists 2"),
+    (kernel(op=Matmul(), operands=(ANY,) * 3, shape=(1, 1)), "microkernel Zero", "Matmul has 4 dimensions"),
+    (kernel(shape=("n",)), "microkernel Zero", "sizes in its shape are positive integers, Multiple or None"),
+    (kernel(shape=(0,)), "microkernel Zero", "sizes in its shape are positive integers, Multiple or None"),
+    (kernel(shape=(Multiple(of=0),)), "microkernel Zero", "sizes in its shape are positive integers, Multiple or None"),
+    (pattern(levels=("L9",)), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
+    (pattern(dtypes=("f23",)), "microkernel Zero", "unknown data type 'f23'"),
+    (pattern(layout="diagonal"), "microkernel Zero", "an operand's layout is any, row_major or col_major"),
+    (kernel(same=("size",)), "microkernel Zero", "what is the same is dtype, layout or vector"),
+    (kernel(registers={"L9": 1}), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
+    (kernel(registers={"R": -1}), "microkernel Zero", "register counts are not negative"),
+    (kernel(cost=3), "microkernel Zero", "cost and emit are functions"),
+    (kernel(emit="x = 0;"), "microkernel Zero", "cost and emit are functions"),
+    (kernel(when=True), "microkernel Zero", "`when` is a function"),
+]
+
+
+@pytest.mark.parametrize(("changes", "thing", "rule"), RULES, ids=[f"{thing}: {rule}" for _, thing, rule in RULES])
+def test_a_broken_rule_is_named(changes: dict[str, Any], thing: str, rule: str) -> None:
+    message = error_of(Registry.of(faulty=plugin(**changes)))
+    assert "plugin 'faulty'" in message
+    assert thing in message
+    assert "of target tiny" in message
+    assert rule in message
+
+
+def test_a_targets_name_is_an_identifier() -> None:
+    with pytest.raises(PluginError, match=r"plugin 'faulty', name 'my cpu' .*: a target's name is an identifier"):
+        Registry.of(faulty=plugin(info=attrs.evolve(INFO, name="my cpu"))).target("my cpu")
+
+
+HOOKS = ("levels", "rewrites", "microkernels", "weights", "emitter")
+
+
+class Extension:
+    """A plugin that gives one hook's answer for every target."""
+
+    def __init__(self, hook: str, answer: Any):
+        def asked(target: str) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        setattr(self, f"morello_{hook}", hookimpl(asked))
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_names_its_plugin(hook: str) -> None:
+    message = error_of(Registry.of(good=plugin(), faulty=Extension(hook, ValueError("no CPU today"))))
+    assert f"plugin 'faulty' failed in morello_{hook}: ValueError: no CPU today" in message
+    assert "uninstall" in message
+
+
+@pytest.mark.parametrize("hook", ["levels", "rewrites", "microkernels"])
+def test_a_hook_that_gives_no_sequence_names_its_plugin(hook: str) -> None:
+    message = error_of(Registry.of(good=plugin(), faulty=Extension(hook, 5)))
+    assert f"plugin 'faulty' failed in morello_{hook}: TypeError" in message
+
+
+def test_what_an_extension_breaks_is_not_blamed_on_the_owner() -> None:
+    broken = attrs.evolve(KERNEL, name="Broken", registers={"L9": 1})
+    message = error_of(Registry.of(good=plugin(), faulty=Extension("microkernels", [broken])))
+    assert "plugin 'faulty', microkernel Broken of target tiny" in message
+
+
+@pytest.mark.parametrize(("hook", "answer"), [("emitter", "C"), ("weights", Weights(threads=0))])
+def test_a_single_answer_is_blamed_on_who_gave_it(hook: str, answer: Any) -> None:
+    owner = SimpleNamespace(
+        morello_targets=hookimpl(lambda: [INFO], specname="morello_targets"),
+        morello_levels=hookimpl(lambda: LEVELS, specname="morello_levels"),
+    )
+    if hook != "emitter":
+        owner.morello_emitter = hookimpl(lambda: CEmitter(), specname="morello_emitter")
+    message = error_of(Registry.of(good=owner, faulty=Extension(hook, answer)))
+    assert f"plugin 'faulty', {hook}" in message
+
+
+@pytest.mark.parametrize("hook", ["weights", "emitter"])
+def test_two_answers_where_one_may_be_given(hook: str) -> None:
+    answer = Weights() if hook == "weights" else CEmitter()
+    message = error_of(Registry.of(good=plugin(), second=Extension(hook, answer)))
+    assert "target tiny: 'second' and 'good' both answer" in message or "'good' and 'second'" in message
+    assert f"morello_{hook}" in message
+    assert "only one plugin may" in message
+
+
+@pytest.mark.parametrize(
+    ("hook", "item", "label"),
+    [
+        ("levels", MEMORY, "level MEM"),
+        ("rewrites", Select, "rewrite select"),
+        ("microkernels", KERNEL, "microkernel Zero"),
+    ],
+)
+def test_names_are_unique_within_a_target(hook: str, item: Any, label: str) -> None:
+    message = error_of(Registry.of(first=plugin(), second=Extension(hook, [item])))
+    assert f"target tiny: {label} comes twice, from plugin 'first' and from 'second'" in message
+
+
+def test_names_are_unique_within_a_plugin() -> None:
+    message = error_of(Registry.of(first=plugin(kernels=(KERNEL, KERNEL))))
+    assert "target tiny: microkernel Zero comes twice, from plugin 'first'" in message
+
+
+def test_a_target_has_one_owner() -> None:
+    registry = Registry.of(first=plugin(), second=plugin())
+    with pytest.raises(PluginError, match="'first' and 'second' both own a target 'tiny'"):
+        _ = registry.names
+
+
+def test_targets_are_target_infos() -> None:
+    faulty = SimpleNamespace(morello_targets=hookimpl(lambda: ["tiny"], specname="morello_targets"))
+    with pytest.raises(PluginError, match="plugin 'faulty': morello_targets must give TargetInfo, not 'tiny'"):
+        _ = Registry.of(faulty=faulty).names
+
+
+def test_a_plugin_that_raises_when_asked_for_targets() -> None:
+    def targets() -> list[TargetInfo]:
+        raise OSError("no such CPU")
+
+    faulty = SimpleNamespace(morello_targets=hookimpl(targets, specname="morello_targets"))
+    with pytest.raises(PluginError, match="plugin 'faulty' failed in morello_targets: OSError: no such CPU"):
+        _ = Registry.of(faulty=faulty).names
+
+
+def test_a_hook_that_does_not_exist() -> None:
+    class Faulty:
+        @hookimpl
+        def morello_kernels(self, target: str) -> None: ...
+
+    with pytest.raises(PluginError, match=r"plugin 'faulty' implements a hook that does not exist.*morello_kernels"):
+        Registry.of(faulty=Faulty())
+
+
+def test_a_hook_with_an_argument_that_does_not_exist() -> None:
+    class Faulty:
+        @hookimpl
+        def morello_levels(self, cpu: str) -> None: ...
+
+    with pytest.raises(PluginError, match=r"plugin 'faulty'(?s:.*)morello_levels(?s:.*)cpu"):
+        Registry.of(faulty=Faulty())
+
+
+def test_one_object_under_two_names() -> None:
+    twice = plugin()
+    with pytest.raises(PluginError, match=r"plugin 'second'(?s:.*)registered"):
+        Registry.of(first=twice, second=twice)
+
+
+def test_an_unknown_target_is_answered_with_those_there_are() -> None:
+    with pytest.raises(MorelloError, match=r"unknown target 'tny'(?s:.*)tiny"):
+        Registry.of(good=plugin()).target("tny")
+
+
+# Installed plugins.
+
+
+def install(place: Path, entry: str, source: str, distribution: str = "faulty") -> None:
+    """Lay a distribution with one entry point and one module out, as pip would."""
+    info = place / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[morello]\n{entry}\n")
+    (place / f"{entry.partition('= ')[2].partition(':')[0]}.py").write_text(source)
+
+
+@pytest.mark.parametrize(
+    ("entry", "source", "reason"),
+    [
+        ("faulty = faulty_at_import", "raise RuntimeError('needs a licence')", "RuntimeError: needs a licence"),
+        ("faulty = faulty_import", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("faulty = faulty_name:PLUGIN", "plugin = 1", "AttributeError"),
+        ("faulty = faulty_syntax", "def", "SyntaxError"),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, source: str, reason: str
+) -> None:
+    install(tmp_path, entry, source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError) as raised:
+        Registry.discover()
+    assert f"plugin 'faulty' ({entry.partition('= ')[2]}) cannot be loaded: {reason}" in str(raised.value)
+    assert "pip uninstall faulty" in str(raised.value)
+
+
+def test_two_distributions_with_one_plugin_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "twin = twin_one", "", distribution="twin-one")
+    install(tmp_path, "twin = twin_two", "", distribution="twin-two")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match=r"plugin 'twin'(?s:.*)registered"):
+        Registry.discover()
+
+
+# What only shows when a plugin's functions are called.
+
+
+def logical(*shape: Any) -> LogicalSpec:
+    """FillZero of a tensor in MEM; the sizes may be arrays."""
+    layout = row_major(len(shape))
+    return LogicalSpec(FillZero(), shape, (OperandState(F32, "MEM", layout, len(shape)),))
+
+
+def target_of(**changes: Any) -> Target:
+    return Registry.of(faulty=plugin(rewrites=(Select,), **changes)).target("tiny")
+
+
+def divide(spec: LogicalSpec, target: Target) -> int:
+    raise ZeroDivisionError("no bandwidth")
+
+
+COSTS = [
+    (divide, "its cost failed: ZeroDivisionError: no bandwidth"),
+    (lambda spec, target: 0, "its cost is an integer of at least 1, not 0"),
+    (lambda spec, target: -3, "its cost is an integer of at least 1, not -3"),
+    (lambda spec, target: 1.5, "its cost is an integer of at least 1, not 1.5"),
+    (lambda spec, target: None, "its cost is an integer of at least 1, not None"),
+    (lambda spec, target: "cheap", "its cost is an integer of at least 1, not 'cheap'"),
+]
+
+
+@pytest.mark.parametrize(("cost", "rule"), COSTS, ids=[rule for _, rule in COSTS])
+def test_a_kernels_cost_is_a_positive_integer(cost: Any, rule: str) -> None:
+    target = target_of(**kernel(cost=cost))
+    spec = target.spec(logical(2, 4))
+    for use in (lambda: Goal.of(spec, target).select("Zero"), lambda: ExhaustiveSearch(target).synthesize(spec)):
+        with pytest.raises(PluginError) as raised:
+            use()
+        assert f"plugin 'faulty', microkernel Zero of target tiny: {rule}" in str(raised.value)
+
+
+BATCH_COSTS = [
+    (lambda spec, target: 3 if spec.shape[0] > 2 else 2, "its cost failed: ValueError"),
+    (lambda spec, target: spec.shape[0] - 1, "its cost is an integer of at least 1, not 0"),
+    (lambda spec, target: spec.shape[0] / 2, "its cost is an integer of at least 1, not 0.5"),
+    (lambda spec, target: np.ones(7, np.int64), "its cost has one value per Spec"),
+]
+
+
+@pytest.mark.parametrize(("cost", "rule"), BATCH_COSTS, ids=[rule for _, rule in BATCH_COSTS])
+def test_a_kernels_cost_works_on_arrays_of_sizes(cost: Any, rule: str) -> None:
+    target = target_of(**kernel(cost=cost))
+    with pytest.raises(PluginError) as raised:
+        list(Select("Zero").cases(logical(np.array([1, 2, 4]), 4), target))
+    assert f"plugin 'faulty', microkernel Zero of target tiny: {rule}" in str(raised.value)
+
+
+def test_a_condition_that_raises_names_its_plugin() -> None:
+    def when(spec: LogicalSpec) -> bool:
+        raise KeyError("n")
+
+    target = target_of(**kernel(when=when))
+    spec = target.spec(logical(2, 4))
+    for use in (lambda: Goal.of(spec, target).select("Zero"), lambda: ExhaustiveSearch(target).synthesize(spec)):
+        with pytest.raises(PluginError) as raised:
+            use()
+        assert "plugin 'faulty', microkernel Zero of target tiny: its `when` failed: KeyError: 'n'" in str(raised.value)
+
+
+def test_printing_that_raises_names_its_plugin() -> None:
+    def emit(site: Any) -> None:
+        raise IndexError("operand 7")
+
+    target = target_of(**kernel(emit=emit))
+    done = Goal.of(target.spec(logical(2, 4)), target).select("Zero")
+    with pytest.raises(PluginError) as raised:
+        target.emitter.emit(done.impl, target, "zero")
+    assert "plugin 'faulty', microkernel Zero of target tiny: its `emit` failed: IndexError: operand 7" in str(
+        raised.value
+    )
+
+
+@attrs.frozen(cache_hash=True)
+class Cheat(Rewrite):
+    """Does nothing, and pretends to save work by it."""
+
+    keyword: ClassVar[str] = "cheat"
+    cost: int = argument(int, default=0)
+    times: int = argument(int, default=1)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        yield cls()
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        inner = LogicalSpec(Move(), logical.shape, logical.states * 2, logical.serial)
+        yield Case(None, Block(self, self.cost, target.nothing(), (Part(inner, (0, 0), self.times, target.nothing()),)))
+
+
+@pytest.mark.parametrize("step", [Cheat(cost=-1), Cheat(times=0)], ids=["cost", "times"])
+def test_a_node_costs_at_least_as_much_as_its_children(step: Cheat) -> None:
+    rewrites: Sequence[type[Rewrite]] = (Select, Cheat)
+    target = Registry.of(faulty=plugin(rewrites=rewrites)).target("tiny")
+    with pytest.raises(PluginError) as raised:
+        Goal.of(target.spec(logical(2, 4)), target).apply((step,))
+    assert "plugin 'faulty', rewrite cheat of target tiny" in str(raised.value)
+    assert "a node costs at least as much as each of its children" in str(raised.value)

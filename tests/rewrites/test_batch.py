@@ -1,0 +1,96 @@
+"""A rewrite of a batch of Specs is the rewrite of each of them: one definition serves arrays and ints."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from morello.errors import Inapplicable, SpecError
+from morello.ir.dtypes import F32
+from morello.ir.impl import Expansion
+from morello.ir.ops import by_name
+from morello.ir.spec import LogicalSpec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+from morello.testing.generate import random_spec
+
+SHAPES = {
+    "Matmul": [(1, 8, 16, 32), (1, 7, 16, 24), (1, 16, 3, 16), (1, 8, 8, 8)],
+    "MatmulAccum": [(1, 8, 16, 32), (1, 7, 5, 24), (2, 12, 16, 16), (1, 1, 8, 8), (1, 1, 1, 16)],
+    "Move": [(16, 32), (8, 8), (24, 16), (1, 32), (32, 7)],
+    "FillZero": [(16, 32), (1, 8), (24, 5)],
+}
+
+
+def pick(value: Any, cell: int) -> Any:
+    """The part of a batch's expansion that belongs to one cell, with plain ints for numbers."""
+    if isinstance(value, np.ndarray):
+        return int(value[cell])
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, tuple):
+        return tuple(pick(one, cell) for one in value)
+    if attrs.has(type(value)) and not isinstance(value, Rewrite):
+        return type(value)(
+            **{field.name: pick(getattr(value, field.name), cell) for field in attrs.fields(type(value))}
+        )
+    return value
+
+
+def alone(logical: LogicalSpec, step: Rewrite, target: Target) -> Expansion | None:
+    try:
+        return step.expansion(logical, target)
+    except Inapplicable:
+        return None
+
+
+def family(rng: random.Random, logical: LogicalSpec) -> list[LogicalSpec]:
+    """Specs with the same labels and other sizes: those whose normal form keeps the labels."""
+    found = [logical]
+    for _ in range(40):
+        factors = [rng.choice([1, 2, 3, 4]) if size > 1 else 1 for size in logical.shape]
+        shape = tuple(size * factor for size, factor in zip(logical.shape, factors, strict=True))
+        other = attrs.evolve(logical, shape=shape)
+        with contextlib.suppress(SpecError):
+            if other.canonical() == other:
+                found.append(other)
+    return found
+
+
+def together(batch: LogicalSpec, step: Rewrite, target: Target, count: int) -> list[Expansion | None]:
+    results: list[Expansion | None] = [None] * count
+    try:
+        for case in step.cases(batch, target):
+            cells = range(count) if case.cells is None else case.cells
+            for position, cell in enumerate(cells):
+                assert results[cell] is None, f"{step}: cell {cell} comes in two cases"
+                results[cell] = pick(case.expansion, position)
+    except Inapplicable:
+        pass
+    return results
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("seed", range(25))
+def test_batches_agree_with_single_specs(name: str, seed: int, avx2: Target) -> None:
+    rng = random.Random(seed)
+    op = by_name(name)
+    shape = rng.choice(SHAPES[name])
+    count = len(op.operands(len(shape)))
+    logical = random_spec(rng, avx2, op, shape, [F32] * count, ["L1", "GL", "VRF", "RF"]).logical
+    specs = family(rng, logical)
+    sizes = tuple(np.array([one.shape[dim] for one in specs]) for dim in range(len(shape)))
+    batch = attrs.evolve(logical, shape=sizes)
+    steps = [step for rewrite in avx2.rewrites for step in rewrite.steps(batch, avx2)]
+    assert steps
+    applied = 0
+    for step in steps:
+        expected = [alone(one, step, avx2) for one in specs]
+        assert together(batch, step, avx2, len(specs)) == expected, str(step)
+        applied += sum(one is not None for one in expected)
+    assert applied

@@ -1,0 +1,153 @@
+"""Each rewrite does what it says, and says why where it does not apply."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import morello
+from morello.errors import Inapplicable
+from morello.frontend.parser import parse_schedule
+from morello.ir.impl import Alloc, Loop, Node
+from morello.plugins.registry import installed
+
+
+def matmul(
+    shape: str = "1×4×8×16", op: str = "MatmulAccum", operands: str = "GL, GL, GL", limits: str = ""
+) -> morello.Goal:
+    text = f"{op}({shape}, {operands}, serial)"
+    return morello.goal(f"({text}, {limits})" if limits else text, target="x86_avx2")
+
+
+def node(goal: morello.Goal) -> Node:
+    assert isinstance(goal.impl, Node)
+    return goal.impl
+
+
+@given(st.tuples(*[st.integers(1, 9)] * 3), st.data())
+def test_tiles_cover_the_iteration_space_exactly_once(shape: tuple[int, int, int], data: st.DataObject) -> None:
+    sizes = tuple(data.draw(st.integers(1, size)) for size in shape)
+    if sizes == shape:
+        return
+    goal = matmul("1×" + "×".join(map(str, shape))).tile(0, *sizes)
+    expansion = node(goal).expansion
+    assert isinstance(expansion, Loop)
+    seen: Counter[tuple[int, ...]] = Counter()
+    for part in expansion.parts:
+        assert part.region is not None
+        reached = [
+            [int(s.start + trip * s.size + at) for trip in range(int(s.trips)) for at in range(int(s.size))]
+            for s in part.region
+        ]
+        seen.update(itertools.product(*reached))
+        assert part.logical.shape == tuple(segment.size for segment in part.region)
+    assert set(seen.values()) == {1}
+    assert set(seen) == set(itertools.product(range(1), *map(range, shape)))
+
+
+def test_tile_of_the_output_keeps_the_reduction_whole() -> None:
+    body = node(matmul().tile(1, 2, 8)).expansion.parts[0]
+    assert body.logical.shape == (1, 2, 8, 8)
+    assert body.times == 4
+
+
+def test_boundaries_get_bodies_of_their_own() -> None:
+    parts = node(matmul("1×5×8×7").tile(1, 4, 4)).expansion.parts
+    assert [(part.logical.shape, part.times) for part in parts] == [
+        ((1, 4, 8, 4), 1),
+        ((1, 4, 8, 3), 1),
+        ((1, 1, 8, 4), 1),
+        ((1, 1, 8, 3), 1),
+    ]
+
+
+def test_a_move_into_a_cache_that_changes_nothing_is_a_view() -> None:
+    expansion = node(matmul().move_param(0, "L1")).expansion
+    assert isinstance(expansion, Alloc)
+    assert expansion.view
+    assert len(expansion.parts) == 1
+    # m(source) + m(destination): 2 lines of the 4×8 operand at 20 and at 2.
+    assert expansion.cost == 2 * 20 + 2 * 2
+
+
+def test_an_accumulated_operand_is_loaded_and_stored() -> None:
+    goal = matmul(operands="GL, GL, L1").move_param(2, "VRF", "row_major", 8)
+    assert [part.role for part in node(goal).expansion.parts] == ["load", "body", "store"]
+    plain = matmul(op="Matmul", operands="GL, GL, L1").move_param(2, "VRF", "row_major", 8)
+    assert [part.role for part in node(plain).expansion.parts] == ["body", "store"]
+    read = matmul(operands="GL, L1, L1").move_param(1, "VRF", "row_major", 8)
+    assert [part.role for part in node(read).expansion.parts] == ["load", "body"]
+
+
+def test_moves_lower_the_limits_of_all_children() -> None:
+    goal = matmul(operands="GL, GL, L1").move_param(2, "VRF", "row_major", 8)
+    assert {child.spec.limits for child in node(goal).children} == {(64, 512 - 8 * 32, 65536, 2**31)}
+    cached = matmul().move_param(1, "L1", "col_major")
+    assert {child.spec.limits[2] for child in node(cached).children} == {32768}
+
+
+def test_a_widening_cast() -> None:
+    goal = morello.goal("Matmul(1×4×8×16, (bf16, GL), (bf16, GL), (f32, GL), serial)", target="x86_avx2").move_param(
+        0, "L1", "row_major", dtype="f32"
+    )
+    load, body = node(goal).expansion.parts
+    assert [str(state.dtype) for state in load.logical.states] == ["bf16", "f32"]
+    assert str(body.logical.states[0].dtype) == "f32"
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda goal: goal.tile(1, 8, 16), "larger than 4"),
+        (lambda goal: goal.tile(1, 4, 16), "nothing gets smaller"),
+        (lambda goal: goal.tile(1, -1, 16), "not positive"),
+        (lambda goal: goal.tile(1, 2), "3 sizes .* or 4"),
+        (lambda goal: goal.split(0), "not positive"),
+        (lambda goal: goal.split(8), "nothing gets smaller"),
+        (lambda goal: goal.to_accum(), "no accumulating variant"),
+        (lambda goal: goal.select("MultAdd"), "does not implement this MatmulAccum"),
+        (lambda goal: goal.select("Nothing"), "no microkernel 'Nothing'"),
+        (lambda goal: goal.move_param(0, "VRF", "row_major", 8), "cannot be moved to VRF"),
+        (lambda goal: goal.move_param(3, "L1"), "no operand 3"),
+        (lambda goal: goal.move_param(0, "GL"), "leaves lhs where and as it is"),
+        (lambda goal: goal.move_param(0, "L1", vector=8), "holds no vectors"),
+        (lambda goal: goal.move_param(0, "L1").move_param(0, "VRF", "row_major"), "needs a vector size"),
+        (lambda goal: goal.move_param(0, "L1").move_param(0, "VRF", "row_major", 64), "does not fill vectors"),
+        (lambda goal: goal.move_param(0, "L1", "diagonal"), "unknown layout 'diagonal'"),
+        (lambda goal: goal.move_param(0, "L1", "row_major", dtype="u8"), "cannot be cast"),
+    ],
+)
+def test_steps_that_do_not_apply_say_why(step, message: str) -> None:
+    with pytest.raises(Inapplicable, match=message):
+        step(matmul())
+
+
+def test_reductions_of_plain_operations_stay_whole() -> None:
+    with pytest.raises(Inapplicable, match="needs k whole"):
+        matmul(op="Matmul").split(4)
+
+
+def test_tiles_do_not_split_vectors_or_strips() -> None:
+    with pytest.raises(Inapplicable, match="split its vectors of 8"):
+        matmul(operands="L1, L1, (f32, VRF, row_major, v8)").tile(1, 4, 4)
+    with pytest.raises(Inapplicable, match="breaks up strips"):
+        matmul(operands="L1, (f32, L1, layout[0, 2, 1, 2p16]), L1", shape="1×4×8×32").tile(1, 4, 24)
+
+
+def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
+    tight = matmul(operands="GL, GL, L1", limits="[64, 128, 65536, 2147483648]")
+    with pytest.raises(Inapplicable, match="takes 256 bytes of VRF, 128 are left"):
+        tight.move_param(2, "VRF", "row_major", 8)
+
+
+def test_every_step_of_search_can_be_printed_and_read_again() -> None:
+    target = installed().target("x86_avx2")
+    goal = matmul("1×16×16×16")
+    steps = [step for rewrite in target.rewrites for step in rewrite.steps(goal.spec.logical, target)]
+    assert len(steps) > 50
+    for step in steps:
+        assert parse_schedule(str(step), target) == (step,)

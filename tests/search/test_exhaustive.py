@@ -1,0 +1,153 @@
+"""The plain search: exact, deterministic, monotone in memory, and clear when there is nothing to find."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import morello
+from morello.errors import NoImplementation
+from morello.ir.dtypes import F32
+from morello.ir.impl import figures, leaves, walk
+from morello.ir.ops import by_name
+from morello.ir.spec import Spec
+from morello.plugins.registry import installed
+from morello.plugins.target import Target
+from morello.schedule import Position, apply, schedule_of
+from morello.search.exhaustive import ExhaustiveSearch, Progress, expansions
+from morello.testing.generate import random_spec
+
+SMALL = [
+    ("Move", (2, 2)),
+    ("Move", (1, 8)),
+    ("FillZero", (2, 4)),
+    ("MatmulAccum", (1, 1, 2, 1)),
+    ("Matmul", (1, 1, 1, 4)),
+]
+
+
+def small_spec(seed: int, target: Target, levels: tuple[str, ...] = ("L1", "VRF", "RF")) -> Spec:
+    """A Spec that the search without pruning solves at once: below GL, with little memory."""
+    rng = random.Random(seed)
+    name, shape = rng.choice(SMALL)
+    op = by_name(name)
+    spec = random_spec(rng, target, op, shape, [F32] * len(op.operands(len(shape))), levels)
+    limits = (rng.choice([0, 8, 16]), rng.choice([0, 64, 96]), rng.choice([0, 128, 256]), 0)
+    return attrs.evolve(spec, limits=limits)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pruning_changes_no_answer(seed: int, avx2: Target) -> None:
+    spec = small_spec(seed, avx2)
+    plain, pruned = ExhaustiveSearch(avx2, prune=False), ExhaustiveSearch(avx2)
+    expected = plain.solve(spec)
+    assert pruned.solve(spec) == expected
+    if expected is not None:
+        assert pruned.synthesize(spec) == plain.synthesize(spec)
+
+
+def best_cost(spec: Spec, target: Target, seen: dict[Spec, int | None]) -> int | None:
+    """The textbook recursion, without bounds, reuse of answers under other limits, or anything else."""
+    if spec not in seen:
+        costs = []
+        for expansion in expansions(spec.logical, target):
+            node = morello.ir.impl.expand(spec, expansion, target.exact)
+            if node is not None:
+                children = [best_cost(leaf.spec, target, seen) for leaf in leaves(node)]
+                if None not in children:
+                    times = [part.times for part in expansion.parts]
+                    costs.append(expansion.cost + sum(t * c for t, c in zip(times, children, strict=True) if c))
+        seen[spec] = min(costs, default=None)
+    return seen[spec]
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_costs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> None:
+    spec = small_spec(seed, avx2)
+    found = ExhaustiveSearch(avx2).solve(spec)
+    assert (found.figures.cost if found else None) == best_cost(spec, avx2, {})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 3))
+def test_more_memory_never_costs_more(seed: int, level: int, doublings: int) -> None:
+    target = installed().target("x86_avx2")
+    spec = small_spec(seed, target)
+    more = list(spec.limits)
+    more[level] = max(more[level], target.levels[level].unit) << doublings
+    less = ExhaustiveSearch(target).solve(spec)
+    richer = ExhaustiveSearch(target).solve(Spec(spec.logical, target.limits(more)))
+    if less is not None:
+        assert richer is not None
+        assert richer.figures.cost <= less.figures.cost
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_programs_cost_and_take_what_search_says(seed: int, avx2: Target) -> None:
+    spec = small_spec(seed, avx2)
+    search = ExhaustiveSearch(avx2)
+    found = search.solve(spec)
+    if found is None:
+        pytest.skip("this draw has no implementation")
+    impl = search.synthesize(spec)
+    assert figures(impl) == found.figures
+    assert all(peak <= limit for peak, limit in zip(found.figures.peak, spec.limits, strict=True))
+    for node in walk(impl):
+        for child in getattr(node, "children", ()):
+            assert figures(child).cost <= figures(node).cost
+
+
+def test_the_same_spec_gives_the_same_program() -> None:
+    text = "(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0])"
+    first, second = (morello.goal(text, target="x86_avx2").synthesize() for _ in range(2))
+    assert first.impl == second.impl
+    assert first.schedule == second.schedule
+
+
+def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
+    goal = morello.goal("(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0])", target="x86_avx2")
+    done = goal.synthesize()
+    assert goal.apply(done.schedule).impl == done.impl
+    again = apply(Position(goal.impl), schedule_of(done.impl), avx2, goal.search.synthesize)
+    assert again.impl == done.impl
+
+
+def test_progress_counts_specs() -> None:
+    seen: list[Progress] = []
+    morello.goal("Matmul(1×1×1×1, GL, GL, GL, serial)", target="x86_avx2").synthesize(progress=seen.append)
+    assert [one.solved for one in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1].seconds >= seen[0].seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(Matmul(1×1×1×1, GL, GL, GL, serial), [64, 512, 64, 2147483648])", "L1 needs at least 256 bytes, not 64"),
+        ("(Move(1×8, (f32, L1), (f32, VRF, v4), serial), [0, 512, 0, 0])", None),
+        ("(MatmulAccum(1×1×1×8, RF, VRF, VRF, serial), [0, 0, 0, 0])", "VRF needs at least 32 bytes, not 0"),
+    ],
+)
+def test_too_little_memory_names_the_level(text: str, message: str | None) -> None:
+    goal = morello.goal(text, target="x86_avx2")
+    if message is None:
+        assert figures(goal.synthesize().impl).cost == 2
+        return
+    with pytest.raises(NoImplementation, match=re.escape(message)):
+        goal.synthesize()
+
+
+def test_no_kernel_at_all_says_which_there_are() -> None:
+    with pytest.raises(NoImplementation, match="no implementation exists for MatmulAccum") as caught:
+        morello.goal("MatmulAccum(1×1×1×1, (i32, RF), (i32, RF), (i32, RF), serial)", target="x86_avx2").synthesize()
+    assert "MultAdd" in str(caught.value.hint)
+
+
+def test_a_level_that_suffices_only_with_others() -> None:
+    goal = morello.goal("(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 0])", target="x86_avx2")
+    with pytest.raises(NoImplementation, match="L1 needs at least 256 bytes, not 0"):
+        goal.synthesize()

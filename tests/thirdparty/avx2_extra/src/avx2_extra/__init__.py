@@ -1,0 +1,1 @@
+"""An extension of the Morello target x86_avx2."""

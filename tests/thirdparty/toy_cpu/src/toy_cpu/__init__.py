@@ -1,0 +1,1 @@
+"""The Morello target toy_cpu."""

@@ -1,0 +1,12 @@
+"""C for the toy CPU."""
+
+from __future__ import annotations
+
+from morello.codegen.emitter import CEmitter
+
+
+class ToyEmitter(CEmitter):
+    """Plain C. The CPU has no fused multiply-add, so the compiler is told not to make one."""
+
+    flags = ("-ffp-contract=off",)
+    includes = ("stddef.h", "stdint.h", "string.h")

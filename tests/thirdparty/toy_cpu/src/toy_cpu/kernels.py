@@ -1,0 +1,115 @@
+"""The microkernels of the toy CPU. Costs are cycles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import DType
+from morello.ir.ops.fill import FillZero
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.move import Move
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, Multiple, OperandPattern, Target
+
+from .target import ALIGNMENT
+
+NUMBERS = ("f32", "i32")
+NEAR = OperandPattern(levels=("R", "C"))
+NUMBER = OperandPattern(levels=("R", "C"), dtypes=NUMBERS)
+ROW = OperandPattern(levels=("C",), dtypes=NUMBERS, layout="row_major", aligned=True)
+
+
+def _access(spec: LogicalSpec, target: Target) -> Any:
+    """The cache lines of all operands; registers cost nothing."""
+    return sum(target.move_cost(tensor) for tensor in spec.operands)
+
+
+def _one_value(spec: LogicalSpec) -> Any:
+    return spec.op.volume(spec.shape) == 1
+
+
+def multiply_add(dtype: DType, out: str, lhs: str, rhs: str) -> str:
+    """`out += lhs * rhs` in C. Integers wrap around, which only unsigned ones may do in C."""
+    if dtype.is_float:
+        return f"{out} += {lhs} * {rhs};"
+    return f"{out} = (int32_t)((uint32_t){out} + (uint32_t){lhs} * (uint32_t){rhs});"
+
+
+def _mult_add(site: KernelSite) -> None:
+    lhs, rhs, out = (site.operand(index).scalar() for index in range(3))
+    site.line(multiply_add(site.spec.states[2].dtype, out, lhs, rhs))
+
+
+def _add_scaled_row(site: KernelSite) -> None:
+    dtype = site.spec.states[2].dtype
+    row, total, i = site.fresh("row"), site.fresh("total"), site.fresh("i")
+    out, rhs = site.operand(2).pointer(), site.operand(1).pointer()
+    body = multiply_add(dtype, f"{total}[{i}]", site.operand(0).scalar(), f"{row}[{i}]")
+    site.line("{")
+    site.line(f"    {dtype.c_name} *const {total} = __builtin_assume_aligned({out}, {ALIGNMENT});")
+    site.line(f"    const {dtype.c_name} *const {row} = __builtin_assume_aligned({rhs}, {ALIGNMENT});")
+    site.line(f"    for (int {i} = 0; {i} < {site.spec.shape[3]}; ++{i}) {{")
+    site.line(f"        {body}")
+    site.line("    }")
+    site.line("}")
+
+
+def _copy(site: KernelSite) -> None:
+    site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
+
+
+def _zero(site: KernelSite) -> None:
+    site.line(f"{site.operand(0).scalar()} = 0;")
+
+
+def _zero_bytes(site: KernelSite) -> None:
+    out = site.operand(0)
+    site.line(f"memset({out.pointer()}, 0, {out.tensor.bytes});")
+
+
+KERNELS = (
+    Microkernel(
+        name="MultAdd",
+        op=Matmul(accumulate=True),
+        operands=(NUMBER, NUMBER, NUMBER),
+        same=("dtype",),
+        shape=(1, 1, 1, 1),
+        cost=lambda spec, target: _access(spec, target) + 2,
+        emit=_mult_add,
+    ),
+    Microkernel(
+        name="AddScaledRow",
+        op=Matmul(accumulate=True),
+        operands=(NUMBER, ROW, ROW),
+        same=("dtype",),
+        shape=(1, 1, 1, Multiple(of=4)),
+        cost=lambda spec, target: _access(spec, target) + spec.shape[3],
+        registers={"R": 2},
+        emit=_add_scaled_row,
+    ),
+    Microkernel(
+        name="Copy",
+        op=Move(),
+        operands=(NEAR, NEAR),
+        same=("dtype",),
+        when=_one_value,
+        cost=lambda spec, target: _access(spec, target) + 1,
+        emit=_copy,
+    ),
+    Microkernel(
+        name="Zero",
+        op=FillZero(),
+        operands=(NEAR,),
+        when=_one_value,
+        cost=lambda spec, target: _access(spec, target) + 1,
+        emit=_zero,
+    ),
+    Microkernel(
+        name="ZeroBytes",
+        op=FillZero(),
+        operands=(OperandPattern(levels=("C", "MEM")),),
+        cost=_access,
+        emit=_zero_bytes,
+    ),
+)
