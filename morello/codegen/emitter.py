@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import product as combinations
 
 from morello.codegen.buffers import Buffer, View, strides_of
 from morello.codegen.program import Parameter, Program
 from morello.codegen.site import KernelSite
 from morello.codegen.writer import Names, Writer, is_c_name
-from morello.errors import EmitError
+from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part, figures, leaves, walk
 from morello.ir.index import Index, Symbol, as_index
@@ -17,6 +18,7 @@ from morello.ir.layout import row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import Target
+from morello.rewrites.select import fault
 from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.
@@ -187,7 +189,12 @@ class Emission:
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
-            kernel.emit(KernelSite(logical, views, self))
+            try:
+                kernel.emit(KernelSite(logical, views, self))
+            except MorelloError:
+                raise
+            except Exception as error:
+                raise fault(kernel, self.target, f"its `emit` failed: {type(error).__name__}: {error}") from error
         elif isinstance(expansion, Loop):
             for part, child in zip(expansion.parts, impl.children, strict=True):
                 self._loop(part, child, logical, views, f"{short(logical)}: {expansion.step}")
@@ -240,13 +247,13 @@ class Emission:
         names = logical.dims
         tail = ", unrolled" if unrolled else ""
         self._comment(f"{comment}{' (boundary)' if part.role == 'boundary' else ''}{tail}")
+        counted = [dim for dim in repeated if dim not in unrolled]
         heads = []
-        with self.names.scope():
-            for dim in repeated:
-                if dim not in unrolled:
-                    counter = Symbol(self.names.fresh(names[dim]), int(part.region[dim].trips))
-                    counters[dim] = as_index(counter)
-                    heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {counter.extent}; ++{counter})")
+        with self.names.scope() if counted else nullcontext():
+            for dim in counted:
+                counter = Symbol(self.names.fresh(names[dim]), int(part.region[dim].trips))
+                counters[dim] = as_index(counter)
+                heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {counter.extent}; ++{counter})")
             self._nest(heads, lambda: self._bodies(part, child, logical, views, counters, unrolled))
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:

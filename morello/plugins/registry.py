@@ -13,7 +13,7 @@ import pluggy
 from morello.errors import MorelloError, PluginError
 from morello.plugins import hookspecs
 from morello.plugins.target import Target, TargetInfo, Weights
-from morello.plugins.validation import check_target
+from morello.plugins.validation import check_target, label_of
 
 
 @attrs.frozen
@@ -63,7 +63,12 @@ class Registry:
 
     @staticmethod
     def _register(manager: pluggy.PluginManager, plugin: Any, name: str) -> None:
-        manager.register(plugin, name=name)
+        try:
+            manager.register(plugin, name=name)
+        except pluggy.PluginValidationError as error:
+            raise PluginError(f"plugin {name!r} implements a hook with other arguments: {error}") from error
+        except ValueError as error:
+            raise PluginError(f"plugin {name!r} is registered twice: {error}", _remedy(name)) from error
         try:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
@@ -117,10 +122,10 @@ class Registry:
     def _assemble(self, info: TargetInfo, owner: str) -> Target:
         origins: dict[str, str] = {}
 
-        def collect(hook: str, kind: str, name: Callable[[Any], str]) -> tuple[Any, ...]:
+        def collect(hook: str, kind: str) -> tuple[Any, ...]:
             found = []
             for plugin, item in self._ask(hook, target=info.name):
-                label = f"{kind} {name(item)}"
+                label = label_of(kind, item)
                 if label in origins:
                     raise PluginError(
                         f"target {info.name}: {label} comes twice, from plugin {origins[label]!r} and from {plugin!r}",
@@ -131,13 +136,18 @@ class Registry:
             # What the owner gives comes first, whatever the order of installation.
             return tuple(item for _, item in sorted(found, key=lambda pair: pair[0]))
 
+        def single(hook: str, kind: str, default: Any) -> Any:
+            plugin, answer = self._one(hook, info.name) or (owner, default)
+            origins[kind] = plugin
+            return answer
+
         target = Target(
             info=info,
-            levels=collect("morello_levels", "level", lambda item: str(getattr(item, "name", item))),
-            weights=self._one("morello_weights", info.name, Weights()),
-            rewrites=collect("morello_rewrites", "rewrite", lambda item: str(getattr(item, "keyword", item))),
-            kernels=collect("morello_microkernels", "microkernel", lambda item: str(getattr(item, "name", item))),
-            emitter=self._one("morello_emitter", info.name, None),
+            levels=collect("morello_levels", "level"),
+            weights=single("morello_weights", "weights", Weights()),
+            rewrites=collect("morello_rewrites", "rewrite"),
+            kernels=collect("morello_microkernels", "microkernel"),
+            emitter=single("morello_emitter", "emitter", None),
             origins=origins,
         )
         check_target(target, owner)
@@ -145,11 +155,16 @@ class Registry:
 
     def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """What each plugin answers, item by item, with the plugin's name; in order of the names."""
-        callers = sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name)
-        for impl in callers:
+        for plugin, answer in self._answers(hook, lambda given: list(given or ()), **arguments):
+            yield from ((plugin, item) for item in answer)
+
+    def _answers(
+        self, hook: str, convert: Callable[[Any], Any] = lambda given: given, **arguments: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """What each plugin answers, with the plugin's name; in order of the names."""
+        for impl in sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name):
             try:
-                taken = {name: arguments[name] for name in impl.argnames}
-                answer = list(impl.function(**taken) or ())
+                answer = convert(impl.function(**{name: arguments[name] for name in impl.argnames}))
             except MorelloError:
                 raise
             except Exception as error:
@@ -157,24 +172,15 @@ class Registry:
                     f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
                     _remedy(impl.plugin_name),
                 ) from error
-            yield from ((impl.plugin_name, item) for item in answer)
+            yield impl.plugin_name, answer
 
-    def _one(self, hook: str, target: str, default: Any) -> Any:
-        """The answer of a hook that gives a single object."""
-        answers = []
-        for impl in getattr(self._manager.hook, hook).get_hookimpls():
-            try:
-                answers.append((impl.plugin_name, impl.function(target)))
-            except Exception as error:
-                raise PluginError(
-                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
-                    _remedy(impl.plugin_name),
-                ) from error
-        given = [(plugin, answer) for plugin, answer in answers if answer is not None]
+    def _one(self, hook: str, target: str) -> tuple[str, Any] | None:
+        """The answer of a hook that gives a single object, with the plugin's name; None if no plugin answers."""
+        given = [(plugin, answer) for plugin, answer in self._answers(hook, target=target) if answer is not None]
         if len(given) > 1:
             names = " and ".join(repr(plugin) for plugin, _ in given)
             raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may")
-        return given[0][1] if given else default
+        return given[0] if given else None
 
 
 def _remedy(plugin: str) -> str:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from morello.errors import PluginError
-from morello.plugins.microkernel import Microkernel
+from morello.ir.dtypes import BY_NAME
+from morello.ir.ops.base import Operation
+from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
 from morello.plugins.target import MemoryLevel, Target, Weights
 from morello.rewrites.base import Rewrite
+
+#: What emitted code aligns its buffers and workspace to.
+MAX_ALIGNMENT = 64
 
 
 def check_target(target: Target, owner: str) -> None:
@@ -16,8 +22,8 @@ def check_target(target: Target, owner: str) -> None:
     def broken(plugin: str, thing: str, rule: str) -> PluginError:
         return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}")
 
-    def origin(kind: str, name: str) -> str:
-        return target.origins.get(f"{kind} {name}", owner)
+    def origin(label: str) -> str:
+        return target.origins.get(label, owner)
 
     if not target.name.isidentifier():
         raise broken(owner, f"name {target.name!r}", "a target's name is an identifier")
@@ -26,31 +32,51 @@ def check_target(target: Target, owner: str) -> None:
     if target.emitter is None:
         raise broken(owner, "emitter", "a target has one (hook morello_emitter)")
     if not hasattr(target.emitter, "emit"):
-        raise broken(owner, f"emitter {target.emitter!r}", "an emitter has a method emit(impl, target, name)")
+        rule = "an emitter has a method emit(impl, target, name)"
+        raise broken(origin("emitter"), f"emitter {target.emitter!r}", rule)
     if not isinstance(target.weights, Weights):
-        raise broken(owner, f"weights {target.weights!r}", "weights are a morello.plugins.Weights")
+        raise broken(origin("weights"), f"weights {target.weights!r}", "weights are a morello.plugins.Weights")
+    if not _integers(target.weights.threads, target.weights.sync):
+        raise broken(origin("weights"), "weights", "threads and sync are integers")
     if target.weights.threads < 1 or target.weights.sync < 0:
-        raise broken(owner, "weights", "threads are at least 1 and sync is not negative")
-    for level in target.levels:
-        rule = _level_rule(level, target)
-        if rule:
-            raise broken(origin("level", getattr(level, "name", str(level))), f"level {level}", rule)
-    for rewrite in target.rewrites:
-        if not (isinstance(rewrite, type) and issubclass(rewrite, Rewrite)):
-            raise broken(origin("rewrite", str(rewrite)), f"rewrite {rewrite!r}", "a rewrite is a subclass of Rewrite")
-        if not getattr(rewrite, "keyword", "").isidentifier():
-            raise broken(origin("rewrite", rewrite.keyword), f"rewrite {rewrite!r}", "its keyword is an identifier")
-    for kernel in target.kernels:
-        rule = _kernel_rule(kernel, target)
-        if rule:
-            name = getattr(kernel, "name", str(kernel))
-            raise broken(origin("microkernel", name), f"microkernel {name}", rule)
+        raise broken(origin("weights"), "weights", "threads are at least 1 and sync is not negative")
+    if not callable(target.info.layouts):
+        raise broken(owner, "layouts", "layouts is a function of data type and rank")
+    for name in (name for cast in sorted(target.info.casts) for name in cast):
+        if name not in BY_NAME:
+            raise broken(owner, "casts", f"unknown data type {name!r}: there are {', '.join(BY_NAME)}")
+    rules = {"level": _level_rule, "rewrite": _rewrite_rule, "microkernel": _kernel_rule}
+    for kind, items in (("level", target.levels), ("rewrite", target.rewrites), ("microkernel", target.kernels)):
+        for item in items:
+            rule = rules[kind](item, target)
+            if rule:
+                label = label_of(kind, item)
+                raise broken(origin(label), label, rule)
+
+
+def label_of(kind: str, item: Any) -> str:
+    """What a contribution is called in messages and in `Target.origins`: kind and name."""
+    return f"{kind} {getattr(item, 'keyword' if kind == 'rewrite' else 'name', item)}"
+
+
+def _integers(*values: object) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def _rewrite_rule(rewrite: object, target: Target) -> str | None:
+    if not (isinstance(rewrite, type) and issubclass(rewrite, Rewrite)):
+        return "a rewrite is a subclass of Rewrite"
+    if not getattr(rewrite, "keyword", "").isidentifier():
+        return "its keyword is an identifier"
+    return None
 
 
 def _level_rule(level: object, target: Target) -> str | None:
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
-    names = Counter(other.name for other in target.levels)
+    if not _integers(level.capacity, level.unit, level.hit_cost, level.alignment, *level.vectors):
+        return "capacity, unit, hit cost and alignment are integers, and so are vector sizes"
+    names = Counter(getattr(other, "name", "") for other in target.levels)
     if not level.name.isidentifier() or names[level.name] > 1:
         return "a level's name is an identifier that no other level has"
     if level.kind not in ("scalar", "vector", "cache", "memory"):
@@ -66,6 +92,8 @@ def _level_rule(level: object, target: Target) -> str | None:
         return "capacity and line size of caches and memories are powers of two"
     if level.hit_cost < 0 or level.alignment < 1:
         return "its hit cost is not negative and its alignment at least 1"
+    if level.alignment & (level.alignment - 1) or level.alignment > MAX_ALIGNMENT:
+        return f"its alignment is a power of two, at most {MAX_ALIGNMENT}: emitted code aligns no buffer to more"
     if (level.kind == "vector") != bool(level.vectors):
         return "vector levels, and no others, list vector sizes"
     if any(size < 1 or size & (size - 1) or size > level.unit for size in level.vectors):
@@ -81,6 +109,12 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "microkernels are morello.plugins.Microkernel"
     if not kernel.name.isidentifier():
         return "its name is an identifier"
+    if not isinstance(kernel.op, Operation):
+        return "its op is an operation, e.g. from morello.ir.ops"
+    if not all(isinstance(pattern, OperandPattern) for pattern in kernel.operands):
+        return "its operands are morello.plugins.OperandPattern"
+    if not all(_is_size(size) for size in kernel.shape or ()):
+        return "sizes in its shape are positive integers, Multiple or None"
     rank = kernel.op.rank if kernel.op.rank is not None else len(kernel.shape or (0,))
     if len(kernel.operands) != len(kernel.op.operands(rank)):
         return f"{kernel.op} has {len(kernel.op.operands(rank))} operands, it lists {len(kernel.operands)}"
@@ -91,8 +125,22 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
     unknown = [name for name in used if name not in names]
     if unknown:
         return f"it names the level {unknown[0]}, which is none of {', '.join(sorted(names))}"
+    unknown = [name for pattern in kernel.operands for name in pattern.dtypes if name not in BY_NAME]
+    if unknown:
+        return f"unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}"
+    if any(pattern.layout not in ("any", "row_major", "col_major") for pattern in kernel.operands):
+        return "an operand's layout is any, row_major or col_major"
+    if any(field not in ("dtype", "layout", "vector") for field in kernel.same):
+        return "what is the same is dtype, layout or vector"
     if not callable(kernel.cost) or not callable(kernel.emit):
         return "cost and emit are functions"
+    if kernel.when is not None and not callable(kernel.when):
+        return "`when` is a function"
     if any(count < 0 for count in kernel.registers.values()):
         return "register counts are not negative"
     return None
+
+
+def _is_size(size: object) -> bool:
+    number = size.of if isinstance(size, Multiple) else size
+    return size is None or (isinstance(number, int) and number > 0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import attrs
 import numpy as np
 
-from morello.errors import Inapplicable, MorelloError
+from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.layout import NAMED, Layout
 from morello.ir.numbers import Cells, Mask, partition, take
@@ -82,8 +82,18 @@ class Rewrite(ABC):
     def expansion(self, logical: LogicalSpec, target: Target) -> Expansion:
         """Rewrite a single Spec. Raises Inapplicable with the broken precondition."""
         for case in self.cases(logical, target):
-            return case.expansion
+            return self._checked(case.expansion, target)
         raise Inapplicable(f"`{self}` does not apply to {logical.op}")
+
+    def _checked(self, expansion: Expansion, target: Target) -> Expansion:
+        """Raises PluginError for a node that could cost less than one of its children: search relies on that."""
+        if np.any(expansion.cost < 0) or any(np.any(part.times < 1) for part in expansion.parts):
+            plugin = target.origins.get(f"rewrite {self.keyword}", target.name)
+            raise PluginError(
+                f"plugin {plugin!r}, rewrite {self.keyword} of target {target.name}: a node costs at least as much as "
+                "each of its children, so its own cost is not negative and each of its parts runs at least once"
+            )
+        return expansion
 
     def __str__(self) -> str:
         words = [self.keyword]

@@ -68,7 +68,7 @@ class Move(Rewrite):
         layout = self._layout(tensor, level)
         if layout is None:
             kept = tensor.state.layout
-            state = attrs.evolve(tensor.state, level=level.name, dtype=dtype)
+            state = attrs.evolve(_seen_in(level, tensor.state, target), dtype=dtype)
             if level.kind != "cache" or dtype != tensor.state.dtype:
                 state = OperandState(dtype, level.name, kept, len(kept.dims) if kept else 0)
             if level.kind == "scalar":
@@ -108,7 +108,7 @@ class Move(Rewrite):
         self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Target
     ) -> Alloc:
         level = target.level(fresh.state.level)
-        view = level.kind == "cache" and attrs.evolve(source.state, level=level.name) == fresh.state
+        view = level.kind == "cache" and _seen_in(level, source.state, target) == fresh.state
         live = target.footprint(fresh)
         count = len(logical.states)
         states = tuple(fresh.state if i == self.operand else state for i, state in enumerate(logical.states))
@@ -167,6 +167,12 @@ class Move(Rewrite):
         if level.kind != "vector" and self.vector is not None:
             raise Inapplicable(f"{level.name} holds no vectors", f"drop v{self.vector}")
         return self.vector
+
+
+def _seen_in(level: MemoryLevel, state: OperandState, target: Target) -> OperandState:
+    """The state of the same memory as an operand of another level, which may ask aligned tensors for more."""
+    aligned = state.aligned and target.level(state.level).alignment % level.alignment == 0
+    return attrs.evolve(state, level=level.name, aligned=aligned)
 
 
 def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
+import numpy as np
 
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import KernelCall
+from morello.ir.numbers import Num, is_batch
 from morello.ir.spec import LogicalSpec
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
 
 if TYPE_CHECKING:
+    from morello.plugins.microkernel import Microkernel
     from morello.plugins.target import Target
 
 
@@ -33,14 +36,48 @@ class Select(Rewrite):
             known = ", ".join(one.name for one in target.kernels if one.op == logical.op) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
         mask = require(
-            kernel.accepts(logical),
+            _asked(kernel, target, "when", lambda: kernel.accepts(logical)),
             f"{self.kernel} does not implement this {logical.op}",
             f"it takes {describe(kernel)}",
         )
         cells = masked(None, mask)
         needs = tuple(kernel.registers.get(level.name, 0) * level.unit for level in target.levels)
-        cost = kernel.cost(select_cells(logical, cells), target)
+        cost = checked_cost(kernel, select_cells(logical, cells), target)
         yield Case(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
+
+
+def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
+    """What the kernel says it costs. Raises PluginError unless that is an integer of at least 1 for every Spec."""
+    cost = _asked(kernel, target, "cost", lambda: kernel.cost(logical, target))
+    if isinstance(cost, int) and cost >= 1:
+        return cost
+    values = np.asarray(cost)
+    if values.dtype.kind not in "iu":
+        wrong = repr(values.flat[0].item() if isinstance(cost, np.ndarray) and cost.size else cost)
+        raise fault(kernel, target, f"its cost is an integer of at least 1, not {wrong}")
+    if np.any(values < 1):
+        raise fault(kernel, target, f"its cost is an integer of at least 1, not {values.min()}")
+    cells = np.broadcast_shapes(*(np.shape(size) for size in logical.shape)) if is_batch(logical.shape) else ()
+    if values.shape not in ((), cells):
+        raise fault(kernel, target, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
+    return cost
+
+
+def fault(kernel: Microkernel, target: Target, rule: str) -> PluginError:
+    """A rule that a microkernel breaks."""
+    plugin = target.origins.get(f"microkernel {kernel.name}", target.name)
+    return PluginError(f"plugin {plugin!r}, microkernel {kernel.name} of target {target.name}: {rule}")
+
+
+def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], Any]) -> Any:
+    """What one of the kernel's functions answers. Raises PluginError if it raises."""
+    try:
+        return ask()
+    except MorelloError:
+        raise
+    except Exception as error:
+        name = "`when`" if what == "when" else what
+        raise fault(kernel, target, f"its {name} failed: {type(error).__name__}: {error}") from error
 
 
 def describe(kernel: object) -> str:

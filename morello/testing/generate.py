@@ -62,7 +62,7 @@ class RandomPrograms:
     microkernels soon are preferred, and dead ends are backed out of.
     """
 
-    def __init__(self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 3000):
+    def __init__(self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 150):
         self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
         self._dead: set[Spec] = set()
         self._left = 0
