@@ -30,7 +30,8 @@ def parse(
     search = ExhaustiveSearch(file.target)
     goals = {}
     for one in file.goals:
-        position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
+        with one.located():
+            position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
         goals[one.name] = Goal(one.name, one.spec, file.target, position, search)
     return MappingProxyType(goals)
 

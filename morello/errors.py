@@ -20,7 +20,12 @@ class SpecError(MorelloError):
 
 
 class Inapplicable(MorelloError):
-    """A rewrite's precondition does not hold for this Spec."""
+    """A rewrite's precondition does not hold for this Spec.
+
+    `statement` is the statement of a schedule that could not be carried out, where it was one of a schedule.
+    """
+
+    statement: object = None
 
 
 class PluginError(MorelloError):

@@ -81,20 +81,30 @@ def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesiz
     """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
     finished = False
     for statement in schedule:
-        if finished:
-            raise Inapplicable(f"`{statement}` comes after `synthesize`, which leaves nothing to do", "put it before")
-        if isinstance(statement, Synthesize):
-            at, finished = Position(finish(at.impl, synthesize), at.path), True
-        elif isinstance(statement, Subschedule):
-            path = (*at.path, *statement.path)
-            child = apply(Position(child_at(at.impl, path)), statement.body, target, synthesize)
-            at = Position(with_child(at.impl, path, child.impl), at.path)
-        else:
-            path = _default_leaf(at, statement)
-            leaf = child_at(at.impl, path)
-            assert isinstance(leaf, Leaf)
-            at = Position(with_child(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
+        try:
+            if finished:
+                raise Inapplicable(
+                    f"`{statement}` comes after `synthesize`, which leaves nothing to do", "put it before"
+                )
+            at = _carry_out(at, statement, target, synthesize)
+        except Inapplicable as error:
+            error.statement = error.statement or statement
+            raise
+        finished = isinstance(statement, Synthesize)
     return at
+
+
+def _carry_out(at: Position, statement: Statement, target: Target, synthesize: Synthesizer) -> Position:
+    if isinstance(statement, Synthesize):
+        return Position(finish(at.impl, synthesize), at.path)
+    if isinstance(statement, Subschedule):
+        path = (*at.path, *statement.path)
+        child = apply(Position(child_at(at.impl, path)), statement.body, target, synthesize)
+        return Position(with_child(at.impl, path, child.impl), at.path)
+    path = _default_leaf(at, statement)
+    leaf = child_at(at.impl, path)
+    assert isinstance(leaf, Leaf)
+    return Position(with_child(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
 
 
 def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from morello import api
 from morello.cli.progress import SearchDisplay
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable, MorelloError, NoImplementation
+from morello.errors import MorelloError, NoImplementation
 from morello.frontend.diagnostics import quoted, read_file, suggestion
 from morello.goal import Goal
 from morello.ir.impl import leaves
@@ -71,10 +71,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def _load(file: str, spec: str | None, target: str | None) -> list[Goal]:
     text = read_file(file)
-    try:
-        goals = api.parse(text, target=target, filename=file)
-    except Inapplicable as error:
-        raise MorelloError(f"{file}: {error.message}", error.hint) from error
+    goals = api.parse(text, target=target, filename=file)
     if spec is None:
         return list(goals.values())
     if spec not in goals:

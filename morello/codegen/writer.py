@@ -24,7 +24,7 @@ class Names:
     """Hands out identifiers, adding a number to one that is taken."""
 
     def __init__(self) -> None:
-        self._taken = set(_RESERVED)
+        self._taken: set[str] = set(_RESERVED)
 
     def fresh(self, wanted: str) -> str:
         name, count = wanted, 1

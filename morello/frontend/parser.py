@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from lark import Token
 
 from morello.frontend import syntax
-from morello.frontend.diagnostics import Source, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted, suggestion
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.frontend.specs import read_spec
-from morello.frontend.steps import read_schedule
+from morello.frontend.steps import places, read_schedule
 from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
 from morello.ir.spec import Spec
 from morello.plugins.registry import Registry, installed
@@ -16,6 +18,8 @@ from morello.plugins.target import Target
 from morello.schedule import Schedule
 
 _START = (0, 1)
+#: A schedule, and where its statements stand, by identity.
+Located: TypeAlias = tuple[Schedule, dict[int, Span]]
 
 
 def parse(
@@ -39,7 +43,9 @@ def parse(
     chosen = _target(source, nodes, target, registry or installed())
     schedules = _schedules(source, nodes, list(names), chosen)
     goals = [
-        Declaration(str(node.name), read_spec(source, chosen, node.spec), schedules.get(node.name, ()))
+        Declaration(
+            str(node.name), read_spec(source, chosen, node.spec), *schedules.get(str(node.name), ((), {})), source
+        )
         for node in declarations
     ]
     return SpecFile(chosen, tuple(goals))
@@ -72,9 +78,9 @@ def _target(source: Source, nodes: FileNode, override: str | None, registry: Reg
     return registry.target(str(name))
 
 
-def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Schedule]:
-    """Schedules by the name of their Spec."""
-    found: dict[str, Schedule] = {}
+def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Located]:
+    """Schedules, and where their statements stand, by the name of their Spec."""
+    found: dict[str, Located] = {}
     for node in nodes:
         if not isinstance(node, ScheduleNode):
             continue
@@ -84,5 +90,6 @@ def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target
             raise source.error(span(node.name), f"a schedule for {quoted(name)}, which is no spec of this file", hint)
         if name in found:
             raise source.error(span(node.name), f"a second schedule for {quoted(name)}", "a spec has one schedule")
-        found[name] = read_schedule(source, target, node.block)
+        schedule = read_schedule(source, target, node.block)
+        found[name] = schedule, dict(places(schedule, node.block))
     return found

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 import attrs
 
+from morello.errors import Inapplicable
+from morello.frontend.diagnostics import Source, Span
 from morello.ir.spec import Spec
 from morello.plugins.target import Target
 from morello.schedule import Schedule
@@ -16,6 +21,20 @@ class Declaration:
     name: str
     spec: Spec
     schedule: Schedule = ()
+    #: Where the statements of the schedule stand, by identity.
+    places: Mapping[int, Span] = attrs.field(factory=dict, eq=False, repr=False)
+    source: Source | None = attrs.field(default=None, eq=False, repr=False)
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Turns an Inapplicable raised inside into a SourceError at the statement that could not be carried out."""
+        try:
+            yield
+        except Inapplicable as error:
+            place = self.places.get(id(error.statement))
+            if self.source is None or place is None:
+                raise
+            raise self.source.error(place, error.message, error.hint) from error
 
 
 @attrs.frozen

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 from lark import Token
 
 from morello.frontend import numbers
-from morello.frontend.diagnostics import Source, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted, suggestion
 from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
 from morello.ir import dtypes
@@ -25,6 +25,14 @@ _MAX_DEPTH = 64
 def read_schedule(source: Source, target: Target, nodes: Sequence[StatementNode], depth: int = 0) -> Schedule:
     """The statements of a schedule. Raises SourceError at the word, number or statement that is wrong."""
     return tuple(_statement(source, target, node, depth) for node in nodes)
+
+
+def places(schedule: Schedule, nodes: Sequence[StatementNode]) -> Iterator[tuple[int, Span]]:
+    """Where each statement stands, by the statement's identity."""
+    for statement, node in zip(schedule, nodes, strict=True):
+        yield id(statement), node.span
+        if isinstance(statement, Subschedule):
+            yield from places(statement.body, node.block or ())
 
 
 def _statement(source: Source, target: Target, node: StatementNode, depth: int) -> Statement:

@@ -40,7 +40,7 @@ class DType:
     def limits(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
         info = ml_dtypes.finfo(self.numpy) if self.is_float else np.iinfo(self.numpy)
-        return info.min, info.max
+        return float(info.min), float(info.max)
 
     def __str__(self) -> str:
         return self.name

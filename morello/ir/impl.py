@@ -140,7 +140,7 @@ def child_limits(expansion: Expansion, limits: Limits, exact: Sequence[bool]) ->
     if not fits(expansion.needs, limits):
         return None
     lowered = [lower(limits, part.live, exact) for part in expansion.parts]
-    return None if any(limit < 0 for one in lowered for limit in one) else lowered
+    return None if any(min(one) < 0 for one in lowered) else lowered
 
 
 def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache, lru_cache
 from typing import Any
 
 import attrs
@@ -204,10 +205,21 @@ def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
     return Layout(tuple(physical for physical, _ in joined)), sum(in_run for _, in_run in joined)
 
 
+@lru_cache(maxsize=1 << 16)
+def canonical(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, int] | None:
+    """The layout of a contiguous tensor without its dimensions of size 1, and how many are left.
+
+    None where the layout does not describe tensors of this shape.
+    """
+    return layout.tiled(len(layout.dims), layout.fit(shape, shape)) if layout.applies(shape) else None
+
+
+@cache
 def row_major(rank: int) -> Layout:
     return Layout(tuple(map(Dynamic, range(rank))))
 
 
+@cache
 def col_major(rank: int) -> Layout:
     """The last two dimensions swapped: column-major matrices, one after another in a batch."""
     order = [*range(rank)]
@@ -215,6 +227,7 @@ def col_major(rank: int) -> Layout:
     return Layout(tuple(map(Dynamic, order)))
 
 
+@cache
 def nhwc(rank: int) -> Layout:
     """Channels last, for a rank-4 tensor of batch, channel, height, width."""
     if rank != 4:

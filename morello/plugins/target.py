@@ -153,6 +153,16 @@ class Target:
             for limit, level in zip(capped, self.levels, strict=True)
         )
 
+    @cached_property
+    def _offered(self) -> dict[tuple[DType, int], tuple[Layout, ...]]:
+        return {}
+
+    def layouts(self, dtype: DType, rank: int) -> tuple[Layout, ...]:
+        """The layouts that search may give to new buffers."""
+        if (dtype, rank) not in self._offered:
+            self._offered[dtype, rank] = tuple(self.info.layouts(dtype, rank))
+        return self._offered[dtype, rank]
+
     def vector_sizes(self, level: MemoryLevel, dtype: DType) -> tuple[int, ...]:
         """Values per register, for each vector size of a vector level."""
         return tuple(size // dtype.bytes for size in level.vectors)

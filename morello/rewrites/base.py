@@ -17,6 +17,7 @@ from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.layout import NAMED, Layout
 from morello.ir.numbers import Cells, Mask, partition, take
+from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
@@ -191,6 +192,14 @@ def by_group(codes: Sequence[Any], rewrite: Callable[[tuple[int, ...], Cells], I
         except Inapplicable:
             if cells is None:
                 raise
+
+
+def refuse_compose(logical: LogicalSpec) -> None:
+    """Raises Inapplicable for a Compose: this version parses and checks them, but has no rewrites for them."""
+    if isinstance(logical.op, Compose):
+        raise Inapplicable(
+            f"{logical.op} cannot be rewritten: there is no rewrite that gives its intermediates a buffer"
+        )
 
 
 def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:

@@ -10,8 +10,8 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
-from morello.ir.layout import NAMED, Layout
-from morello.ir.numbers import Cells, take
+from morello.ir.layout import NAMED, Fit, Layout, canonical
+from morello.ir.numbers import Cells, Num, is_batch, take
 from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
@@ -25,6 +25,7 @@ from morello.rewrites.base import (
     by_group,
     layout_name,
     masked,
+    refuse_compose,
     require,
     select_cells,
     within,
@@ -58,10 +59,11 @@ class Move(Rewrite):
                 for dtype in _dtypes(one, state, target):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-                    for layout in _layouts(level, dtype, len(one.dims), target):
+                    for layout in _layouts(level, dtype, one.shape(logical.shape), target):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        refuse_compose(logical)
         one, tensor = self._operand(logical)
         level = self._level(tensor.state, target)
         dtype = tensor.state.dtype if self.dtype is None else self._cast(one, tensor.state, target)
@@ -69,16 +71,22 @@ class Move(Rewrite):
         if layout is None:
             kept = tensor.state.layout
             state = attrs.evolve(_seen_in(level, tensor.state, target), dtype=dtype)
-            if level.kind != "cache" or dtype != tensor.state.dtype:
-                state = OperandState(dtype, level.name, kept, len(kept.dims) if kept else 0)
-            if level.kind == "scalar":
+            if level.kind == "scalar" or kept is None:
                 state = OperandState(dtype, level.name, None)
+            elif level.kind != "cache" or dtype != tensor.state.dtype:
+                fresh, contig = kept.tiled(len(kept.dims), [Fit.WHOLE] * len(kept.dims))
+                state = OperandState(dtype, level.name, fresh, contig)
             yield from self._alloc(logical, one, tensor, attrs.evolve(state, vector=self._vector(level)), None, target)
             return
         mask = require(
             layout.applies(tensor.shape),
             f"{layout} does not describe {one.name}, a tensor of shape {'×'.join(map(str, tensor.shape))}",
         )
+        if not is_batch(tensor.shape):
+            fresh, contig = canonical(layout, tuple(map(int, tensor.shape))) or (layout, 0)
+            state = OperandState(dtype, level.name, fresh, contig, vector=self._vector(level))
+            yield from self._alloc(logical, one, tensor, state, None, target)
+            return
         inside = masked(None, mask)
         sizes = [take(size, inside) for size in tensor.shape]
 
@@ -181,9 +189,19 @@ def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:
     return [state.dtype, *([] if one.writes else wider)]
 
 
-def _layouts(level: MemoryLevel, dtype: DType, rank: int, target: Target) -> list[Layout | str | None]:
-    """What search may lay a new buffer out as; None keeps the operand's own layout."""
+def _layouts(level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Target) -> list[Layout | str | None]:
+    """What search may lay a new buffer out as; None keeps the operand's own layout.
+
+    Of layouts that are the same for a single Spec's shape, only the first is listed.
+    """
     if level.kind == "scalar":
         return [None]
-    offered = [layout_name(layout, rank) or layout for layout in target.info.layouts(dtype, rank)]
-    return [*([None] if level.kind == "cache" else []), *offered]
+    offered = target.layouts(dtype, len(shape))
+    if not is_batch(shape):
+        distinct: dict[tuple[Layout, int] | None, Layout] = {}
+        for layout in offered:
+            distinct.setdefault(canonical(layout, tuple(map(int, shape))), layout)
+        distinct.pop(None, None)
+        offered = distinct.values()
+    named = [layout_name(layout, len(shape)) or layout for layout in offered]
+    return [*([None] if level.kind == "cache" else []), *named]

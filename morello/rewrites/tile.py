@@ -21,6 +21,7 @@ from morello.rewrites.base import (
     by_group,
     masked,
     powers_of_two_below,
+    refuse_compose,
     require,
     select_cells,
     within,
@@ -72,6 +73,7 @@ def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, .
 
 def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Target) -> Iterator[Case]:
     """Loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
+    refuse_compose(logical)
     tiles = tuple(size or whole for size, whole in zip(sizes, logical.shape, strict=True))
     mask = _check(logical, sizes)
     inside = masked(None, mask)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import morello
 from morello.errors import NoImplementation
 from morello.ir.dtypes import F32
-from morello.ir.impl import figures, leaves, walk
+from morello.ir.impl import expand, figures, leaves, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
@@ -56,7 +56,7 @@ def best_cost(spec: Spec, target: Target, seen: dict[Spec, int | None]) -> int |
     if spec not in seen:
         costs = []
         for expansion in expansions(spec.logical, target):
-            node = morello.ir.impl.expand(spec, expansion, target.exact)
+            node = expand(spec, expansion, target.exact)
             if node is not None:
                 children = [best_cost(leaf.spec, target, seen) for leaf in leaves(node)]
                 if None not in children:
@@ -78,7 +78,7 @@ def test_costs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> N
 def test_more_memory_never_costs_more(seed: int, level: int, doublings: int) -> None:
     target = installed().target("x86_avx2")
     spec = small_spec(seed, target)
-    more = list(spec.limits)
+    more = [int(limit) for limit in spec.limits]
     more[level] = max(more[level], target.levels[level].unit) << doublings
     less = ExhaustiveSearch(target).solve(spec)
     richer = ExhaustiveSearch(target).solve(Spec(spec.logical, target.limits(more)))
