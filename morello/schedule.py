@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 import attrs
@@ -79,18 +80,17 @@ class Position:
 
 def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
     """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
-    finished = False
+    for before, statement in pairwise(schedule):
+        if isinstance(before, Synthesize):
+            error = Inapplicable(f"`{statement}` comes after `synthesize`, which leaves nothing to do")
+            error.statement = statement
+            raise error
     for statement in schedule:
         try:
-            if finished:
-                raise Inapplicable(
-                    f"`{statement}` comes after `synthesize`, which leaves nothing to do", "put it before"
-                )
             at = _carry_out(at, statement, target, synthesize)
         except Inapplicable as error:
             error.statement = error.statement or statement
             raise
-        finished = isinstance(statement, Synthesize)
     return at
 
 

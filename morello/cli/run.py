@@ -20,6 +20,8 @@ from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
 
 _MIN_TIME = 0.3
+#: Seconds below which a call of numpy tells nothing of its arithmetic.
+_MOSTLY_OVERHEAD = 20e-6
 
 
 @click.command("run")
@@ -73,4 +75,6 @@ def _speed(speed: Speed) -> str:
     own = f"{duration(speed.report.median)} per call, {speed.rate}"
     if speed.numpy is None:
         return own
+    if speed.numpy < _MOSTLY_OVERHEAD:
+        return f"{own}; numpy in f32 takes {duration(speed.numpy)}, most of it to make the call"
     return f"{own}; numpy in f32 takes {duration(speed.numpy)}: {speed.times} its speed"

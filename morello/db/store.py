@@ -38,14 +38,17 @@ class SpecStore:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         try:
-            with closing(self._connect()) as connection, connection:
-                (mark,) = connection.execute("PRAGMA application_id").fetchone()
-                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                if mark != _APPLICATION and (mark or tables):
-                    raise MorelloError(f"{self.path} is no Morello database", "give another path to --db")
+            with closing(self._connect()) as connection:
+                with connection:
+                    # Others that open a new file at the same time wait here, and then find it made.
+                    connection.execute("BEGIN IMMEDIATE")
+                    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+                    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                    if mark != _APPLICATION and (mark or tables):
+                        raise MorelloError(f"{self.path} is no Morello database", "give another path to --db")
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(_TABLE)
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(_TABLE)
         except sqlite3.Error as error:
             raise self._fault(error) from error
 

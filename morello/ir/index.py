@@ -134,7 +134,8 @@ class Index:
     def grouped(self) -> str:
         """As C, in parentheses unless it is a single name."""
         text = str(self)
-        return text if text.isidentifier() or text.isdigit() else f"({text})"
+        alone = len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1
+        return text if alone or text.isdigit() else f"({text})"
 
     def __str__(self) -> str:
         if not self.terms:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from morello.ir.dtypes import DType
-from morello.ir.impl import Impl, KernelCall, Loop, Node, expand
+from morello.ir.impl import Expansion, Impl, KernelCall, Loop, Node, expand
 from morello.ir.layout import Layout
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
@@ -20,7 +20,7 @@ def random_tensor(
 ) -> TensorSpec | None:
     """A tensor spec of this shape in one of `levels`, None if the draw does not fit the shape."""
     level = target.level(rng.choice(levels))
-    layout = rng.choice(list(target.info.layouts(dtype, len(shape))))
+    layout = rng.choice(target.layouts(dtype, len(shape)))
     if not layout.applies(shape):
         return None
     tensor = TensorSpec(shape, _state(rng, target, level, dtype, layout)).canonical()
@@ -64,7 +64,7 @@ class RandomPrograms:
 
     def __init__(self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 150):
         self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
-        self._dead: set[Spec] = set()
+        self._expansions: dict[LogicalSpec, list[Expansion]] = {}
         self._left = 0
 
     def draw(self, spec: Spec) -> Impl | None:
@@ -73,10 +73,12 @@ class RandomPrograms:
         return self._any(spec, ())
 
     def _any(self, spec: Spec, above: tuple[LogicalSpec, ...]) -> Impl | None:
-        if spec.logical in above or spec in self._dead or self._left <= 0:
+        if spec.logical in above or self._left <= 0:
             return None
         self._left -= 1
-        found = list(expansions(spec.logical, self._target))
+        if spec.logical not in self._expansions:
+            self._expansions[spec.logical] = list(expansions(spec.logical, self._target))
+        found = list(self._expansions[spec.logical])
         self._rng.shuffle(found)
         if len(above) >= self._wild:
             found.sort(key=lambda one: 0 if isinstance(one, KernelCall) else 1 if isinstance(one, Loop) else 2)
@@ -92,6 +94,4 @@ class RandomPrograms:
                 children.append(child)
             else:
                 return Node(spec, expansion, tuple(children), node.exact)
-        if self._left > 0 and not above:
-            self._dead.add(spec)
         return None

@@ -107,6 +107,12 @@ def _broadcast_mult_add(scalar: int, vector: int):
     return emit
 
 
+def _same_registers(spec: LogicalSpec, vector: int) -> bool:
+    """The registers of the vector operand and of the output hold values of the same places, in the same order."""
+    factor, total = spec.states[vector], spec.states[2]
+    return (factor.layout, factor.vector) == (total.layout, total.vector)
+
+
 def _broadcast_cost(spec: LogicalSpec, target: Target) -> Any:
     return 2 * spec.operand(2).vectors + 1
 
@@ -198,11 +204,11 @@ _SHUFFLES = {4: _transpose_4(), 8: _transpose_8()}
 
 
 def _square(size: int):
-    """Exactly two dimensions are larger than 1, and both are `size`; layouts leave out all others."""
+    """Exactly two dimensions are larger than 1, both are `size`, and the layouts order them differently."""
 
     def holds(spec: LogicalSpec) -> Any:
-        layout = spec.states[0].layout
-        if layout is None or len(layout.dims) != 2:
+        layout, other = (state.layout for state in spec.states)
+        if layout is None or other is None or len(layout.dims) != 2 or layout.dims != other.dims[::-1]:
             return False
         first, second = (physical.dim for physical in layout.dims)
         return (spec.shape[first] == size) & (spec.shape[second] == size)
@@ -245,7 +251,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Matmul(accumulate=True),
             operands=(F32_SCALAR, F32_VECTOR, F32_VECTOR),
             shape=(1, 1, 1, None),
-            when=_same_vectors,
+            when=lambda spec: _same_registers(spec, 1),
             cost=_broadcast_cost,
             registers={"VRF": 1},
             emit=_broadcast_mult_add(scalar=0, vector=1),
@@ -255,7 +261,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Matmul(accumulate=True),
             operands=(F32_VECTOR, F32_SCALAR, F32_VECTOR),
             shape=(1, None, 1, 1),
-            when=_same_vectors,
+            when=lambda spec: _same_registers(spec, 0),
             cost=_broadcast_cost,
             registers={"VRF": 1},
             emit=_broadcast_mult_add(scalar=1, vector=0),

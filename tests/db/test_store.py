@@ -1,0 +1,94 @@
+"""Solved Specs on disk: found again, never mixed up, and clear when the file is no good."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import attrs
+import pytest
+
+import morello
+from morello.db.fingerprint import fingerprint
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.plugins import Weights
+from morello.plugins.target import Target
+
+TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
+
+
+def solve(store: SpecStore, text: str = TEXT) -> tuple[morello.Goal, int]:
+    """The goal synthesized with the store, and how many Specs search solved for it."""
+    goal = morello.goal(text, target="x86_avx2")
+    return goal.synthesize(db=store), goal.search.solved
+
+
+def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "solved.db"
+    first, searched = solve(SpecStore(path))
+    again, nothing = solve(SpecStore(path))
+    assert searched > 0
+    assert nothing == 0
+    assert again.impl == first.impl
+
+
+def test_limits_are_part_of_the_question(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "solved.db")
+    solve(store)
+    assert solve(store, f"({TEXT}, [64, 0, 65536, 0])")[1] > 0
+
+
+def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> None:
+    slower = attrs.evolve(avx2.levels[2], hit_cost=3)
+    changed = [
+        attrs.evolve(avx2, weights=Weights(threads=3)),
+        attrs.evolve(avx2, levels=(*avx2.levels[:2], slower, avx2.levels[3])),
+        attrs.evolve(avx2, kernels=avx2.kernels[1:]),
+        attrs.evolve(avx2, rewrites=avx2.rewrites[1:]),
+        attrs.evolve(avx2, kernels=(attrs.evolve(avx2.kernels[0], cost=lambda spec, target: 7), *avx2.kernels[1:])),
+    ]
+    prints = {fingerprint(target) for target in [avx2, *changed]}
+    assert len(prints) == len(changed) + 1
+    store = SpecStore(tmp_path / "solved.db")
+    goal, _ = solve(store)
+    assert store.find(goal.spec, avx2) is not None
+    assert all(store.find(goal.spec, target) is None for target in changed)
+
+
+def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "solved.db"
+    goals = [morello.goal(f"FillZero({size}, (f32, L1), serial)", target="x86_avx2") for size in range(1, 9)]
+    threads = [threading.Thread(target=lambda g=goal: g.synthesize(db=SpecStore(path))) for goal in goals]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store = SpecStore(path)
+    assert all(store.find(goal.spec, goal.target) for goal in goals)
+
+
+def other_database(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE pets (name TEXT)")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50), "not a database"),
+        (other_database, "no Morello database"),
+        (lambda path: path.mkdir(), "unable to open"),
+    ],
+)
+def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "solved.db"
+    make(path)
+    with pytest.raises(MorelloError, match=message):
+        SpecStore(path)
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(MorelloError, match="unable to open"):
+        SpecStore(tmp_path / "missing" / "solved.db")

@@ -1,0 +1,43 @@
+"""Runs the commands of the pages as a reader would."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from morello.cli import main
+from morello.plugins.registry import installed
+from morello.runtime.machine import missing_features
+
+#: Runs a command line in a directory; gives what it prints.
+Shell = Callable[[str, Path], str]
+
+
+@pytest.fixture(scope="session")
+def shell() -> Shell:
+    """Runs `morello ...` in this process. Errors are part of what it prints, progress is not."""
+
+    def run(line: str, folder: Path) -> str:
+        program, *arguments = line.split()
+        assert program == "morello"
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            result = CliRunner(catch_exceptions=False).invoke(main, arguments)
+        finally:
+            os.chdir(before)
+        return result.stdout + (result.stderr if result.exit_code else "")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def runs_avx2() -> None:
+    """Skips where this machine cannot run what the pages run."""
+    missing = missing_features(installed().target("x86_avx2").info.cpu_features)
+    if missing:
+        pytest.skip(f"this machine lacks {', '.join(missing)}")

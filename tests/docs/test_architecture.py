@@ -1,0 +1,75 @@
+"""The page on architecture and the code agree on who knows whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from morello.plugins.registry import installed
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "morello"
+#: The layers that serve every target alike.
+NEUTRAL = ["ir", "rewrites", "search", "schedule", "codegen", "db"]
+
+
+def said() -> dict[str, set[str]]:
+    """What each layer imports, by the page."""
+    table = PAGE.split("## Layers")[1].split("\n## ")[0]
+    lines = re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|$", table, re.MULTILINE)
+    return {layer: set(re.findall(r"`(\w+)`", imports)) for layer, imports in lines}
+
+
+def modules(layer: str) -> list[Path]:
+    folder = PACKAGE / layer
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+
+
+def imported(file: Path) -> set[str]:
+    """The layers that a module imports from, for types too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "morello":
+            parts = node.module.split(".")
+            found |= {parts[1]} if parts[1:] else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("morello.")}
+    return found
+
+
+def test_every_layer_is_described() -> None:
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set(said()) == there - {"__init__", "__pycache__"}
+
+
+@pytest.mark.parametrize("layer", said())
+def test_layers_import_what_the_page_says(layer: str) -> None:
+    found = set[str]().union(*(imported(file) for file in modules(layer))) - {layer}
+    assert found == said()[layer]
+
+
+@pytest.mark.parametrize("layer", NEUTRAL)
+def test_no_target_is_named(layer: str) -> None:
+    """No string in the code of these layers is the name of a target, a level or a microkernel."""
+    registry = installed()
+    names = set(registry.names)
+    for target in map(registry.target, registry.names):
+        names |= {level.name for level in target.levels}
+        names |= set(target.kernels_by_name) - {"Matmul", "MatmulAccum", "Move", "FillZero"}
+    for file in modules(layer):
+        strings = {
+            node.value
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert not strings & names, file
+
+
+def test_files_that_the_page_names_exist() -> None:
+    for name in re.findall(r"`((?:morello/|plugins/|tests/)?[\w/]+\.py|(?:morello|plugins|tests)/[\w/]+)`", PAGE):
+        candidates = [ROOT / name, PACKAGE / name, *PACKAGE.glob(f"*/{name}")]
+        assert any(path.exists() for path in candidates), name

@@ -1,0 +1,97 @@
+"""The reference of the language lists what the code has: operations, data types, layouts, steps, bounds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from morello.frontend import diagnostics, operands, parse_spec, specs, steps
+from morello.ir import dtypes
+from morello.ir.layout import NAMED
+from morello.ir.limits import lower
+from morello.ir.ops import BY_NAME
+from morello.ir.spec import MAX_BYTES
+from morello.plugins.registry import installed
+from morello.plugins.target import Target
+
+PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+PICTURES = re.findall(r"^```text\n(layout\[[^\n]*\]) of (\d+)×(\d+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def section(title: str) -> str:
+    return re.split(rf"^#+ {title}$", PAGE, flags=re.MULTILINE)[1].split("\n#")[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of a section's table, without code marks."""
+    lines = re.findall(r"^\| (.*) \|$", section(title), re.MULTILINE)
+    return [[cell.strip().replace("`", "") for cell in line.split("|")] for line in lines[1:]]
+
+
+def test_steps_are_those_of_x86_avx2(avx2: Target) -> None:
+    usages = [rewrite.usage() for rewrite in avx2.rewrites]
+    extra = ["subschedule [N, ...] { ... }", "synthesize"]
+    assert re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE) == usages + extra
+    for name in ("x86_avx512",):
+        assert [rewrite.usage() for rewrite in installed().target(name).rewrites] == usages
+
+
+def test_operations() -> None:
+    assert {name for name, *_ in rows("Operations")} == {*BY_NAME, "Compose"}
+    for name, dims, named, _ in rows("Operations"):
+        op = BY_NAME.get(name)
+        if op is None:
+            continue
+        rank = op.rank or 2
+        assert dims == ("any" if op.rank is None else "×".join(op.dims(rank)))
+        assert [one.split()[0] for one in named.split(", ")] == [one.name for one in op.operands(rank)]
+
+
+def test_data_types() -> None:
+    described = rows("Data types")
+    assert [name for name, *_ in described] == [dtype.name for dtype in dtypes.ALL]
+    for name, c_name, numpy in described:
+        dtype = dtypes.by_name(name)
+        assert c_name.split(",")[0] == dtype.c_name
+        assert numpy.split()[0] == dtype.numpy.name
+
+
+def test_layouts_have_the_forms_they_are_said_to_have() -> None:
+    text = section("Layouts")
+    assert [name for name in NAMED if f"`{name}` is `{NAMED[name](4)}`" in " ".join(text.split())] == list(NAMED)
+
+
+@pytest.mark.parametrize(("layout", "height", "width", "picture"), PICTURES, ids=[picture[0] for picture in PICTURES])
+def test_pictures_of_layouts(layout: str, height: str, width: str, picture: str, avx2: Target) -> None:
+    shape = int(height), int(width)
+    state = parse_spec(f"FillZero({height}×{width}, (f32, L1, {layout}))", avx2).operands[0].state
+    assert state.layout
+    assert [[int(number) for number in line.split()] for line in picture.splitlines()] == [
+        [state.layout.offset((i, j), shape) for j in range(shape[1])] for i in range(shape[0])
+    ]
+
+
+def test_there_are_pictures_of_every_kind_of_layout() -> None:
+    drawn = "".join(layout for layout, *_ in PICTURES)
+    assert "p" in drawn
+    assert "oe" in drawn
+    assert len(PICTURES) >= 4
+
+
+def test_limits_in_normal_form(avx2: Target) -> None:
+    """What the page says of rounding, and of one line out of a cache."""
+    assert avx2.limits([67, 100, 70000, 2**40]) == (64, 96, 65536, 2**31)
+    assert parse_spec("(FillZero(4, GL), [3, 31, 3, 0])", avx2).limits == (0, 0, 2, 0)
+    assert lower(avx2.full_limits(), (0, 0, 64, 0), avx2.exact) == (64, 512, 32 << 10, 2**31)
+
+
+def test_bounds() -> None:
+    assert [limit for _, limit in rows("Bounds")] == [
+        f"{diagnostics.MAX_FILE_BYTES >> 20} MiB",
+        f"2^{MAX_BYTES.bit_length() - 1}",
+        str(specs._MAX_RANK),
+        str(operands._MAX_LAYOUT),
+        str(steps._MAX_DEPTH),
+    ]

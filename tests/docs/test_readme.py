@@ -1,0 +1,46 @@
+"""The README says what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from morello.cli import main
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_two_commands() -> None:
+    for command in ("pip install -r requirements.txt && morello run examples/matmul.spec", "pytest"):
+        assert re.search(rf"^(\$ )?{re.escape(command)}$|&& {command}$", README, re.MULTILINE)
+
+
+def test_commands_are_those_there_are() -> None:
+    assert re.findall(r"^\| `morello (\w+)", README, re.MULTILINE) == list(main.commands)
+
+
+def test_options_are_those_there_are() -> None:
+    having: dict[str, set[str]] = {"--spec": set(), "--target": set(), "--db": set(), "--json": set()}
+    for name, command in main.commands.items():
+        for option in {text for parameter in command.params for text in parameter.opts} & set(having):
+            having[option].add(name)
+    assert having["--spec"] == having["--target"] == having["--db"] == set(main.commands) - {"targets"}
+    assert having["--json"] == {"check", "bench", "explain", "targets"}
+
+
+def test_licence() -> None:
+    assert "[MIT](LICENSE)" in README
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "plugins").glob("*/README.md")):
+        text = page.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)):
+            file, _, anchor = link.partition("#")
+            linked = page.parent / file if file else page
+            assert linked.exists(), f"{page.name}: {link}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+                assert anchor in [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings], link

@@ -1,0 +1,21 @@
+/* FillZero(64×64, GL) for x86_avx2, made by Morello. */
+#ifndef MORELLO_BUFFERS_H
+#define MORELLO_BUFFERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* out: 64×64 f32, layout[0, 1] */
+/* workspace: 16384 bytes, aligned to 64 */
+#define BUFFERS_WORKSPACE 16384
+#ifdef __cplusplus
+extern "C" {
+#define restrict __restrict
+#endif
+void buffers(float *restrict out, void *restrict workspace);
+#ifdef __cplusplus
+#undef restrict
+}
+#endif
+
+#endif /* MORELLO_BUFFERS_H */

@@ -1,0 +1,45 @@
+/*
+ * MatmulAccum(1×1×96×1, L1, L1, RF) for x86_avx2, made by Morello.
+ *
+ * Cost 24; memory in bytes: VRF 128. Schedule:
+ *     select DotProductLoop
+ */
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float f32x8 __attribute__((vector_size(32)));
+
+static inline f32x8 load_f32x8(const float *from) {
+    f32x8 v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline float add_up_f32x8(f32x8 v) {
+    float sum = v[0];
+    for (int i = 1; i < 8; ++i) {
+        sum += v[i];
+    }
+    return sum;
+}
+
+void dot(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
+    float out_0;
+    out_0 = out[0];
+    /* MatmulAccum(1×1×96×1, L1, L1, RF): DotProductLoop */
+    {
+        const float *const lhs_at = lhs;
+        const float *const rhs_at = rhs;
+        f32x8 sum = {0}, sum2 = {0}, sum3 = {0}, sum4 = {0};
+        for (ptrdiff_t i = 0; i < 96; i += 32) {
+            sum = _mm256_fmadd_ps(load_f32x8(lhs_at + i), load_f32x8(rhs_at + i), sum);
+            sum2 = _mm256_fmadd_ps(load_f32x8(lhs_at + i + 8), load_f32x8(rhs_at + i + 8), sum2);
+            sum3 = _mm256_fmadd_ps(load_f32x8(lhs_at + i + 16), load_f32x8(rhs_at + i + 16), sum3);
+            sum4 = _mm256_fmadd_ps(load_f32x8(lhs_at + i + 24), load_f32x8(rhs_at + i + 24), sum4);
+        }
+        out_0 += add_up_f32x8(sum + sum2 + sum3 + sum4);
+    }
+    out[0] = out_0;
+}
