@@ -8,9 +8,10 @@ import click
 from rich.table import Table
 
 from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
-from morello.cli.speed import Speed, duration, measure
+from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
 from morello.goal import Goal
+from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 
 

@@ -9,13 +9,14 @@ import click
 
 from morello.cli.common import cc_option, doing, make, print_table, seed_option, with_goals
 from morello.cli.output import write_file
-from morello.cli.speed import Speed, duration, measure
+from morello.cli.speed import Speed, measure
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
 from morello.goal import Goal
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
 

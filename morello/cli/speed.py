@@ -73,11 +73,3 @@ def numpy_seconds(logical: LogicalSpec, min_time: float, seed: int) -> float | N
     while timer.timeit(calls) < min_time / _REPEATS:
         calls *= 2
     return statistics.median(timer.repeat(_REPEATS, calls)) / calls
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds / 1e-9:.4g} ns"

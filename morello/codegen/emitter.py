@@ -80,6 +80,8 @@ class Emission:
             for view, parameter, inside in zip(views, parameters, loaded, strict=True):
                 if inside is not view and parameter.writes:
                     self._copy_registers(inside, view, store=True)
+        if self.name in self._vectors or self.name in self._helpers:
+            raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         prototype = self._prototype(parameters)
         body = self.writer.text().replace("{prototype}", prototype, 1)
         source = "\n".join([self._banner(), *self._preamble(), body])

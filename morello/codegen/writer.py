@@ -10,14 +10,16 @@ _RESERVED = frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile
-    while memcpy memset main
+    while memcpy memset main asm typeof abs ptrdiff_t size_t int8_t int16_t int32_t int64_t uint8_t uint16_t
+    uint32_t uint64_t NULL
     """.split()
 )
 
 
 def is_c_name(name: str) -> bool:
-    """Whether C code can define something called `name`."""
-    return name.isascii() and name.isidentifier() and name not in _RESERVED
+    """Whether C code can define something called `name`; `_...` and `morello_...` are taken."""
+    free = name not in _RESERVED and not name.startswith(("_", "morello_"))
+    return free and name.isascii() and name.isidentifier()
 
 
 class Names:

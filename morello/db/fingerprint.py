@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from types import CodeType
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from morello.plugins.target import Target
@@ -33,17 +34,31 @@ def _methods(rewrite: type) -> list[Any]:
     return [_code(getattr(rewrite, name)) for name in ("steps", "cases")]
 
 
-def _code(function: Any, depth: int = 2) -> Any:
-    """What a function does, as far as its code, constants and captured values tell."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if not isinstance(code, CodeType):
+def _code(function: Any, depth: int = 4) -> Any:
+    """What a function does: its code and constants, and, to some depth, what it captures and calls by name."""
+    if isinstance(function, partial):
+        return _code(function.func, depth), repr(function.args), repr(sorted(function.keywords.items()))
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or not depth:
         return repr(type(function))
-    constants = [_code_object(one) for one in code.co_consts]
-    captured = [
-        _code(cell.cell_contents, depth - 1) if callable(cell.cell_contents) and depth else repr(cell.cell_contents)
-        for cell in getattr(function, "__closure__", None) or ()
-    ]
-    return code.co_code.hex(), code.co_names, constants, captured
+    captured = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [function.__globals__[name] for name in _names(code) if name in function.__globals__]
+    return _code_object(code), [_value(one, depth - 1) for one in (*captured, *named, *(function.__defaults__ or ()))]
+
+
+def _value(value: Any, depth: int) -> Any:
+    if isinstance(value, FunctionType | MethodType | partial):
+        return _code(value, depth)
+    if isinstance(value, tuple):
+        return [_value(one, depth) for one in value]
+    return repr(value) if isinstance(value, int | float | str | None) else repr(type(value))
+
+
+def _names(code: CodeType) -> list[str]:
+    """The global names that a function uses, those of functions inside it included."""
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return sorted({*code.co_names, *inner})
 
 
 def _code_object(constant: Any) -> Any:

@@ -121,7 +121,7 @@ def suggestion(word: str, known: Iterable[str], listing: str) -> str:
     return f"did you mean {meant!r}? {listing}" if meant else listing
 
 
-def read_file(path: str) -> str:
+def read_file(path: str | Path) -> str:
     """The text of a file. Raises MorelloError if there is none, or if it is no UTF-8 text."""
     try:
         with Path(path).open("rb") as file:

@@ -27,9 +27,12 @@ _SOURCE = """\
 
 #include "{header}"
 
+/* Named here, where no parameter below can hide the kernel's name. */
+typedef __typeof__(&{name}) morello_kernel;
+
 /* Seconds that `calls` calls of the kernel take. */
 {loop} {{
-    __typeof__(&{name}) function = (__typeof__(&{name}))kernel;
+    morello_kernel function = (morello_kernel)kernel;
     struct timespec start, end;
     (void)pointers;
     (void)strides;
@@ -78,12 +81,13 @@ class BenchReport:
     def __str__(self) -> str:
         rate = f"{self.gbytes:.3g} GB/s" if self.gflops is None else f"{self.gflops:.4g} GFLOP/s"
         return (
-            f"{_duration(self.median)} per call (best {_duration(self.best)}), {rate}; "
+            f"{duration(self.median)} per call (best {duration(self.best)}), {rate}; "
             f"{len(self.seconds)} × {self.calls} calls"
         )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.4g} {unit}"

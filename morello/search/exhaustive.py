@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -92,7 +93,12 @@ class ExhaustiveSearch:
             raise NoImplementation(*self._explain(spec))
         return self._rebuild(spec)
 
-    def solve(self, spec: Spec, below: int = UNBOUNDED) -> Solution | None:
+    def solve(self, spec: Spec) -> Solution | None:
+        """The best solution of `spec`; None if there is none."""
+        with _deep_recursion():
+            return self._solve(spec, UNBOUNDED)
+
+    def _solve(self, spec: Spec, below: int) -> Solution | None:
         """The best solution of `spec` that costs less than `below`; None if there is none."""
         if below <= LEAST:
             return None
@@ -128,7 +134,7 @@ class ExhaustiveSearch:
             times = int(part.times)
             floor -= LEAST * times
             # Costs are integers: times·cost < below - floor exactly if cost < ceil((below - floor) / times).
-            child = self.solve(Spec(part.logical, own), -((floor - below) // times) if self.prune else UNBOUNDED)
+            child = self._solve(Spec(part.logical, own), -((floor - below) // times) if self.prune else UNBOUNDED)
             if child is None:
                 return None
             floor += times * child.figures.cost
@@ -168,8 +174,9 @@ class ExhaustiveSearch:
                 )
         full = self.solve(Spec(spec.logical, self.target.full_limits()))
         if full is None:
-            kernels = ", ".join(one.name for one in self.target.kernels if one.op == spec.op) or "none"
-            return what, f"even with all memory of the target; its microkernels for {spec.op}: {kernels}"
+            kernels = [one.name for one in self.target.kernels if one.op in (spec.op, spec.op.accumulating())]
+            listed = ", ".join(kernels) or "none"
+            return what, f"even with all memory of the target; its microkernels for {spec.op}: {listed}"
         needs = ", ".join(f"{name} {peak}" for name, peak in zip(names, full.figures.peak, strict=True))
         return f"{what} within these limits", f"with all memory of the target it takes, in bytes: {needs}"
 
@@ -185,6 +192,17 @@ class ExhaustiveSearch:
         if not solvable(steps[-1]):
             return None
         return steps[bisect.bisect_left(steps, True, key=solvable)]
+
+
+@contextlib.contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Programs nest deeper than Python's default limit allows; its calls of Python functions take no C stack."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 1_000_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _limit_steps(capacity: int, unit: int, exact: bool) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from morello.ir.dtypes import F32, I8, U16
+from morello.ir.dtypes import BF16, F32, I8, U16
 from morello.ir.impl import expand
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -28,7 +28,7 @@ def states(target: Target, shape: tuple[int, ...], kernel: Microkernel, index: i
     """Every state that one operand of the kernel may be in: levels, types, layouts, vectors, contiguity."""
     pattern = kernel.operands[index]
     levels = [level for level in target.levels if not pattern.levels or level.name in pattern.levels]
-    dtypes = [dtype for dtype in (F32, I8, U16) if not pattern.dtypes or dtype.name in pattern.dtypes]
+    dtypes = [dtype for dtype in (F32, I8, U16, BF16) if not pattern.dtypes or dtype.name in pattern.dtypes]
     seen = set()
     for level, dtype in itertools.product(levels, dtypes):
         vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)

@@ -6,6 +6,8 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import morello
 from morello.ir.dtypes import F32
@@ -42,7 +44,8 @@ def draw(seed: int, target: Target, name: str) -> Impl:
 
 @pytest.mark.parametrize("target_name", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("seed", range(6))
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(seed=st.integers(0, 10**9))
 def test_random_programs_compute_what_their_spec_says(target_name: str, name: str, seed: int, prove) -> None:
     target = installed().target(target_name)
     impl = draw(seed, target, name)

@@ -41,6 +41,20 @@ def _assign(site: KernelSite) -> None:
     site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
 
 
+def _cast_bf16(site: KernelSite) -> None:
+    """A bfloat16 is the upper half of the 32-bit float of the same value."""
+    name = site.helper("f32_of_bf16", _F32_OF_BF16)
+    site.line(f"{site.operand(1).scalar()} = {name}({site.operand(0).scalar()});")
+
+
+_F32_OF_BF16 = """static inline float f32_of_bf16(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}"""
+
+
 def _vector_move(site: KernelSite) -> None:
     """A load, a store, or copies between registers, whichever the operands ask for."""
     source, out = site.operand(0), site.operand(1)
@@ -287,6 +301,14 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             when=_one_value,
             cost=_scalars_cost,
             emit=_assign,
+        ),
+        Microkernel(
+            name="CastBf16F32",
+            op=Move(),
+            operands=(OperandPattern(levels=NEAR, dtypes=("bf16",)), F32_SCALAR),
+            when=_one_value,
+            cost=lambda spec, target: _move_costs(spec, target) + 4,
+            emit=_cast_bf16,
         ),
         Microkernel(
             name="VectorMove",
