@@ -50,6 +50,12 @@ class OperandPattern:
             and (not self.vectors or state.vector in self.vectors)
         )
 
+    def __str__(self) -> str:
+        words = ["/".join(self.dtypes), "/".join(self.levels), "" if self.layout == "any" else self.layout]
+        words += ["contiguous" if self.contiguous else "", "aligned" if self.aligned else ""]
+        words.append("/".join(f"v{size}" for size in self.vectors))
+        return " ".join(filter(None, words)) or "any"
+
 
 @attrs.frozen(kw_only=True)
 class Multiple:
@@ -101,3 +107,9 @@ class Microkernel:
             if rule is not None:
                 fine = fine & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)
         return fine & self.when(logical) if self.when else fine
+
+    def describe(self) -> str:
+        """The Specs it takes, in words, for messages."""
+        sizes = ["any" if s is None else f"{s.of}·i" if isinstance(s, Multiple) else str(s) for s in self.shape or ()]
+        where = f" of {'×'.join(sizes)}" if sizes else ""
+        return f"{self.op}{where} on {', '.join(f'({pattern})' for pattern in self.operands)}"

@@ -38,7 +38,7 @@ class Select(Rewrite):
         mask = require(
             _asked(kernel, target, "when", lambda: kernel.accepts(logical)),
             f"{self.kernel} does not implement this {logical.op}",
-            f"it takes {describe(kernel)}",
+            f"it takes {kernel.describe()}",
         )
         cells = masked(None, mask)
         needs = tuple(kernel.registers.get(level.name, 0) * level.unit for level in target.levels)
@@ -78,18 +78,3 @@ def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], Any
     except Exception as error:
         name = "`when`" if what == "when" else what
         raise fault(kernel, target, f"its {name} failed: {type(error).__name__}: {error}") from error
-
-
-def describe(kernel: object) -> str:
-    """A microkernel's pattern in words, for messages."""
-    from morello.plugins.microkernel import Microkernel, Multiple
-
-    assert isinstance(kernel, Microkernel)
-    operands = []
-    for pattern in kernel.operands:
-        words = ["/".join(pattern.dtypes), "/".join(pattern.levels), "" if pattern.layout == "any" else pattern.layout]
-        words += ["contiguous" if pattern.contiguous else "", "/".join(f"v{size}" for size in pattern.vectors)]
-        operands.append(f"({' '.join(filter(None, words))})")
-    sizes = ["any" if s is None else f"{s.of}·i" if isinstance(s, Multiple) else str(s) for s in kernel.shape or ()]
-    where = f" of {'×'.join(sizes)}" if sizes else ""
-    return f"{kernel.op}{where} on {', '.join(operands)}"

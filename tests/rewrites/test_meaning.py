@@ -26,6 +26,9 @@ SHAPES = {
     "FillZero": [(8, 8), (3, 5), (2, 4, 8)],
 }
 
+#: Each example compiles programs, into the folder of its test.
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
 
 def draw(seed: int, target: Target, name: str) -> Impl:
     """A random program of a random Spec."""
@@ -44,7 +47,7 @@ def draw(seed: int, target: Target, name: str) -> Impl:
 
 @pytest.mark.parametrize("target_name", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize("name", SHAPES)
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(max_examples=5, deadline=None, suppress_health_check=SLOW, phases=[Phase.generate])
 @given(seed=st.integers(0, 10**9))
 def test_random_programs_compute_what_their_spec_says(target_name: str, name: str, seed: int, prove) -> None:
     target = installed().target(target_name)

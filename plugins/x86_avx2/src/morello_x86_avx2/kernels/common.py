@@ -1,0 +1,32 @@
+"""What the kernels' declarations share: operand patterns, costs, and the spelling of intrinsics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morello.ir.spec import LogicalSpec
+from morello.plugins import OperandPattern, Target
+
+NEAR = ("RF", "L1")
+SCALAR = OperandPattern(levels=NEAR)
+F32_SCALAR = OperandPattern(levels=NEAR, dtypes=("f32",))
+VECTOR = OperandPattern(levels=("VRF",))
+F32_VECTOR = OperandPattern(levels=("VRF",), dtypes=("f32",))
+
+#: How Intel's intrinsics for packed floats begin, by bytes per vector.
+PREFIX = {16: "_mm", 32: "_mm256", 64: "_mm512"}
+
+
+def move_costs(spec: LogicalSpec, target: Target) -> Any:
+    """What touching all operands costs."""
+    return sum(target.move_cost(tensor) for tensor in spec.operands)
+
+
+def scalars_cost(spec: LogicalSpec, target: Target) -> Any:
+    """One instruction, and what touching its operands costs."""
+    return move_costs(spec, target) + 1
+
+
+def one_value(spec: LogicalSpec) -> Any:
+    """Every dimension is 1."""
+    return spec.op.volume(spec.shape) == 1
