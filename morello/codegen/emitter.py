@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import product as combinations
 
 from morello.codegen.buffers import Buffer, View, strides_of
@@ -204,7 +204,9 @@ class Emission:
             self._alloc(impl, expansion, views)
         else:
             self._comment(f"{short(logical)}: {expansion.step}")
-            self._children(impl, views)
+            with ExitStack() as stack:
+                fresh = [stack.enter_context(self._storage(tensor, "between")) for tensor in expansion.tensors]
+                self._children(impl, [*views, *fresh])
 
     def _children(self, impl: Node, tensors: list[View]) -> None:
         for part, child in zip(impl.expansion.parts, impl.children, strict=True):
@@ -216,12 +218,17 @@ class Emission:
         if expansion.view:
             self._children(impl, [*views, View(source.buffer, tensor, source.starts)])
             return
-        logical = impl.spec.logical
-        self._comment(f"{short(logical)}: {expansion.step}")
-        name = self._base_name(source.buffer.name)
+        self._comment(f"{short(impl.spec.logical)}: {expansion.step}")
+        # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
+        with self._storage(tensor, source.buffer.name.split("_")[0]) as fresh:
+            self._children(impl, [*views, fresh])
+
+    @contextmanager
+    def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
+        """A new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
         start = (0,) * len(tensor.shape)
         if self.target.level(tensor.state.level).is_register:
-            self._children(impl, [*views, View(self._registers(tensor, name), tensor, start)])
+            yield View(self._registers(tensor, name), tensor, start)
             return
         size = int(tensor.bytes)
         with self.names.scope(), self.writer.block():
@@ -235,7 +242,7 @@ class Emission:
                 self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
                 self._held += -(-size // ALIGNMENT) * ALIGNMENT
                 self._most_held = max(self._most_held, self._held)
-            self._children(impl, [*views, View(Buffer(fresh, tensor, strides_of(tensor)), tensor, start)])
+            yield View(Buffer(fresh, tensor, strides_of(tensor)), tensor, start)
             self._held = held
 
     def _loop(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str) -> None:
@@ -332,15 +339,11 @@ class Emission:
             self.writer.line(f"{kind} {', '.join(variables[start : start + _DECLARED_PER_LINE])};")
         return Buffer(name, tensor, strides_of(tensor), tuple(variables))
 
-    def _base_name(self, name: str) -> str:
-        """`lhs` of `lhs_l1`: new tensors are named after the operand they stand in for."""
-        return name.split("_")[0]
-
     def _comment(self, text: str) -> None:
         if not self._quiet:
             self.writer.line(f"/* {text} */")
 
 
 def _declares(impl: Impl) -> bool:
-    """Whether the code of `impl` declares registers of its own."""
-    return any(isinstance(node, Node) and isinstance(node.expansion, Alloc) for node in walk(impl))
+    """Whether the code of `impl` declares variables of its own."""
+    return any(isinstance(node, Node) and node.expansion.tensors for node in walk(impl))

@@ -1,0 +1,59 @@
+"""Pipelines: stages that hand intermediates on, in memory and in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+import attrs
+import pytest
+
+from morello.ir.dtypes import F32
+from morello.ir.impl import Node, Part, Pipeline, expand, figures
+from morello.ir.layout import row_major
+from morello.ir.ops import by_name
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.plugins.target import Target
+from morello.rewrites import Case, Rewrite, Word, argument
+from morello.search.exhaustive import ExhaustiveSearch
+
+
+@attrs.frozen(cache_hash=True)
+class Detour(Rewrite):
+    """A Move by way of two intermediates, as a third party might write one."""
+
+    keyword: ClassVar[str] = "detour"
+    level: str = argument(Word)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        yield from ()
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        source, out = logical.states
+        vector = 8 if target.level(self.level).kind == "vector" else None
+        middle = target.state(self.level, F32, row_major(len(logical.shape)), vector=vector)
+        tensor = TensorSpec(logical.shape, middle).canonical()
+        live = tuple(2 * held for held in target.footprint(tensor))
+        stages = ((source, tensor.state, (0, 2)), (tensor.state, tensor.state, (2, 3)), (tensor.state, out, (3, 1)))
+        parts = tuple(
+            Part(LogicalSpec(logical.op, logical.shape, (start, end)), args, 1, live, role="stage")
+            for start, end, args in stages
+        )
+        cost = 2 * target.move_cost(tensor)
+        yield Case(None, Pipeline(self, cost, target.nothing(), parts, (tensor, tensor)))
+
+
+@pytest.mark.parametrize(("level", "shape"), [("L1", (4, 8)), ("L1", (32, 64)), ("VRF", (2, 16)), ("RF", (2, 3))])
+def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, int], avx2: Target, prove) -> None:
+    state = avx2.state("L1", F32, row_major(2))
+    spec = avx2.spec(LogicalSpec(by_name("Move"), shape, (state, state)))
+    node = expand(spec, Detour(level).expansion(spec.logical, avx2), avx2.exact)
+    assert node is not None
+    search = ExhaustiveSearch(avx2)
+    impl = Node(spec, node.expansion, tuple(search.synthesize(leaf.spec) for leaf in node.children), node.exact)
+    kernel = prove(impl, avx2)
+    assert kernel.source.count("between") > 2
+    held = avx2.footprint(TensorSpec(shape, impl.expansion.tensors[0].state))
+    assert all(peak >= 2 * size for peak, size in zip(figures(impl).peak, held, strict=True))
