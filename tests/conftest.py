@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from morello.codegen.program import Program
 from morello.ir.impl import Impl
@@ -15,6 +17,11 @@ from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.runtime import Compiler, Kernel, available_compilers, empty
 from morello.testing.sanitize import run_sanitized
+
+# CI draws the same examples every time, so that it fails for a change and not by chance; elsewhere they vary.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("varied", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "varied")
 
 #: Verifies a complete program and returns its kernel.
 Prove = Callable[..., Kernel]

@@ -18,7 +18,6 @@ from morello.ir.layout import row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import Target
-from morello.rewrites.select import fault
 from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.
@@ -196,7 +195,7 @@ class Emission:
             except MorelloError:
                 raise
             except Exception as error:
-                raise fault(kernel, self.target, f"its `emit` failed: {type(error).__name__}: {error}") from error
+                raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
         elif isinstance(expansion, Loop):
             for part, child in zip(expansion.parts, impl.children, strict=True):
                 self._loop(part, child, logical, views, f"{short(logical)}: {expansion.step}")

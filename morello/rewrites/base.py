@@ -82,9 +82,11 @@ class Rewrite(ABC):
 
     def expansion(self, logical: LogicalSpec, target: Target) -> Expansion:
         """Rewrite a single Spec. Raises Inapplicable with the broken precondition."""
-        for case in self.cases(logical, target):
-            return self._checked(case.expansion, target)
-        raise Inapplicable(f"`{self}` does not apply to {logical.op}")
+        # All of them are drawn: a Ctrl-C while Python closes an unfinished generator would be lost.
+        cases = [*self.cases(logical, target)]
+        if not cases:
+            raise Inapplicable(f"`{self}` does not apply to {logical.op}")
+        return self._checked(cases[0].expansion, target)
 
     def _checked(self, expansion: Expansion, target: Target) -> Expansion:
         """Raises PluginError for a node that could cost less than one of its children: search relies on that."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import attrs
 import numpy as np
 
-from morello.errors import Inapplicable, MorelloError, PluginError
+from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
 from morello.ir.numbers import Num, is_batch
 from morello.ir.spec import LogicalSpec
@@ -54,19 +54,13 @@ def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> N
     values = np.asarray(cost)
     if values.dtype.kind not in "iu":
         wrong = repr(values.flat[0].item() if isinstance(cost, np.ndarray) and cost.size else cost)
-        raise fault(kernel, target, f"its cost is an integer of at least 1, not {wrong}")
+        raise target.fault(kernel, f"its cost is an integer of at least 1, not {wrong}")
     if np.any(values < 1):
-        raise fault(kernel, target, f"its cost is an integer of at least 1, not {values.min()}")
+        raise target.fault(kernel, f"its cost is an integer of at least 1, not {values.min()}")
     cells = np.broadcast_shapes(*(np.shape(size) for size in logical.shape)) if is_batch(logical.shape) else ()
     if values.shape not in ((), cells):
-        raise fault(kernel, target, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
+        raise target.fault(kernel, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
     return cost
-
-
-def fault(kernel: Microkernel, target: Target, rule: str) -> PluginError:
-    """A rule that a microkernel breaks."""
-    plugin = target.origins.get(f"microkernel {kernel.name}", target.name)
-    return PluginError(f"plugin {plugin!r}, microkernel {kernel.name} of target {target.name}: {rule}")
 
 
 def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], Any]) -> Any:
@@ -77,4 +71,4 @@ def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], Any
         raise
     except Exception as error:
         name = "`when`" if what == "when" else what
-        raise fault(kernel, target, f"its {name} failed: {type(error).__name__}: {error}") from error
+        raise target.fault(kernel, f"its {name} failed: {type(error).__name__}: {error}") from error
