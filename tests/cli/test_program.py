@@ -101,7 +101,12 @@ def test_progress_is_live_on_a_terminal(cli, write, monkeypatch):
 
 def test_ctrl_c_says_what_was_interrupted(write):
     process = subprocess.Popen(
-        [*MORELLO, "run", write(LONG)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*MORELLO, "run", write(LONG)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Shells start background jobs with SIGINT ignored, and these tests may run in one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "long for x86_avx2:\n"
