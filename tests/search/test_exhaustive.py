@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import morello
 from morello.errors import NoImplementation
 from morello.ir.dtypes import F32
-from morello.ir.impl import expand, figures, leaves, walk
+from morello.ir.impl import Impl, Node, expand, figures, leaves, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
@@ -51,26 +51,35 @@ def test_pruning_changes_no_answer(seed: int, avx2: Target) -> None:
         assert pruned.synthesize(spec) == plain.synthesize(spec)
 
 
-def best_cost(spec: Spec, target: Target, seen: dict[Spec, int | None]) -> int | None:
-    """The textbook recursion, without bounds, reuse of answers under other limits, or anything else."""
+def textbook(spec: Spec, target: Target, seen: dict[Spec, tuple[int, Impl] | None]) -> tuple[int, Impl] | None:
+    """The plain recursion, without bounds or reuse of answers under other limits: cost and program."""
     if spec not in seen:
-        costs = []
+        best: tuple[int, Impl] | None = None
         for expansion in expansions(spec.logical, target):
             node = expand(spec, expansion, target.exact)
-            if node is not None:
-                children = [best_cost(leaf.spec, target, seen) for leaf in leaves(node)]
-                if None not in children:
-                    times = [part.times for part in expansion.parts]
-                    costs.append(expansion.cost + sum(t * c for t, c in zip(times, children, strict=True) if c))
-        seen[spec] = min(costs, default=None)
+            children = [textbook(leaf.spec, target, seen) for leaf in leaves(node)] if node else []
+            if node is None or None in children:
+                continue
+            found = [child for child in children if child is not None]
+            cost = int(expansion.cost)
+            cost += sum(int(part.times) * own for part, (own, _) in zip(expansion.parts, found, strict=True))
+            if best is None or cost < best[0]:
+                best = cost, Node(spec, expansion, tuple(program for _, program in found), node.exact)
+        seen[spec] = best
     return seen[spec]
 
 
-@pytest.mark.parametrize("seed", range(40, 60))
-def test_costs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> None:
+@pytest.mark.parametrize("seed", range(40, 70))
+def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> None:
     spec = small_spec(seed, avx2)
-    found = ExhaustiveSearch(avx2).solve(spec)
-    assert (found.figures.cost if found else None) == best_cost(spec, avx2, {})
+    expected = textbook(spec, avx2, {})
+    search = ExhaustiveSearch(avx2)
+    if expected is None:
+        assert search.solve(spec) is None
+        return
+    impl = search.synthesize(spec)
+    assert figures(impl).cost == expected[0]
+    assert impl == expected[1]
 
 
 @settings(max_examples=40, deadline=None)
