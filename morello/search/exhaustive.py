@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
+import operator
 import sys
 import time
 from collections import defaultdict
@@ -25,6 +27,8 @@ from morello.plugins.target import Target
 UNBOUNDED = 1 << 200
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.
 LEAST = 1
+#: Costs that search tries to stay below, one after another: no part is searched for much more than is needed.
+BOUNDS = (*(16 * 3**step // 2**step for step in range(18)), UNBOUNDED)
 
 
 @attrs.frozen
@@ -65,6 +69,25 @@ class Answer:
 
 
 @attrs.frozen
+class Option:
+    """One expansion of a Spec, its rank in tie-breaks, and a cost that it does not undercut.
+
+    `order` are its parts in the order in which they are solved: Moves come first, as they are soon found too costly.
+    """
+
+    expansion: Expansion
+    rank: int
+    floor: int
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rank: int, expansion: Expansion) -> Option:
+        floor = int(expansion.cost) + LEAST * sum(int(part.times) for part in expansion.parts)
+        order = sorted(range(len(expansion.parts)), key=lambda i: not expansion.parts[i].logical.op.moves_data)
+        return cls(expansion, rank, floor, tuple(order))
+
+
+@attrs.frozen
 class Progress:
     """How far search has come: Specs solved so far, and seconds since it began."""
 
@@ -85,7 +108,7 @@ class ExhaustiveSearch:
         self.progress = progress
         self._started = time.monotonic()
         self._answers: dict[LogicalSpec, list[Answer]] = defaultdict(list)
-        self._expansions: dict[LogicalSpec, list[tuple[int, int, Expansion]]] = {}
+        self._options: dict[LogicalSpec, list[Option]] = {}
 
     def synthesize(self, spec: Spec) -> Impl:
         """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
@@ -96,7 +119,11 @@ class ExhaustiveSearch:
     def solve(self, spec: Spec) -> Solution | None:
         """The best solution of `spec`; None if there is none."""
         with _deep_recursion():
-            return self._solve(spec, UNBOUNDED)
+            for bound in BOUNDS if self.prune else (UNBOUNDED,):
+                found = self._solve(spec, bound)
+                if found is not None:
+                    return found
+        return None
 
     def _solve(self, spec: Spec, below: int) -> Solution | None:
         """The best solution of `spec` that costs less than `below`; None if there is none."""
@@ -109,14 +136,14 @@ class ExhaustiveSearch:
                 return found if found is None or found.figures.cost < below else None
         best: Solution | None = None
         rank = -1
-        for floor, index, expansion in self._expand(spec.logical):
+        for option in self._expand(spec.logical):
             # Of equally cheap programs the one that comes first in the target's order wins.
-            bound = best.figures.cost + (index < rank) if best else below
-            if self.prune and floor >= bound:
+            bound = best.figures.cost + (option.rank < rank) if best else below
+            if self.prune and option.floor >= bound:
                 continue
-            figures = self._evaluate(expansion, floor, spec.limits, bound)
+            figures = self._evaluate(option, spec.limits, bound)
             if figures is not None and figures.cost < bound:
-                best, rank = Solution(expansion, figures), index
+                best, rank = Solution(option.expansion, figures), option.rank
         new = Answer(spec.limits, below, best)
         answers[:] = [*(old for old in answers if not new.subsumes(old)), new]
         self.solved += 1
@@ -124,34 +151,44 @@ class ExhaustiveSearch:
             self.progress(Progress(self.solved, time.monotonic() - self._started))
         return best
 
-    def _evaluate(self, expansion: Expansion, floor: int, limits: Limits, below: int) -> Figures | None:
+    def _evaluate(self, option: Option, limits: Limits, below: int) -> Figures | None:
         """Cost and peak of an expansion with the best children; None if it does not cost less than `below`."""
+        expansion = option.expansion
         lowered = child_limits(expansion, limits, self.target.exact)
         if lowered is None:
             return None
-        children = []
-        for part, own in zip(expansion.parts, lowered, strict=True):
-            times = int(part.times)
-            floor -= LEAST * times
+        least = [self._at_least(part.logical, own) for part, own in zip(expansion.parts, lowered, strict=True)]
+        times = [int(part.times) for part in expansion.parts]
+        floor = int(expansion.cost) + sum(map(operator.mul, times, least))
+        if self.prune and floor >= below:
+            return None
+        children: dict[int, Figures] = {}
+        for i in option.order:
+            floor -= times[i] * least[i]
             # Costs are integers: times·cost < below - floor exactly if cost < ceil((below - floor) / times).
-            child = self._solve(Spec(part.logical, own), -((floor - below) // times) if self.prune else UNBOUNDED)
+            bound = -((floor - below) // times[i]) if self.prune else UNBOUNDED
+            child = self._solve(Spec(expansion.parts[i].logical, lowered[i]), bound)
             if child is None:
                 return None
-            floor += times * child.figures.cost
-            children.append(child.figures)
-        return combine(expansion, children, self.target.exact)
+            floor += times[i] * child.figures.cost
+            children[i] = child.figures
+        return combine(expansion, [children[i] for i in range(len(times))], self.target.exact)
 
-    def _expand(self, logical: LogicalSpec) -> list[tuple[int, int, Expansion]]:
-        """Every expansion of a Spec with a lower bound of its cost and its rank in tie-breaks, cheapest bound first."""
-        if logical not in self._expansions:
-            self._expansions[logical] = sorted(
-                (
-                    (_floor(expansion), index, expansion)
-                    for index, expansion in enumerate(_distinct(expansions(logical, self.target)))
-                ),
-                key=lambda entry: entry[:2],
-            )
-        return self._expansions[logical]
+    def _at_least(self, logical: LogicalSpec, limits: Limits) -> int:
+        """A cost that no program undercuts, from what is known under these limits or higher ones."""
+        known = (
+            answer.solution.figures.cost if answer.solution else answer.below
+            for answer in self._answers.get(logical, ())
+            if fits(limits, answer.limits)
+        )
+        return max(known, default=LEAST)
+
+    def _expand(self, logical: LogicalSpec) -> list[Option]:
+        """Every expansion of a Spec, the one with the lowest floor first."""
+        if logical not in self._options:
+            options = map(Option.of, itertools.count(), _distinct(expansions(logical, self.target)))
+            self._options[logical] = sorted(options, key=lambda option: (option.floor, option.rank))
+        return self._options[logical]
 
     def _rebuild(self, spec: Spec) -> Impl:
         solution = self.solve(spec)
@@ -210,11 +247,6 @@ def _limit_steps(capacity: int, unit: int, exact: bool) -> list[int]:
     if exact:
         return list(range(0, capacity + 1, unit))
     return [0, *(1 << bit for bit in range(capacity.bit_length()))]
-
-
-def _floor(expansion: Expansion) -> int:
-    """No implementation of this node costs less."""
-    return int(expansion.cost) + LEAST * sum(int(part.times) for part in expansion.parts)
 
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
