@@ -53,10 +53,6 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
-def negate(mask: Any) -> Any:
-    return ~mask if isinstance(mask, np.ndarray) else not mask
-
-
 def take(number: Any, cells: Cells) -> Any:
     """The numbers of the given cells; what is the same for the whole batch stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number

@@ -83,8 +83,9 @@ class Move(Rewrite):
             f"{layout} does not describe {one.name}, a tensor of shape {'×'.join(map(str, tensor.shape))}",
         )
         if not is_batch(tensor.shape):
-            fresh, contig = canonical(layout, tuple(map(int, tensor.shape))) or (layout, 0)
-            state = OperandState(dtype, level.name, fresh, contig, vector=self._vector(level))
+            known = canonical(layout, tuple(map(int, tensor.shape)))
+            assert known is not None, "the layout applies"
+            state = OperandState(dtype, level.name, *known, vector=self._vector(level))
             yield from self._alloc(logical, one, tensor, state, None, target)
             return
         inside = masked(None, mask)

@@ -175,6 +175,10 @@ def _harness(program: Program, buffers: Sequence[_Buffer]) -> str:
     return _HARNESS.format(name=program.name, body="\n".join(lines))
 
 
+def _first_lines(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip().splitlines()[:_LINES_SHOWN])
+
+
 def _build(program: Program, folder: Path, compiler: Compiler) -> None:
     units = [f"{program.name}.c", "harness_main.c"]
     command = [*compiler.command, *FLAGS, *program.flags, "-o", "harness", *units, "-lm"]
@@ -183,9 +187,8 @@ def _build(program: Program, folder: Path, compiler: Compiler) -> None:
     except OSError as error:
         raise ToolchainError(f"{compiler.name} failed to build the sanitized {program.name}: {error}") from error
     if done.code:
-        shown = "\n".join(f"  {line}" for line in done.err.strip().splitlines()[:_LINES_SHOWN])
         raise ToolchainError(
-            f"{compiler.name} failed to build the sanitized {program.name}:\n{shown}",
+            f"{compiler.name} failed to build the sanitized {program.name}:\n{_first_lines(done.err)}",
             "sanitizers need their runtime library, e.g. `apt install libclang-rt-dev` or gcc's libasan",
         )
 
@@ -196,8 +199,7 @@ def _execute(program: Program, folder: Path) -> None:
     except TimeoutError as error:
         raise VerificationError(f"{program.name} does not end: {error}") from error
     if done.code:
-        shown = "\n".join(f"  {line}" for line in done.err.strip().splitlines()[:_LINES_SHOWN])
         raise VerificationError(
-            f"{program.name} under the sanitizers ended with code {done.code}:\n{shown}",
+            f"{program.name} under the sanitizers ended with code {done.code}:\n{_first_lines(done.err)}",
             "the frames above name the line of the emitted C",
         )

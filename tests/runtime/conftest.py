@@ -1,8 +1,8 @@
-"""Kernels of the reference target, and a build cache of the tests' own."""
+"""Kernels of the reference target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -23,13 +23,6 @@ from morello.runtime.reference import implement
 #: Data type, and where it is not row-major or contiguous, layout and contiguity.
 Kind = DType | tuple[DType, Layout] | tuple[DType, Layout, int]
 Make = Callable[..., Kernel]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache", numbered=True)))
-        yield
 
 
 @pytest.fixture(scope="session")
