@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -27,6 +28,21 @@ CREATE TABLE IF NOT EXISTS solved (
 """
 #: "Mlo1" as a number: marks the file as Morello's, with its format.
 _APPLICATION = 0x4D6C6F31
+#: Seconds to wait for other processes that use the file.
+_PATIENCE = 30
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Set the journal mode, which does not wait for others by itself as statements do."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 class SpecStore:
@@ -48,7 +64,7 @@ class SpecStore:
                         raise MorelloError(f"{self.path} is no Morello database", "give another path to --db")
                     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                     connection.execute(_TABLE)
-                connection.execute("PRAGMA journal_mode = WAL")
+                _use_wal(connection)
         except sqlite3.Error as error:
             raise self._fault(error) from error
 
@@ -75,7 +91,7 @@ class SpecStore:
             raise self._fault(error) from error
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=30)
+        return sqlite3.connect(self.path, timeout=_PATIENCE)
 
     def _fault(self, error: sqlite3.Error) -> MorelloError:
         return MorelloError(f"database {self.path}: {error}", "give --db a path that can be written, or leave it out")
