@@ -50,3 +50,7 @@ class ArgumentError(MorelloError):
 
 class VerificationError(MorelloError):
     """Emitted code that computed something else than its Spec says."""
+
+
+class NotSaved(UserWarning):
+    """An answer that was found, and could not be stored in the database."""

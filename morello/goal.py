@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, MorelloError, NotSaved
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Impl, Leaf
 from morello.ir.layout import Layout
@@ -107,13 +108,13 @@ class Goal:
         """Search implements every Spec that is left. Raises NoImplementation if one has no program."""
 
         def find(spec: Spec) -> Impl:
-            known = db.find(spec, self.target) if db else None
+            known = db.program(self.target, spec) if db else None
             if known is not None:
-                return apply(Position(Leaf(spec)), known, self.target, self.search.synthesize).impl
+                return known
             self.search.progress = progress
             impl = self.search.synthesize(spec)
             if db:
-                db.add(spec, self.target, impl)
+                _remember(db, self.target, impl)
             return impl
 
         return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))
@@ -125,6 +126,14 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
+
+
+def _remember(db: SpecStore, target: Target, impl: Impl) -> None:
+    """Store what search found. It is worth having also where it cannot be stored, so that is only a warning."""
+    try:
+        db.remember(target, impl)
+    except MorelloError as error:
+        warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
 
 
 def _flat(sizes: Any) -> tuple[int, ...]:

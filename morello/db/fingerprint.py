@@ -6,16 +6,27 @@ import hashlib
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from morello.db.file import FORMAT
 from morello.plugins.target import Target
 
 #: Raised whenever costs, rewrites or search change what they answer.
 ENGINE_VERSION = 1
 
 
+_known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
+
+
 def fingerprint(target: Target) -> str:
-    """Levels, weights, rewrites, layouts and microkernels of a target, and the engine's version."""
-    parts: list[Any] = [ENGINE_VERSION, target.name, target.levels, target.weights, sorted(target.info.casts)]
+    """Levels, weights, rewrites, layouts and microkernels of a target, the engine's version and the file's format."""
+    if target not in _known:
+        _known[target] = _fingerprint(target)
+    return _known[target]
+
+
+def _fingerprint(target: Target) -> str:
+    parts: list[Any] = [FORMAT, ENGINE_VERSION, target.name, target.levels, target.weights, sorted(target.info.casts)]
     parts += [_code(target.info.layouts), [(one.keyword, _methods(one)) for one in target.rewrites]]
     for kernel in target.kernels:
         declared = (

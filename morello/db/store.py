@@ -2,96 +2,242 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
-from contextlib import closing
+import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.db import records
+from morello.db.block import UNKNOWN, Block, Entry, Ints, Kind
+from morello.db.coordinates import costs_of, of_limits, of_sizes, to_limits, to_sizes, units_of, volumes
+from morello.db.file import File
 from morello.db.fingerprint import fingerprint
+from morello.db.gather import Fresh, gathered
+from morello.db.labels import write
+from morello.db.programs import program, solved_blocks
+from morello.db.records import Header, Print, Stored
+from morello.db.rectangles import Boxes, joined, merged, settle
+from morello.db.tree import Tree
 from morello.errors import MorelloError
-from morello.frontend.parser import parse_schedule
-from morello.frontend.printer import show_spec
-from morello.ir.impl import Impl, figures
-from morello.ir.spec import Spec
+from morello.ir.impl import Impl
+from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
-from morello.schedule import Schedule, lines, schedule_of
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS solved (
-    fingerprint TEXT NOT NULL,
-    spec TEXT NOT NULL,
-    limits TEXT NOT NULL,
-    cost TEXT NOT NULL,
-    schedule TEXT NOT NULL,
-    PRIMARY KEY (fingerprint, spec, limits)
-) WITHOUT ROWID
-"""
-#: "Mlo1" as a number: marks the file as Morello's, with its format.
-_APPLICATION = 0x4D6C6F31
-#: Seconds to wait for other processes that use the file.
-_PATIENCE = 30
+__all__ = ["Block", "Conflict", "Entry", "Kind", "SpecStore"]
+
+#: Boxes kept in memory per thread; beyond that all are forgotten and read again when needed.
+_KEPT = 4_000_000
+#: Contradictions told of in a message.
+_TOLD = 5
+#: Costs that do not fit are known to be at least this.
+_MOST = (1 << 63) - 1
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Set the journal mode, which does not wait for others by itself as statements do."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+class Conflict(MorelloError):
+    """Answers that contradict each other."""
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """What is known of one table, in memory. `step` of the boxes indexes `steps`."""
+
+    boxes: Boxes
+    tree: Tree
+    steps: dict[int, str]
+
+
+class _Seen(threading.local):
+    """What this thread has read, as of a version of the file."""
+
+    def __init__(self) -> None:
+        self.forget((0, 0))
+
+    def forget(self, version: tuple[int, int]) -> None:
+        self.version = version
+        self.prints: dict[str, Print] = {}
+        self.tables: dict[tuple[str, str], Table | None] = {}
+        self.steps: dict[int, str] = {}
+        self.kept = 0
 
 
 class SpecStore:
-    """Schedules of solved Specs by Spec and by what the target was when they were solved.
+    """Answers to Specs, by Spec and by what the target was when they were found.
 
-    An entry of another fingerprint is never used. Raises MorelloError for a file that cannot be used.
+    What another fingerprint answered is never used. May be used by several threads. Raises MorelloError for a file
+    that cannot be used, when it is opened as well as later.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        try:
-            with closing(self._connect()) as connection:
-                with connection:
-                    # Others that open a new file at the same time wait here, and then find it made.
-                    connection.execute("BEGIN IMMEDIATE")
-                    (mark,) = connection.execute("PRAGMA application_id").fetchone()
-                    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                    if mark != _APPLICATION and (mark or tables):
-                        raise MorelloError(f"{self.path} is no Morello database", "give another path to --db")
-                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                    connection.execute(_TABLE)
-                _use_wal(connection)
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
+        self.file = File(path)
+        self._seen = _Seen()
 
-    def find(self, spec: Spec, target: Target) -> Schedule | None:
-        """The schedule that solves `spec`, None if it has not been solved."""
-        key = fingerprint(target), show_spec(spec, target), repr(spec.limits)
-        try:
-            with closing(self._connect()) as connection:
-                row = connection.execute(
-                    "SELECT schedule FROM solved WHERE fingerprint = ? AND spec = ? AND limits = ?", key
-                ).fetchone()
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
-        return parse_schedule(row[0], target) if row else None
+    def close(self) -> None:
+        """Close this thread's connection; it is opened again when needed."""
+        self.file.close()
+        self._seen.forget((0, 0))
 
-    def add(self, spec: Spec, target: Target, impl: Impl) -> None:
-        """Remember what search found for `spec`."""
-        schedule = "\n".join(lines(schedule_of(impl)))
-        row = fingerprint(target), show_spec(spec, target), repr(spec.limits), str(figures(impl).cost), schedule
-        try:
-            with closing(self._connect()) as connection, connection:
-                connection.execute("INSERT OR REPLACE INTO solved VALUES (?, ?, ?, ?, ?)", row)
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
+    def add(self, target: Target, blocks: Iterable[Block]) -> None:
+        """Store answers: all of them, or none if that fails. Raises Conflict if they contradict what is stored."""
+        self.add_boxes(records.print_of(target), gathered(blocks, units_of(target)))
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=_PATIENCE)
+    def add_boxes(self, whose: Print, fresh: Sequence[Fresh]) -> None:
+        """Store boxes under a fingerprint, as `add` does."""
+        with self.file.writing():
+            self._catch_up()
+            known = {one.hash: one for one in records.read_prints(self.file)}
+            whose = known.get(whose.hash) or records.write_print(self.file, whose)
+            steps = records.read_steps(self.file)
+            for one in fresh:
+                self._write(whose, one, steps)
+        # What this connection writes does not change the version that it sees.
+        self._seen.prints, self._seen.steps = {}, {}
+        for one in fresh:
+            for labels in one.labels:
+                self._seen.tables.pop((whose.hash, labels), None)
 
-    def _fault(self, error: sqlite3.Error) -> MorelloError:
-        return MorelloError(f"database {self.path}: {error}", "give --db a path that can be written, or leave it out")
+    def find(self, target: Target, spec: Spec) -> Entry | None:
+        """The answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None."""
+        table = self._table(target, spec.logical)
+        if table is None:
+            return None
+        shape = np.array([spec.shape], dtype=np.int64)
+        units = units_of(target)
+        point = np.concatenate([of_sizes(shape), of_limits(np.array([spec.limits], dtype=np.int64), units)], axis=1)
+        _, found = table.tree.containing(point)
+        if not len(found):
+            return None
+        boxes = table.boxes.take(found)
+        costs = costs_of(boxes.numerator, boxes.denominator, np.repeat(volumes(shape), len(found)))
+        rank = shape.shape[1]
+
+        def preference(i: int) -> tuple[Any, ...]:
+            # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
+            # the choice does not depend on the order in which they came.
+            settled = bool(boxes.settled[i])
+            text = table.steps.get(int(boxes.step[i]), "")
+            return not settled, 0 if settled else -int(costs[i]), tuple(boxes.low[i, rank:].tolist()), text
+
+        best = min(range(len(found)), key=preference)
+        kind = Kind(int(boxes.kind[best]))
+        peak = tuple(to_limits(boxes.low[best : best + 1, rank:], units)[0].tolist())
+        return Entry(int(costs[best]), kind, peak, table.steps.get(int(boxes.step[best])))
+
+    def known(
+        self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
+    ) -> tuple[Ints, npt.NDArray[np.int8]]:
+        """Costs and kinds of N cells of a table (shapes [N, rank], limits [N, levels] in bytes); kind -1: unknown.
+
+        An optimum of 2^63 or more is given as a LOWER bound of 2^63 - 1.
+        """
+        costs = np.zeros(len(shapes), dtype=np.int64)
+        kinds = np.full(len(shapes), UNKNOWN, dtype=np.int8)
+        table = self._table(target, labels)
+        if table is None:
+            return costs, kinds
+        points = np.concatenate([of_sizes(shapes), of_limits(limits, units_of(target))], axis=1)
+        cell, found = table.tree.containing(points)
+        boxes = table.boxes
+        cost = costs_of(boxes.numerator[found], boxes.denominator[found], volumes(shapes)[cell])
+        kind = boxes.kind[found]
+        if cost.dtype == object:
+            too_much = cost > _MOST
+            cost = np.where(too_much, _MOST, cost).astype(np.int64)
+            kind = np.where(too_much, np.int8(Kind.LOWER), kind)
+        order = np.lexsort((cost, kind != Kind.LOWER, cell))
+        best = order[np.flatnonzero(np.diff(cell[order], append=-1))]
+        costs[cell[best]] = cost[best]
+        kinds[cell[best]] = kind[best]
+        return costs, kinds
+
+    def program(self, target: Target, spec: Spec) -> Impl | None:
+        """The program that solves a Spec; None unless it and all Specs on the way are solved."""
+        return program(spec, target, lambda one: self.find(target, one), self.path)
+
+    def remember(self, target: Target, impl: Impl) -> None:
+        """Store an optimal program: every Spec in it is solved."""
+        self.add(target, solved_blocks(impl))
+
+    def _table(self, target: Target, labels: LogicalSpec) -> Table | None:
+        """What is known of the table that a Spec belongs to; None if nothing is."""
+        with self.file.messages():
+            self._catch_up()
+            seen = self._seen
+            key = fingerprint(target), write(labels)
+            if key not in seen.tables:
+                if not seen.prints:
+                    seen.prints = {one.hash: one for one in records.read_prints(self.file)}
+                headers = records.read_headers(self.file, seen.prints[key[0]], key[1]) if key[0] in seen.prints else []
+                if headers and not seen.steps:
+                    seen.steps = records.read_steps(self.file)
+                seen.tables[key] = self._load(headers[0], seen.steps) if headers else None
+            return seen.tables[key]
+
+    def _load(self, header: Header, steps: dict[int, str]) -> Table:
+        boxes = records.read_boxes(self.file, header, steps).boxes
+        self._seen.kept += len(boxes)
+        return Table(boxes, Tree(boxes.low, boxes.high), steps)
+
+    def _catch_up(self) -> None:
+        """Forget what was read if another process or thread has written since, or if it is too much."""
+        version = self.file.version()
+        if version != self._seen.version or self._seen.kept > _KEPT:
+            self._seen.forget(version)
+
+    def _write(self, whose: Print, fresh: Fresh, steps: dict[int, str]) -> None:
+        """Merge boxes into the tables they belong to."""
+        ids = records.step_ids(self.file, fresh.steps, steps)
+        tables: dict[int, Stored] = {}
+        numbers = []
+        stored: list[Boxes] = []
+        for labels in fresh.labels:
+            header = next(iter(records.read_headers(self.file, whose, labels)), None)
+            one = (
+                records.read_boxes(self.file, header, steps)
+                if header
+                else Stored.empty(records.new_header(self.file, whose, labels))
+            )
+            numbers.append(one.header.id)
+            tables[one.header.id] = one
+            if len(one.boxes):
+                stored.append(one.boxes)
+        boxes = attrs.evolve(
+            fresh.boxes,
+            table=np.array(numbers, dtype=np.int64)[fresh.boxes.table],
+            step=np.where(fresh.boxes.step < 0, -1, ids[fresh.boxes.step] if len(ids) else -1),
+        )
+        origin = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        if stored:
+            old = joined(stored)
+            origin = old.table, np.concatenate([tables[int(one.table[0])].ids for one in stored])
+            old = attrs.evolve(old, row=np.arange(len(old)))
+            boxes = merged(joined([old, boxes]), fresh.rank)
+        boxes = boxes.take(np.argsort(boxes.table, kind="stable"))
+        kept, contradictions = settle(boxes, fresh.rank, boxes.row < 0)
+        if len(contradictions):
+            raise self._conflict(boxes, contradictions, tables, fresh.rank)
+        records.write_boxes(self.file, tables, kept, origin, steps)
+
+    def _conflict(self, boxes: Boxes, pairs: Ints, tables: dict[int, Stored], rank: int) -> Conflict:
+        """Says of the first few pairs of contradicting boxes where they meet and what they say."""
+        told = []
+        for i, j in pairs[:_TOLD].tolist():
+            header = tables[int(boxes.table[i])].header
+            meeting = np.maximum(boxes.low[i], boxes.low[j])[None]
+            sizes, limits = to_sizes(meeting[:, :rank]), to_limits(meeting[:, rank:], header.print.units)
+            here = volumes(sizes)
+            said = [
+                f"{Kind(int(boxes.kind[k])).name} {costs_of(boxes.numerator[[k]], boxes.denominator[[k]], here)[0]}"
+                for k in (i, j)
+            ]
+            shape = "×".join(map(str, sizes[0].tolist()))
+            told.append(f"{header.labels}, {shape} within {limits[0].tolist()}: {said[0]} and {said[1]}")
+        return Conflict(
+            f"database {self.path}: {len(pairs)} answers contradict others, so nothing was stored:\n  "
+            + "\n  ".join(told),
+            "`morello db verify` says which of the files is wrong",
+        )

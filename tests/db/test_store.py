@@ -34,10 +34,13 @@ def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:
     assert again.impl == first.impl
 
 
-def test_limits_are_part_of_the_question(tmp_path: Path) -> None:
+def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "solved.db")
-    solve(store)
-    assert solve(store, f"({TEXT}, [64, 0, 65536, 0])")[1] > 0
+    first, _ = solve(store)
+    below, searched = solve(store, f"({TEXT}, [64, 0, 65536, 0])")
+    assert searched == 0
+    assert below.schedule == first.schedule
+    assert solve(store, f"({TEXT}, [0, 0, 65536, 0])")[1] > 0
 
 
 def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> None:
@@ -53,8 +56,8 @@ def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> 
     assert len(prints) == len(changed) + 1
     store = SpecStore(tmp_path / "solved.db")
     goal, _ = solve(store)
-    assert store.find(goal.spec, avx2) is not None
-    assert all(store.find(goal.spec, target) is None for target in changed)
+    assert store.find(avx2, goal.spec) is not None
+    assert all(store.find(target, goal.spec) is None for target in changed)
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
@@ -66,7 +69,7 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     store = SpecStore(path)
-    assert all(store.find(goal.spec, goal.target) for goal in goals)
+    assert all(store.find(goal.target, goal.spec) for goal in goals)
 
 
 def other_database(path: Path) -> None:

@@ -1,0 +1,58 @@
+"""What goes into the database and comes out: answers for many cells of one table, and for one Spec."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.ir.limits import Limits
+from morello.ir.spec import LogicalSpec
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+#: Integers of any size: int64, or Python integers (dtype object) where one of them needs more than 64 bits.
+Exact: TypeAlias = npt.NDArray[Any]
+
+
+class Kind(IntEnum):
+    """What an answer says of a Spec."""
+
+    EXACT = 0  # the cost of the optimum
+    LOWER = 1  # no program costs less
+    NONE = 2  # there is no program
+
+
+#: In place of a Kind: nothing is known.
+UNKNOWN = -1
+
+
+@attrs.frozen(eq=False)
+class Block:
+    """Answers for N cells of one table: Specs that differ in numbers only.
+
+    The sizes in the shape of `labels` are ignored, but for their number, the rank. Limits and peaks are bytes per
+    level in normal form. An EXACT answer holds for every limits L with peaks <= L <= limits; LOWER and NONE hold
+    for all limits up to `limits`. `costs` may be of dtype object, for costs from 2^63.
+    """
+
+    labels: LogicalSpec
+    shapes: Ints  # [N, rank]
+    limits: Ints  # [N, levels], under which the cells were solved
+    peaks: Ints  # [N, levels]; EXACT: of the chosen program, else 0
+    costs: Exact  # [N]; EXACT: of the optimum; LOWER: no program costs less; NONE: 0
+    kinds: npt.NDArray[np.int8]  # [N]
+    steps: tuple[str, ...]  # as in a schedule
+    step: npt.NDArray[np.int32]  # [N]; EXACT: which of `steps` was chosen, else -1
+
+
+@attrs.frozen
+class Entry:
+    """What is known of one Spec. `peak` (bytes per level) and `step` are those of the optimum, if it is EXACT."""
+
+    cost: int
+    kind: Kind
+    peak: Limits
+    step: str | None

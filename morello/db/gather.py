@@ -1,0 +1,93 @@
+"""Blocks of answers become boxes, merged as far as they can be without knowing what is stored."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import attrs
+import numpy as np
+
+from morello.db.block import Block, Ints, Kind
+from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
+from morello.db.labels import write
+from morello.db.rectangles import Boxes, merged
+
+
+@attrs.frozen(eq=False)
+class Fresh:
+    """Boxes that are not stored yet, of tables of one rank. `table` and `step` index `labels` and `steps`."""
+
+    rank: int
+    labels: list[str]
+    steps: list[str]
+    boxes: Boxes
+
+
+def gathered(blocks: Iterable[Block], units: Sequence[int]) -> list[Fresh]:
+    """Boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
+    groups: dict[int, list[Block]] = defaultdict(list)
+    for block in blocks:
+        if len(block.shapes):
+            groups[len(block.labels.shape)].append(block)
+    return [_group(rank, group, units) for rank, group in sorted(groups.items())]
+
+
+def _group(rank: int, blocks: list[Block], units: Sequence[int]) -> Fresh:
+    tables: dict[str, int] = {}
+    steps: dict[str, int] = {}
+    table = [tables.setdefault(write(block.labels), len(tables)) for block in blocks]
+    counts = [len(block.shapes) for block in blocks]
+    # Steps are numbered per block: `numbers[offset of its block + step]` is the step's number here.
+    numbers = [steps.setdefault(text, len(steps)) for block in blocks for text in block.steps]
+    sizes = [len(block.steps) for block in blocks]
+    offsets = np.repeat(np.cumsum([0, *sizes[:-1]]), counts)
+    step = np.concatenate([block.step for block in blocks]).astype(np.int64)
+    kinds = np.concatenate([block.kinds for block in blocks]).astype(np.int8)
+    exact = kinds == Kind.EXACT
+    shapes = np.concatenate([block.shapes for block in blocks])
+    limits = np.concatenate([block.limits for block in blocks])
+    peaks = np.where(exact[:, None], np.concatenate([block.peaks for block in blocks]), 0)
+    costs = np.where(kinds == Kind.NONE, 0, np.concatenate([block.costs for block in blocks]))
+    _check(rank, len(units), shapes, limits, peaks, costs, kinds, step, np.repeat(sizes, counts))
+    step = np.where(exact, np.array([*numbers, -1], dtype=np.int64)[np.where(exact, offsets + step, -1)], -1)
+    numerator, denominator = reduced(costs, volumes(shapes))
+    sides = of_sizes(shapes)
+    boxes = Boxes(
+        np.repeat(np.array(table, dtype=np.int64), counts),
+        np.concatenate([sides, of_limits(peaks, units)], axis=1),
+        np.concatenate([sides, of_limits(limits, units)], axis=1),
+        kinds,
+        numerator,
+        denominator,
+        step,
+        np.full(len(kinds), -1, dtype=np.int64),
+    )
+    return Fresh(rank, list(tables), list(steps), merged(boxes, rank))
+
+
+def _check(
+    rank: int,
+    levels: int,
+    shapes: Ints,
+    limits: Ints,
+    peaks: Ints,
+    costs: Ints,
+    kinds: np.ndarray,
+    step: Ints,
+    steps: Ints,
+) -> None:
+    exact = kinds == Kind.EXACT
+    faults = {
+        f"shapes are [N, {rank}] and limits and peaks [N, {levels}]": shapes.shape[1] != rank
+        or limits.shape != peaks.shape
+        or limits.shape[1] != levels,
+        "sizes are at least 1": bool(np.any(shapes < 1)),
+        "kinds are EXACT, LOWER or NONE": bool(np.any((kinds < 0) | (kinds > 2))),
+        "costs are not negative": bool(np.any(costs < 0)),
+        "the peak of an EXACT answer is within its limits": bool(np.any(peaks > limits)),
+        "an EXACT answer has a step": bool(np.any(exact & ((step < 0) | (step >= steps)))),
+    }
+    broken = [rule for rule, fault in faults.items() if fault]
+    if broken:
+        raise ValueError(f"blocks break the rule: {broken[0]}")

@@ -1,0 +1,79 @@
+"""The labels of a table as text: operation, rank, whether it is serial, and the state of each operand."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from morello.errors import MorelloError
+from morello.ir import dtypes
+from morello.ir.layout import Layout, PhysicalDim
+from morello.ir.ops import Compose, Operation, by_name
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+
+_LABELS = re.compile(r"(?P<op>.+) (?P<rank>\d+)(?P<serial> serial)?: (?P<states>.*)")
+_STATE = re.compile(
+    r"(?P<dtype>\w+) (?P<level>\w+) (?P<layout>-|layout\[.*\]) c(?P<contig>\d+)(?P<ua> ua)?( v(?P<vector>\d+))?"
+)
+_STRIP = re.compile(r"(\d+)(?:(p|oe)(\d+))?")
+_SEPARATOR = " | "
+
+
+def write(labels: LogicalSpec) -> str:
+    """Text that two Specs share exactly if they are of one table, e.g.
+    `FillZero 2 serial: f32 L1 layout[0, 1] c2`."""
+    return _write(labels.op, len(labels.shape), labels.states, labels.serial)
+
+
+@lru_cache(maxsize=1 << 16)
+def _write(op: Operation, rank: int, states: tuple[OperandState, ...], serial: bool) -> str:
+    return f"{op.name} {rank}{' serial' if serial else ''}: {_SEPARATOR.join(map(_write_state, states))}"
+
+
+def _write_state(state: OperandState) -> str:
+    layout = "-" if state.layout is None else str(state.layout)
+    unaligned = "" if state.aligned else " ua"
+    vector = "" if state.vector is None else f" v{state.vector}"
+    return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}"
+
+
+@lru_cache(maxsize=1 << 12)
+def read(text: str) -> LogicalSpec:
+    """The labels that `write` made text of, with every size 1. Raises MorelloError for any other text."""
+    found = _LABELS.fullmatch(text)
+    if found is None:
+        raise _unknown(text)
+    states = tuple(_read_state(state) for state in found["states"].split(_SEPARATOR))
+    return LogicalSpec(_read_op(found["op"]), (1,) * int(found["rank"]), states, bool(found["serial"]))
+
+
+def _read_op(name: str) -> Operation:
+    composed = re.fullmatch(r"Compose\(\[(.*)\]\)", name)
+    return Compose(tuple(map(by_name, composed[1].split(", ")))) if composed else by_name(name)
+
+
+def _read_state(text: str) -> OperandState:
+    found = _STATE.fullmatch(text)
+    if found is None:
+        raise _unknown(text)
+    vector = None if found["vector"] is None else int(found["vector"])
+    layout = None if found["layout"] == "-" else _read_layout(found["layout"])
+    dtype = dtypes.by_name(found["dtype"])
+    return OperandState(dtype, found["level"], layout, int(found["contig"]), not found["ua"], vector)
+
+
+def _read_layout(text: str) -> Layout:
+    words = text.removeprefix("layout[").removesuffix("]").split(", ")
+    return Layout(tuple(_read_dim(word) for word in words if word))
+
+
+def _read_dim(text: str) -> PhysicalDim:
+    found = _STRIP.fullmatch(text)
+    if found is None:
+        raise _unknown(text)
+    return PhysicalDim(int(found[1]), int(found[3]) if found[3] else None, found[2] == "oe")
+
+
+def _unknown(text: str) -> MorelloError:
+    return MorelloError(f"{text!r} are no labels of a table", "they look like: FillZero 1 serial: f32 L1 layout[0] c1")

@@ -1,0 +1,109 @@
+"""Programs from what is stored of their Specs, and what to store of a program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import attrs
+import numpy as np
+
+from morello.db.block import Block, Entry, Kind
+from morello.db.coordinates import narrow
+from morello.errors import MorelloError, SpecError
+from morello.frontend.parser import parse_schedule
+from morello.ir.impl import Figures, Impl, Leaf, combine
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+from morello.schedule import rewrite_leaf
+
+_parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
+
+
+def step_of(text: str, target: Target) -> Rewrite:
+    """The step that is written so. Raises MorelloError if the target has no such step."""
+    known = _parsed.setdefault(target, {})
+    if text not in known:
+        (step,) = parse_schedule(text, target)
+        if not isinstance(step, Rewrite):
+            raise MorelloError(f"`{text}` is no step of a single Spec")
+        known[text] = step
+    return known[text]
+
+
+def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], path: Path) -> Impl | None:
+    """The program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
+
+    Raises MorelloError for steps that do not make a program of the stored cost and peak.
+    """
+    done: dict[Spec, tuple[Impl, Figures] | None] = {}
+
+    def build(one: Spec) -> tuple[Impl, Figures] | None:
+        if one not in done:
+            done[one] = expanded(one)
+        return done[one]
+
+    def expanded(one: Spec) -> tuple[Impl, Figures] | None:
+        entry = find(one)
+        if entry is None or entry.kind != Kind.EXACT or entry.step is None:
+            return None
+        try:
+            node = rewrite_leaf(one, step_of(entry.step, target), target)
+        except MorelloError as error:
+            raise _wrong(path, entry.step, error.message) from error
+        below: list[tuple[Impl, Figures]] = []
+        for leaf in node.children:
+            child = build(leaf.spec)
+            if child is None:
+                return None
+            below.append(child)
+        found = combine(node.expansion, [figures for _, figures in below], node.exact)
+        if (found.cost, tuple(found.peak)) != (entry.cost, entry.peak):
+            raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
+        return attrs.evolve(node, children=tuple(child for child, _ in below)), found
+
+    root = build(spec)
+    return root and root[0]
+
+
+def _wrong(path: Path, step: str, why: str) -> MorelloError:
+    return MorelloError(
+        f"database {path}: the stored step `{step}` does not give what is stored of it: {why}",
+        "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
+    )
+
+
+def solved_blocks(impl: Impl) -> list[Block]:
+    """An EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
+    solved: dict[Spec, tuple[Figures, str]] = {}
+
+    def visit(one: Impl) -> Figures:
+        if isinstance(one, Leaf):
+            raise SpecError("an unfinished program is no answer", "finish it: `synthesize`, or select kernels")
+        if one.spec not in solved:
+            figures = combine(one.expansion, [visit(child) for child in one.children], one.exact)
+            solved[one.spec] = figures, str(one.expansion.step)
+        return solved[one.spec][0]
+
+    visit(impl)
+    tables: dict[LogicalSpec, list[Spec]] = defaultdict(list)
+    for spec in solved:
+        tables[attrs.evolve(spec.logical, shape=(1,) * len(spec.shape))].append(spec)
+    return [_block(labels, specs, solved) for labels, specs in tables.items()]
+
+
+def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[Figures, str]]) -> Block:
+    steps = list(dict.fromkeys(solved[spec][1] for spec in specs))
+    return Block(
+        labels,
+        np.array([spec.shape for spec in specs], dtype=np.int64),
+        np.array([spec.limits for spec in specs], dtype=np.int64),
+        np.array([solved[spec][0].peak for spec in specs], dtype=np.int64),
+        narrow([int(solved[spec][0].cost) for spec in specs]),
+        np.full(len(specs), Kind.EXACT, dtype=np.int8),
+        tuple(steps),
+        np.array([steps.index(solved[spec][1]) for spec in specs], dtype=np.int32),
+    )

@@ -1,0 +1,265 @@
+"""Rows of the file: boxes and tables with checksums, so that a row that changed on disk is never answered from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.db.block import Ints
+from morello.db.coordinates import narrow
+from morello.db.file import File
+from morello.db.fingerprint import ENGINE_VERSION, fingerprint
+from morello.db.rectangles import Boxes
+from morello.plugins.target import Target
+
+#: The integer types a box is stored in: the first one that holds all its coordinates. All are little-endian.
+_WIDTHS = ("<i1", "<i2", "<i4", "<i8")
+_BITS = 1 << 32
+
+
+@attrs.frozen
+class Print:
+    """A fingerprint as it is stored: of which target and engine, and what its limits count.
+
+    `levels` are the names of the levels, with the bytes of a register after a colon: `VRF:32 L1`.
+    """
+
+    id: int
+    hash: str
+    target: str
+    engine: int
+    levels: str
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Per level, the bytes of a register, or 0 where limits count in powers of two."""
+        return tuple(int(level.partition(":")[2] or 0) for level in self.levels.split())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(level.partition(":")[0] for level in self.levels.split())
+
+    @property
+    def crc(self) -> int:
+        return _crc(self.hash, self.target, self.engine, self.levels)
+
+
+@attrs.frozen
+class Header:
+    """A table as it is stored: how many boxes it has, and the sum of their checksums modulo 2^32."""
+
+    id: int
+    print: Print
+    labels: str
+    boxes: int = 0
+    checksum: int = 0
+
+    @property
+    def seed(self) -> int:
+        """What the checksums of its boxes start from, so that no box is taken for one of another table."""
+        return _crc(self.print.hash, self.labels)
+
+    @property
+    def crc(self) -> int:
+        return _crc(self.print.hash, self.id, self.labels, self.boxes, self.checksum)
+
+
+@attrs.frozen(eq=False)
+class Stored:
+    """The boxes of a table, with their numbers and checksums. `step` of the boxes are ids of steps."""
+
+    header: Header
+    boxes: Boxes
+    ids: Ints
+    crcs: Ints
+
+    @classmethod
+    def empty(cls, header: Header) -> Stored:
+        return _stored(header, [])
+
+
+def print_of(target: Target) -> Print:
+    """The fingerprint of a target as it would be stored."""
+    levels = [f"{level.name}:{level.unit}" if level.is_register else level.name for level in target.levels]
+    return Print(0, fingerprint(target), target.name, ENGINE_VERSION, " ".join(levels))
+
+
+def _crc(*values: Any) -> int:
+    return zlib.crc32("\n".join(map(str, values)).encode("utf-8", "surrogatepass"))
+
+
+def read_prints(file: File) -> list[Print]:
+    """All fingerprints. Raises Damaged where one is not what was written."""
+    rows = file.connection.execute("SELECT id, hash, target, engine, levels, crc FROM fingerprints").fetchall()
+    found = [Print(*row[:-1]) for row in rows]
+    for one, row in zip(found, rows, strict=True):
+        if one.crc != row[-1]:
+            raise file.damaged(f"fingerprint {one.id} has changed")
+    return found
+
+
+def read_headers(file: File, of: Print, labels: str | None = None) -> list[Header]:
+    """The tables of a fingerprint, or the one with these labels. Raises Damaged where one is not what was written."""
+    query = "SELECT id, labels, boxes, checksum, crc FROM tables WHERE fingerprint = ?"
+    if labels is None:
+        rows = file.connection.execute(f"{query} ORDER BY labels", (of.id,)).fetchall()
+    else:
+        rows = file.connection.execute(f"{query} AND labels = ?", (of.id, labels)).fetchall()
+    found = [Header(row[0], of, *row[1:4]) for row in rows]
+    for one, row in zip(found, rows, strict=True):
+        if one.crc != row[4]:
+            raise file.damaged(f"table {one.id} has changed")
+    return found
+
+
+def read_steps(file: File) -> dict[int, str]:
+    return dict(file.connection.execute("SELECT id, text FROM steps"))
+
+
+def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
+    """The boxes of a table. Raises Damaged where one is missing or not what was written."""
+    rows = file.connection.execute(
+        "SELECT id, kind, box, numerator, denominator, step, crc FROM rectangles WHERE tab = ? ORDER BY id",
+        (header.id,),
+    ).fetchall()
+    seed = header.seed
+    for number, kind, box, numerator, denominator, step, crc in rows:
+        if crc != _row_crc(seed, box, kind, numerator, denominator, None if step is None else steps.get(step, "")):
+            raise file.damaged(f"box {number} of table {header.id} has changed")
+    crcs = [row[6] for row in rows]
+    if len(rows) != header.boxes or sum(crcs) % _BITS != header.checksum:
+        raise file.damaged(f"table {header.id} has {len(rows)} boxes, not the {header.boxes} that were written")
+    return _stored(header, rows)
+
+
+def _stored(header: Header, rows: Sequence[Any]) -> Stored:
+    low, high = _corners([row[2] for row in rows])
+    boxes = Boxes(
+        np.full(len(rows), header.id),
+        low,
+        high,
+        np.array([row[1] for row in rows], dtype=np.int8),
+        narrow([int(row[3]) for row in rows]),
+        narrow([int(row[4]) for row in rows]),
+        np.array([-1 if row[5] is None else row[5] for row in rows], dtype=np.int64),
+        np.arange(len(rows)),
+    )
+    ids, crcs = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 6))
+    return Stored(header, boxes, ids, crcs)
+
+
+def _row_crc(seed: int, box: Any, kind: Any, numerator: Any, denominator: Any, step: str | None) -> int:
+    if not isinstance(box, bytes):
+        return -1
+    return zlib.crc32(
+        f"{kind} {numerator} {denominator} {step}".encode("utf-8", "surrogatepass"), zlib.crc32(box, seed)
+    )
+
+
+def _corners(packed: Sequence[bytes]) -> tuple[Ints, Ints]:
+    """Lower and upper corners [N, A] of boxes of one table. The first byte of each says how wide its numbers are."""
+    if not packed:
+        return np.empty((0, 0), dtype=np.int64), np.empty((0, 0), dtype=np.int64)
+    first = packed[0]
+    axes = (len(first) - 1) // first[0] // 2
+    corners = np.empty((len(packed), 2, axes), dtype=np.int64)
+    widths = np.array([one[0] for one in packed])
+    for width in np.unique(widths):
+        which = np.flatnonzero(widths == width)
+        data = b"".join(packed[i][1:] for i in which.tolist())
+        corners[which] = np.frombuffer(data, dtype=f"<i{width}").reshape(len(which), 2, axes)
+    return corners[:, 0], corners[:, 1]
+
+
+def _packed(boxes: Boxes) -> list[bytes]:
+    """Both corners of each box as bytes: the width of its numbers, then lower and upper corner, little-endian."""
+    corners = np.concatenate([boxes.low, boxes.high], axis=1)
+    largest = corners.max(axis=1, initial=0)
+    result = [b""] * len(boxes)
+    wide = np.searchsorted([np.iinfo(width).max for width in _WIDTHS], largest)
+    for index in np.unique(wide):
+        which = np.flatnonzero(wide == index)
+        width = np.dtype(_WIDTHS[index]).itemsize
+        data = corners[which].astype(_WIDTHS[index]).tobytes()
+        head, stride = bytes([width]), width * corners.shape[1]
+        for place, row in enumerate(which):
+            result[row] = head + data[place * stride : (place + 1) * stride]
+    return result
+
+
+def write_print(file: File, known: Print) -> Print:
+    """Store a fingerprint; with its id."""
+    values = (known.hash, known.target, known.engine, known.levels, known.crc)
+    done = file.connection.execute(
+        "INSERT INTO fingerprints (hash, target, engine, levels, crc) VALUES (?, ?, ?, ?, ?)", values
+    )
+    return attrs.evolve(known, id=done.lastrowid)
+
+
+def step_ids(file: File, texts: Sequence[str], known: dict[int, str]) -> Ints:
+    """The ids of steps; those that are not `known` are stored, and added to it."""
+    ids = {text: number for number, text in known.items()}
+    for text in texts:
+        if text not in ids:
+            number = file.connection.execute("INSERT INTO steps (text) VALUES (?)", (text,)).lastrowid
+            assert number is not None
+            ids[text] = number
+            known[number] = text
+    return np.array([ids[text] for text in texts], dtype=np.int64)
+
+
+def new_header(file: File, of: Print, labels: str) -> Header:
+    """A table without boxes, stored."""
+    done = file.connection.execute(
+        "INSERT INTO tables (fingerprint, labels, boxes, checksum, crc) VALUES (?, ?, 0, 0, 0)", (of.id, labels)
+    )
+    assert done.lastrowid is not None
+    return Header(done.lastrowid, of, labels)
+
+
+def write_boxes(
+    file: File, tables: dict[int, Stored], kept: Boxes, origin: tuple[Ints, Ints], steps: dict[int, str]
+) -> None:
+    """Store the boxes of some tables in place of those they have.
+
+    `kept.table` are ids of tables, of which `tables` has all; `kept.row` counts the boxes in `origin`: table and number
+    of each box that is stored. Boxes in it that are not kept are deleted.
+    """
+    gone = np.ones(len(origin[0]), dtype=bool)
+    gone[kept.row[kept.row >= 0]] = False
+    change = {table: [0, 0] for table in tables}
+    crc_of = {table: dict(zip(one.ids.tolist(), one.crcs.tolist(), strict=True)) for table, one in tables.items()}
+    doomed = list(zip(origin[0][gone].tolist(), origin[1][gone].tolist(), strict=True))
+    for table, number in doomed:
+        change[table][0] -= 1
+        change[table][1] -= crc_of[table][number]
+    new = kept.take(kept.row < 0)
+    following = {table: int(one.ids.max(initial=0)) + 1 for table, one in tables.items()}
+    seeds = {table: one.header.seed for table, one in tables.items()}
+    rows = []
+    columns = (new.table, new.kind, new.numerator, new.denominator, new.step)
+    for box, table, kind, above, below, step in zip(_packed(new), *(one.tolist() for one in columns), strict=True):
+        text = None if step < 0 else steps[step]
+        above, below = _storable(above), _storable(below)
+        crc = _row_crc(seeds[table], box, kind, above, below, text)
+        rows.append((table, following[table], kind, box, above, below, None if step < 0 else step, crc))
+        following[table] += 1
+        change[table][0] += 1
+        change[table][1] += crc
+    file.connection.executemany("DELETE FROM rectangles WHERE tab = ? AND id = ?", doomed)
+    file.connection.executemany("INSERT INTO rectangles VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    headers = []
+    for table, (boxes, checksum) in change.items():
+        old = tables[table].header
+        now = attrs.evolve(old, boxes=old.boxes + boxes, checksum=(old.checksum + checksum) % _BITS)
+        headers.append((now.boxes, now.checksum, now.crc, table))
+    file.connection.executemany("UPDATE tables SET boxes = ?, checksum = ?, crc = ? WHERE id = ?", headers)
+
+
+def _storable(number: int) -> int | str:
+    """Integers beyond 64 bits are stored as text."""
+    return number if number < 1 << 63 else str(number)

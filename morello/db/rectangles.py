@@ -1,0 +1,193 @@
+"""Rectangles in Z^n: sets of Specs that share one value, and how they are merged.
+
+Boxes of many tables are handled at once, as arrays, so that thousands of small tables cost no more than a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.db.block import Exact, Ints, Kind
+from morello.db.tree import MANY, Tree
+
+#: How many pairs of boxes are compared at a time.
+_CHUNK = 1 << 20
+#: Odd multipliers of a hash that brings boxes together which may be joined; they are then compared in full.
+_MULTIPLIERS = np.random.default_rng(0).integers(0, 2**63, 256, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+@attrs.frozen(eq=False)
+class Boxes:
+    """N boxes with A axes: sizes first, then limits. Both corners of a box are part of it.
+
+    The value of a box is its kind, cost per point of the iteration space, and step; an EXACT box starts at its peak.
+    """
+
+    table: Ints  # [N], which table it belongs to
+    low: Ints  # [N, A]
+    high: Ints  # [N, A]
+    kind: npt.NDArray[np.int8]  # [N]
+    numerator: Exact  # [N]
+    denominator: Exact  # [N]
+    step: Ints  # [N], -1 for none
+    row: Ints  # [N], where it is stored, -1 for nowhere
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def axes(self) -> int:
+        return self.low.shape[1]
+
+    @property
+    def settled(self) -> npt.NDArray[np.bool_]:
+        """Whether a box answers its Specs, rather than bounding their costs."""
+        return self.kind != Kind.LOWER
+
+    def take(self, which: Ints | npt.NDArray[np.bool_]) -> Self:
+        return type(self)(*(getattr(self, field.name)[which] for field in attrs.fields(type(self))))
+
+
+def joined(parts: Sequence[Boxes]) -> Boxes:
+    """All boxes of `parts`, of which there is at least one."""
+    return Boxes(*(np.concatenate([getattr(one, field.name) for one in parts]) for field in attrs.fields(Boxes)))
+
+
+def merged(boxes: Boxes, rank: int) -> Boxes:
+    """Fewer boxes that say the same of the same Specs: joined greedily along one axis after another.
+
+    The first `rank` axes are sizes. A joined box that is one of the given ones keeps its row.
+    """
+    value = _values(boxes, rank)
+    while True:
+        before = len(boxes)
+        for axis in reversed(range(boxes.axes)):
+            boxes, value = _join(boxes, value, axis)
+        if len(boxes) == before:
+            return boxes
+
+
+def _codes(column: Exact) -> Ints:
+    """Small integers that are equal exactly where the column is."""
+    if column.dtype == object:
+        numbers: dict[int, int] = {}
+        return np.array([numbers.setdefault(int(one), len(numbers)) for one in column], dtype=np.int64)
+    return column.astype(np.int64)
+
+
+def _values(boxes: Boxes, rank: int) -> Ints:
+    """Numbers that two boxes share if they belong to one table and have one value, the peak included.
+
+    Boxes that are no EXACT ones start at limit 0, so that comparing where boxes start compares peaks only.
+    """
+    columns = [boxes.table, boxes.kind, boxes.step, boxes.numerator, boxes.denominator, *boxes.low[:, rank:].T]
+    stacked = np.stack([_codes(column) for column in columns], axis=1)
+    order = np.lexsort(stacked.T)
+    changes = (stacked[order[1:]] != stacked[order[:-1]]).any(axis=1)
+    numbers = np.empty(len(boxes), dtype=np.int64)
+    numbers[order] = np.concatenate([[0], np.cumsum(changes)])[: len(boxes)]
+    return numbers
+
+
+def _join(boxes: Boxes, value: Ints, axis: int) -> tuple[Boxes, Ints]:
+    """Join the boxes that differ along `axis` only and overlap or touch there."""
+    others = [other for other in range(boxes.axes) if other != axis]
+    columns = np.concatenate([value[:, None], boxes.low[:, others], boxes.high[:, others]], axis=1)
+    # Overflow is what a hash is made of.
+    together = (columns.view(np.uint64) * _MULTIPLIERS[: columns.shape[1]]).sum(axis=1, dtype=np.uint64)
+    order = np.lexsort((boxes.low[:, axis], together))
+    columns, low, high = columns[order], boxes.low[order, axis], boxes.high[order, axis]
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = (columns[1:] != columns[:-1]).any(axis=1) | (low[1:] > high[:-1] + 1)
+    first = np.flatnonzero(starts)
+    if len(first) == len(order):
+        return boxes, value
+    top = np.maximum.reduceat(high, first)
+    run = np.cumsum(starts) - 1
+    whole = (low == low[first][run]) & (high == top[run])
+    row = np.maximum.reduceat(np.where(whole, boxes.row[order], -1), first)
+    kept = boxes.take(order[first])
+    highs = kept.high.copy()
+    highs[:, axis] = top
+    return attrs.evolve(kept, high=highs, row=row), value[order[first]]
+
+
+def _pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs i != j of one table that intersect, with i one of `mine`. The boxes are sorted by table."""
+    starts = np.flatnonzero(np.diff(boxes.table, prepend=boxes.table[:1] - 1))
+    sizes = np.diff(starts, append=len(boxes))
+    small = np.repeat(sizes <= MANY, sizes)
+    table = np.repeat(np.arange(len(sizes)), sizes)
+    asking = np.flatnonzero(mine & small)
+    counts = sizes[table[asking]]
+    ends = np.cumsum(counts)
+    at = 0
+    while at < len(asking):
+        until = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + _CHUNK, side="right")))
+        i = np.repeat(asking[at:until], counts[at:until])
+        offsets = np.repeat(ends[at:until] - counts[at:until], counts[at:until])
+        j = starts[table[i]] + np.arange(len(i)) + (ends[at - 1] if at else 0) - offsets
+        yield _intersecting(boxes, i, j)
+        at = until
+    for start, size in zip(starts[sizes > MANY], sizes[sizes > MANY], strict=True):
+        own = np.arange(start, start + size)
+        tree = Tree(boxes.low[own], boxes.high[own])
+        asks = own[mine[own]]
+        for at in range(0, len(asks), MANY):
+            some = asks[at : at + MANY]
+            query, found = tree.intersecting(boxes.low[some], boxes.high[some])
+            yield _intersecting(boxes, some[query], own[found])
+
+
+def _intersecting(boxes: Boxes, i: Ints, j: Ints) -> tuple[Ints, Ints]:
+    keep = i != j
+    for axis in range(boxes.axes):
+        i, j = i[keep], j[keep]
+        low, high = boxes.low[:, axis], boxes.high[:, axis]
+        keep = (low[i] <= high[j]) & (low[j] <= high[i])
+    return i[keep], j[keep]
+
+
+def inside(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
+    """Whether box i lies in box j, pair by pair."""
+    return np.all((boxes.low[j] <= boxes.low[i]) & (boxes.high[i] <= boxes.high[j]), axis=1)
+
+
+def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
+    """Whether the cost per point of box i is larger than that of box j, pair by pair."""
+    numerator, denominator = boxes.numerator.astype(object), boxes.denominator.astype(object)
+    return (numerator[i] * denominator[j] > numerator[j] * denominator[i]).astype(bool)
+
+
+def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
+    """Leave out boxes that others make superfluous; and pairs [M, 2] of the given boxes that contradict each other.
+
+    Two boxes contradict each other if they answer one Spec differently, or one bounds it above the other's answer.
+    Only pairs with one of the `new` boxes are looked at. The boxes are sorted by table.
+    """
+    superfluous = np.zeros(len(boxes), dtype=bool)
+    contradictions: list[Ints] = []
+    settled, exact = boxes.settled, boxes.kind == Kind.EXACT
+    for i, j in _pairs(boxes, new):
+        # Both directions, as j need not be new.
+        i, j = np.concatenate([i, j]), np.concatenate([j, i])
+        cost = (boxes.numerator[i] == boxes.numerator[j]) & (boxes.denominator[i] == boxes.denominator[j])
+        wrong = settled[i] & settled[j] & ~((boxes.kind[i] == boxes.kind[j]) & cost) & (i < j)
+        bounding = np.flatnonzero(~settled[i] & exact[j] & ~cost)
+        wrong[bounding] |= _exceeds(boxes, i[bounding], j[bounding])
+        contradictions.append(np.stack([i[wrong], j[wrong]], axis=1))
+        within = inside(boxes, i, j)
+        i, j, cost = i[within], j[within], cost[within]
+        superfluous[i[~settled[i] & settled[j]]] = True
+        both = np.flatnonzero(~settled[i] & ~settled[j])
+        weaker = cost[both] | _exceeds(boxes, j[both], i[both])
+        superfluous[i[both[weaker]]] = True
+        peak = (boxes.low[i, rank:] == boxes.low[j, rank:]).all(axis=1)
+        same = settled[i] & (boxes.kind[i] == boxes.kind[j]) & cost & (boxes.step[i] == boxes.step[j]) & peak
+        superfluous[i[same]] = True
+    return boxes.take(~superfluous), np.concatenate([*contradictions, np.empty((0, 2), dtype=np.int64)])
