@@ -67,6 +67,9 @@ class Rewrite(ABC):
 
     #: The word that starts the step in a schedule.
     keyword: ClassVar[str]
+    #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no
+    #: other way. Search on blocks then needs one batch per step for all operand states together.
+    structural: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

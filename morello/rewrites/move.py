@@ -11,7 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Fit, Layout, canonical
-from morello.ir.numbers import Cells, Num, is_batch, take
+from morello.ir.numbers import Cells, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
@@ -22,7 +22,6 @@ from morello.rewrites.base import (
     Vector,
     Word,
     argument,
-    by_group,
     layout_name,
     masked,
     refuse_compose,
@@ -65,38 +64,46 @@ class Move(Rewrite):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         refuse_compose(logical)
         one, tensor = self._operand(logical)
-        level = self._level(tensor.state, target)
-        dtype = tensor.state.dtype if self.dtype is None else self._cast(one, tensor.state, target)
+        self._level(tensor.state, target)
+        if self.dtype is not None:
+            self._cast(one, tensor.state, target)
+        found = [*self.fresh(one.name, tensor, target)]
+        require(bool(found), f"{self.layout} does not describe {one.name}, a tensor of shape {_sizes(tensor)}")
+        for state, cells in found:
+            try:
+                yield from self._alloc(logical, one, tensor, state, cells, target)
+            except Inapplicable:
+                if cells is None:
+                    raise
+
+    def fresh(self, name: str, tensor: TensorSpec, target: Target) -> Iterator[tuple[OperandState, Cells]]:
+        """The state of the new tensor, for each group of cells of a batch for which it is the same."""
+        level = target.level(self.level)
+        dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
         layout = self._layout(tensor, level)
         if layout is None:
             kept = tensor.state.layout
-            state = attrs.evolve(_seen_in(level, tensor.state, target), dtype=dtype)
+            state = attrs.evolve(seen_in(level, tensor.state, target), dtype=dtype)
             if level.kind == "scalar" or kept is None:
                 state = OperandState(dtype, level.name, None)
             elif level.kind != "cache" or dtype != tensor.state.dtype:
                 fresh, contig = kept.tiled(len(kept.dims), [Fit.WHOLE] * len(kept.dims))
                 state = OperandState(dtype, level.name, fresh, contig)
-            yield from self._alloc(logical, one, tensor, attrs.evolve(state, vector=self._vector(level)), None, target)
+            yield attrs.evolve(state, vector=self._vector(level)), None
             return
         mask = require(
-            layout.applies(tensor.shape),
-            f"{layout} does not describe {one.name}, a tensor of shape {'×'.join(map(str, tensor.shape))}",
+            layout.applies(tensor.shape), f"{layout} does not describe {name}, a tensor of shape {_sizes(tensor)}"
         )
         if not is_batch(tensor.shape):
             known = canonical(layout, tuple(map(int, tensor.shape)))
             assert known is not None, "the layout applies"
-            state = OperandState(dtype, level.name, *known, vector=self._vector(level))
-            yield from self._alloc(logical, one, tensor, state, None, target)
+            yield OperandState(dtype, level.name, *known, vector=self._vector(level)), None
             return
         inside = masked(None, mask)
         sizes = [take(size, inside) for size in tensor.shape]
-
-        def allocs(codes: tuple[int, ...], cells: Cells) -> Iterator[Case]:
-            fresh, contig = layout.tiled(len(layout.dims), codes)
-            state = OperandState(dtype, level.name, fresh, contig, vector=self._vector(level))
-            yield from self._alloc(logical, one, tensor, state, within(inside, cells), target)
-
-        yield from by_group(layout.fit(sizes, sizes), allocs)
+        for codes, cells in partition(layout.fit(sizes, sizes)):
+            state = OperandState(dtype, level.name, *layout.tiled(len(layout.dims), codes), vector=self._vector(level))
+            yield state, within(inside, cells)
 
     def _alloc(
         self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Target
@@ -117,7 +124,7 @@ class Move(Rewrite):
         self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Target
     ) -> Alloc:
         level = target.level(fresh.state.level)
-        view = level.kind == "cache" and _seen_in(level, source.state, target) == fresh.state
+        view = is_view(level, source.state, fresh.state, target)
         live = target.footprint(fresh)
         count = len(logical.states)
         states = tuple(fresh.state if i == self.operand else state for i, state in enumerate(logical.states))
@@ -178,10 +185,19 @@ class Move(Rewrite):
         return self.vector
 
 
-def _seen_in(level: MemoryLevel, state: OperandState, target: Target) -> OperandState:
+def seen_in(level: MemoryLevel, state: OperandState, target: Target) -> OperandState:
     """The state of the same memory as an operand of another level, which may ask aligned tensors for more."""
     aligned = state.aligned and target.level(state.level).alignment % level.alignment == 0
     return attrs.evolve(state, level=level.name, aligned=aligned)
+
+
+def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, target: Target) -> bool:
+    """Whether moving to `fresh`, in `level`, copies nothing: it is the same memory."""
+    return level.kind == "cache" and seen_in(level, source, target) == fresh
+
+
+def _sizes(tensor: TensorSpec) -> str:
+    return "×".join(map(str, tensor.shape))
 
 
 def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:

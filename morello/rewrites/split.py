@@ -21,6 +21,7 @@ class Split(Rewrite):
     """`split 64`: parts of 64 along the reduction of an operation that accumulates."""
 
     keyword: ClassVar[str] = "split"
+    structural: ClassVar[bool] = True
     size: int = argument(int)
 
     @classmethod

@@ -40,6 +40,7 @@ class Tile(Rewrite):
     """
 
     keyword: ClassVar[str] = "tile"
+    structural: ClassVar[bool] = True
     sizes: tuple[int, ...] = argument(tuple)
 
     @classmethod

@@ -21,6 +21,7 @@ class ToAccum(Rewrite):
     """`to_accum`: a block of Fill and the accumulating operation."""
 
     keyword: ClassVar[str] = "to_accum"
+    structural: ClassVar[bool] = True
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:

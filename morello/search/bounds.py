@@ -1,0 +1,406 @@
+"""Lower bounds: the cost of every Spec if layouts and contiguity were forgotten and the cheapest case assumed.
+
+A *class tuple* says for each operand of a space only what its state class says. The relaxed problem has the same
+steps; a step costs what it costs in the best case of all states in the classes. Its optimum is never more than that
+of any Spec it stands for. It is solved exactly, for all shapes and for the limits that matter most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.plugins.target import Target
+from morello.search.axes import LimitAxes
+from morello.search.kernels import KernelRow
+from morello.search.spaces import Key, Space, Spaces, StructuralStep, neutral, volume
+from morello.search.states import NEVER, Offer, StateClass, States
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+Classes = tuple[int, ...]
+
+
+@attrs.frozen
+class MoveClass:
+    """Moves of one operand from one class to another: what they cost and take at least, per shape of the space."""
+
+    operand: int
+    offer: Offer
+    into: int
+    level: int
+    cost: Floats
+    bytes: Ints
+    view: bool
+
+
+@attrs.define
+class Columns:
+    """Where the bounds of one class tuple are among the columns of its space: one per value of the tracked limits.
+
+    `strides` has an entry per level, 0 for those whose limit is not tracked and taken to be all of it.
+    """
+
+    classes: Classes
+    first: int
+    count: int
+    strides: Ints
+    numbers: Ints  # [count, levels]: the limits of each column
+
+
+class SpaceBounds:
+    """The class tuples of one space, and their bounds: `values[shape, column]`."""
+
+    def __init__(self, space: Space):
+        self.space = space
+        self.tuples: dict[Classes, int] = {}
+        self.columns: list[Columns] = []
+        self.width = 0
+        self.values: Floats = np.zeros((0, 0))
+        self.full: list[int] = []  # per class tuple, the column of full limits
+
+    def number(self, classes: Classes) -> int:
+        return self.tuples.setdefault(classes, len(self.tuples))
+
+
+class Bounds:
+    """Lower bounds on the cost of every Spec below the goals, and the moves between state classes."""
+
+    def __init__(
+        self,
+        goals: Sequence[tuple[Key, Classes]],
+        spaces: Spaces,
+        states: States,
+        kernels: dict[Key, list[KernelRow]],
+        target: Target,
+    ):
+        self.target = target
+        self.spaces = spaces
+        self.states = states
+        self.kernels = kernels
+        self.axes = LimitAxes(target)
+        self.move_key = {
+            key.rank: key for key in spaces.by_key if key.op.moves_data and len(spaces.by_key[key].operands) == 2
+        }
+        self.by_key = {key: SpaceBounds(space) for key, space in spaces.by_key.items()}
+        self.cheapest, self.smallest = self._class_minima()
+        self.moves: dict[tuple[Key, int, int], list[MoveClass]] = {}
+        self._close(goals)
+        order = self._order()
+        for bounds in self.by_key.values():
+            self._lay_out(bounds)
+        for key in order:
+            self._solve(self.by_key[key])
+
+    def move_classes(self, key: Key, operand: int, cls: int) -> list[MoveClass]:
+        """The moves of one operand whose state is of class `cls`."""
+        found = self.moves.get((key, operand, cls))
+        if found is None:
+            found = self.moves[key, operand, cls] = [*self._move_classes(key, operand, cls)]
+        return found
+
+    def _move_classes(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
+        space, states = self.spaces.by_key[key], self.states
+        tensors = space.tensors[operand]
+        for offer in states.offers(space, operand, states.classes[cls]):
+            into = states.class_numbers.get(offer.target)
+            if into is None:
+                continue
+            level = self.target.levels[offer.target.level]
+            view = level.kind == "cache" and offer.target.dtype == states.classes[cls].dtype
+            yield MoveClass(
+                operand,
+                offer,
+                into,
+                offer.target.level,
+                self.cheapest[into][tensors],
+                self.smallest[into][tensors],
+                view,
+            )
+
+    def _class_minima(self) -> tuple[Floats, Ints]:
+        """Per state class and tensor shape: the least m and the fewest bytes of any state in it."""
+        states = self.states
+        count = len(states.classes)
+        cheapest = np.full((count, states.cost.shape[1]), np.inf)
+        smallest = np.full((count, states.cost.shape[1]), NEVER)
+        np.minimum.at(cheapest, states.cls, states.cost)
+        np.minimum.at(smallest, states.cls, states.bytes)
+        return cheapest, smallest
+
+    def _close(self, goals: Sequence[tuple[Key, Classes]]) -> None:
+        """Find every class tuple that steps lead to."""
+        waiting = list(dict.fromkeys(goals))
+        seen = set(waiting)
+        while waiting:
+            key, classes = waiting.pop()
+            self.by_key[key].number(classes)
+            for found in self._next(key, classes):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+
+    def _next(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+        for step in self.spaces.steps[key]:
+            for part in step.parts:
+                yield part.space.key, tuple(classes[arg] for arg in part.args)
+        for operand, cls in enumerate(classes):
+            for move in self.move_classes(key, operand, cls):
+                yield key, (*classes[:operand], move.into, *classes[operand + 1 :])
+                one = self.spaces.by_key[key].operands[operand]
+                rank = len(one.dims)
+                if one.reads:
+                    yield self.move_key[rank], (cls, move.into)
+                if one.writes:
+                    yield self.move_key[rank], (move.into, cls)
+
+    def _order(self) -> list[Key]:
+        """Spaces in an order in which each comes after those that its steps lead to, itself aside."""
+        order: list[Key] = []
+        state: dict[Key, int] = {}
+
+        def visit(key: Key) -> None:
+            if key in state:
+                return
+            state[key] = 1
+            below = [part.space.key for step in self.spaces.steps[key] for part in step.parts]
+            below += [self.move_key[len(one.dims)] for one in self.spaces.by_key[key].operands if self.move_key]
+            for other in below:
+                if other != key:
+                    visit(other)
+            order.append(key)
+
+        for key in self.by_key:
+            visit(key)
+        return order
+
+    def _lay_out(self, bounds: SpaceBounds) -> None:
+        """Give each class tuple its columns: one per combination of tracked limits."""
+        levels = len(self.axes.sizes)
+        needed = {
+            level
+            for row in self.kernels[bounds.space.key]
+            for level, need in enumerate(row.needs)
+            if need and self.target.levels[level].kind != "scalar"
+        }
+        for classes in bounds.tuples:
+            tracked = self._tracked(bounds.space.key, classes, needed)
+            choices = [
+                np.arange(self.axes.sizes[level]) if level in tracked else self.axes.full[level : level + 1]
+                for level in range(levels)
+            ]
+            grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
+            strides = np.zeros(levels, dtype=np.int64)
+            stride = 1
+            for level in reversed(range(levels)):
+                if level in tracked:
+                    strides[level] = stride
+                    stride *= self.axes.sizes[level]
+            bounds.columns.append(Columns(classes, bounds.width, len(grid), strides, grid))
+            bounds.width += len(grid)
+        bounds.full = [one.first + int(one.strides @ self.axes.full) for one in bounds.columns]
+
+    def _tracked(self, key: Key, classes: Classes, needed: set[int]) -> set[int]:
+        """Levels whose limit is worth a column per value: some operand has taken of it, and more can be taken.
+
+        To leave one out is to assume that all of it is free, which only lowers the bound.
+        """
+        taken: set[int] = set()
+        more: set[int] = set(needed)
+        for operand, cls in enumerate(classes):
+            taken |= self._passed(self.states.classes[cls].level)
+            more |= {move.level for move in self._further(key, operand, cls)}
+        return {level for level in taken & more if self.target.levels[level].kind != "scalar"}
+
+    def _further(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
+        """Moves to other classes, now or later."""
+        seen, waiting = {cls}, [cls]
+        while waiting:
+            for move in self.move_classes(key, operand, waiting.pop()):
+                if move.into not in seen:
+                    seen.add(move.into)
+                    waiting.append(move.into)
+                    yield move
+
+    def _passed(self, level: int) -> set[int]:
+        """Levels that an operand may have taken memory of on its way to `level`, the slowest aside."""
+        names = [one.name for one in self.target.levels]
+        into = {level}
+        while True:
+            more = {
+                index
+                for index, one in enumerate(self.target.levels)
+                if any(names.index(name) in into and names.index(name) != index for name in one.destinations)
+            }
+            if more <= into:
+                break
+            into |= more
+        return {one for one in into if self.target.levels[one].kind != "memory"}
+
+    def _solve(self, bounds: SpaceBounds) -> None:
+        """Fill in the values of one space, smaller shapes first."""
+        space = bounds.space
+        # One more column and row, for what cannot be.
+        values = np.full((space.count + 1, bounds.width + 1), np.inf)
+        bounds.values = values
+        base = self._kernel_base(bounds)
+        loops = [*self._loops(space)]
+        others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
+        plan = [*self._move_plan(bounds)]
+        for rows in space.layers():
+            block = base[rows]
+            for main, times, rest in loops:
+                at = np.flatnonzero(main[rows] >= 0)
+                if len(at):
+                    cells = rows[at]
+                    looped = values[main[cells]] * times[cells][:, None]
+                    edged = rest[cells] >= 0
+                    looped[edged] += values[rest[cells][edged]]
+                    block[at] = np.minimum(block[at], looped)
+            for step in others:
+                self._apply(step, rows, block, bounds)
+            values[rows] = np.minimum(values[rows], block)
+            while self._relax_moves(plan, rows, values, space):
+                pass
+
+    def _kernel_base(self, bounds: SpaceBounds) -> Floats:
+        """What the cheapest kernel costs, per shape and column."""
+        space = bounds.space
+        base = np.full((space.count, bounds.width + 1), np.inf)
+        for row in self.kernels[space.key]:
+            number = bounds.tuples.get(tuple(int(self.states.cls[state]) for state in row.states))
+            if number is None:
+                continue
+            columns = bounds.columns[number]
+            fits = np.ones(columns.count, dtype=np.bool_)
+            for level, need in enumerate(row.needs):
+                fits &= self.axes.bytes(level, columns.numbers[:, level]) >= need
+            cells = np.flatnonzero(row.cost < np.inf)
+            at = columns.first + np.flatnonzero(fits)
+            base[np.ix_(cells, at)] = np.minimum(base[np.ix_(cells, at)], row.cost[cells][:, None])
+        return base
+
+    def _loops(self, space: Space) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Per dimension, the loop over the largest tile: shape of the tile, trips, shape of the rest.
+
+        In the relaxed problem loops cost nothing and keep class tuples, so that a loop over a smaller tile is no
+        better than one over the largest whose tiles and rest are looped over in turn, if the one size divides the
+        other. Loops for which that does not hold are kept all.
+        """
+        steps = [step for step in self.spaces.steps[space.key] if all(part.space is space for part in step.parts)]
+        best: dict[int, list[Ints]] = {}
+        for step in steps:
+            dim = _looped_dim(space, step)
+            main, times = step.parts[0].shape, step.parts[0].times
+            rest = step.parts[1].shape if len(step.parts) > 1 else np.full(space.count, -1)
+            if dim is None:
+                yield np.where(step.valid, main, -1), times, rest
+                continue
+            if dim not in best:
+                best[dim] = [np.full(space.count, -1), np.zeros(space.count, dtype=np.int64), np.full(space.count, -1)]
+            known = best[dim]
+            size = space.sizes[dim]
+            better = step.valid & ((known[0] < 0) | (size[main] > size[known[0]]))
+            for mine, theirs in zip(known, (main, times, rest), strict=True):
+                mine[better] = theirs[better]
+        for main, times, rest in best.values():
+            yield main, times, rest
+
+    def _apply(self, step: StructuralStep, rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
+        """A step to other spaces: what its parts cost under the same limits."""
+        cells = rows[step.valid[rows]]
+        at = np.flatnonzero(step.valid[rows])
+        for columns in bounds.columns if len(at) else ():
+            total = np.broadcast_to(step.cost[cells][:, None].astype(np.float64), (len(at), columns.count)).copy()
+            for part in step.parts:
+                below = self.by_key[part.space.key]
+                child = below.columns[below.tuples[tuple(columns.classes[arg] for arg in part.args)]]
+                column = child.first + columns.numbers @ child.strides
+                has = part.shape[cells] >= 0
+                costs = below.values[np.ix_(part.shape[cells][has], column)]
+                total[has] += part.times[cells][has][:, None] * costs
+            here = slice(columns.first, columns.first + columns.count)
+            block[at, here] = np.minimum(block[at, here], total)
+
+    def _move_plan(self, bounds: SpaceBounds) -> Iterator[tuple[Columns, MoveClass, int, Ints, Ints]]:
+        """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""
+        space = bounds.space
+        key = space.key
+        ordered = sorted(bounds.columns, key=lambda one: sum(self.states.classes[cls].level for cls in one.classes))
+        for columns in ordered:
+            for operand, cls in enumerate(columns.classes):
+                for move in self.move_classes(key, operand, cls):
+                    if move.into == cls:
+                        continue
+                    into = (*columns.classes[:operand], move.into, *columns.classes[operand + 1 :])
+                    child = bounds.columns[bounds.tuples[into]]
+                    amounts, which = np.unique(move.bytes, return_inverse=True)
+                    table = self._columns_after(columns, child, move.level, amounts, bounds.width)
+                    yield columns, move, cls, table, which
+
+    def _columns_after(self, columns: Columns, child: Columns, level: int, amounts: Ints, never: int) -> Ints:
+        """Per amount taken of a level: the column of the child for each column; `never` where it does not fit."""
+        numbers = np.repeat(columns.numbers[None], len(amounts), axis=0)
+        left = self.axes.lower(level, columns.numbers[:, level][None], np.minimum(amounts, NEVER)[:, None])
+        numbers[:, :, level] = np.maximum(left, 0)
+        return np.where(left < 0, never, child.first + numbers @ child.strides)
+
+    def _relax_moves(self, plan: Sequence, rows: Ints, values: Floats, space: Space) -> bool:
+        """Improve `rows` by moves; whether anything changed, so that moves of what changed may help others."""
+        changed = False
+        for columns, move, cls, table, which in plan:
+            own = move.cost[rows] + self.cheapest[cls][space.tensors[move.operand][rows]]
+            if not move.view:
+                own = own + self.copies(space, move, cls, rows)
+            found = values[rows[:, None], table[which[rows]]] + own[:, None]
+            here = slice(columns.first, columns.first + columns.count)
+            before = values[rows, here]
+            if np.any(found < before):
+                values[rows, here] = np.minimum(found, before)
+                changed = True
+        return changed
+
+    def copies(self, space: Space, move: MoveClass, cls: int, rows: Ints) -> Floats:
+        """What loading and storing cost at least when an operand is moved, with all memory free."""
+        one = space.operands[move.operand]
+        key = self.move_key[len(one.dims)]
+        below = self.by_key[key]
+        at = self.move_shapes(space, move.operand)[rows]
+        total = np.zeros(len(rows))
+        if one.reads:
+            total += below.values[at, below.full[below.tuples[cls, move.into]]]
+        if one.writes:
+            total += below.values[at, below.full[below.tuples[move.into, cls]]]
+        return total
+
+    def move_shapes(self, space: Space, operand: int) -> Ints:
+        """Per shape of a space, the shape of the Move that copies one operand."""
+        below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims)]]
+        return below.numbers(list(space.operand_shapes(operand)))
+
+
+def _looped_dim(space: Space, step: StructuralStep) -> int | None:
+    """The dimension of a loop over tiles of a power of two along one dimension that costs nothing itself, else None."""
+    cells = np.flatnonzero(step.valid)
+    if np.any(step.cost[cells]) or any(part.args != tuple(range(len(space.operands))) for part in step.parts):
+        return None
+    main = step.parts[0].shape[cells]
+    cut = [dim for dim, size in enumerate(space.sizes) if np.any(size[main] != size[cells])]
+    if len(cut) != 1:
+        return None
+    size, tile = space.sizes[cut[0]][cells], space.sizes[cut[0]][main]
+    if np.any(tile & (tile - 1)) or np.any(step.parts[0].times[cells] != size // tile):
+        return None
+    left = size % tile
+    if len(step.parts) == 1:
+        return None if np.any(left) else cut[0]
+    rest = step.parts[1].shape[cells]
+    fine = np.where(rest >= 0, space.sizes[cut[0]][rest], 0) == left
+    return cut[0] if np.all(fine) and np.all(step.parts[1].times[cells][rest >= 0] == 1) else None
+
+
+__all__ = ["Bounds", "MoveClass", "SpaceBounds", "StateClass", "neutral", "volume"]

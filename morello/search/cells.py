@@ -1,0 +1,210 @@
+"""Cells: every Spec that search has met, numbered, with what is known of its cost.
+
+A *table* is an operation with the states of its operands; a cell is a table, a shape and limits. Cell 0 stands for
+"no child" and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from morello.search.axes import LimitAxes
+from morello.search.bounds import Bounds, SpaceBounds
+from morello.search.spaces import Space
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+class KeyNumbers:
+    """Numbers distinct keys (non-negative int64) from `first` on, in arrays: a hash table with open addressing."""
+
+    def __init__(self, first: int = 0):
+        self.count = first
+        self._bits = 12
+        self._keys: Ints = np.full(1 << self._bits, -1, dtype=np.int64)
+        self._numbers: Ints = np.zeros(1 << self._bits, dtype=np.int64)
+        self._first = first
+
+    def numbers(self, keys: Ints) -> tuple[Ints, Ints]:
+        """The number of each key, and the keys that are new, in the order of their numbers."""
+        while 2 * (self.count - self._first + len(keys)) > len(self._keys):
+            self._grow()
+        slots, fresh = self._slots(keys)
+        self._numbers[fresh] = self.count + np.arange(len(fresh))
+        self.count += len(fresh)
+        return self._numbers[slots], self._keys[fresh]
+
+    def _slots(self, keys: Ints) -> tuple[Ints, Ints]:
+        """Where each key is kept, and the slots that were taken for new ones."""
+        mask = len(self._keys) - 1
+        slots = ((keys.astype(np.uint64) * _MULTIPLIER) >> np.uint64(64 - self._bits)).astype(np.int64)
+        left = np.arange(len(keys))
+        taken = []
+        while len(left):
+            at = slots[left]
+            wanted = keys[left]
+            empty = self._keys[at] < 0
+            if empty.any():
+                # Of several keys for one slot the last one gets it; the others go on looking.
+                self._keys[at[empty]] = wanted[empty]
+                taken.append(at[empty])
+            lost = self._keys[at] != wanted
+            left = left[lost]
+            slots[left] = (slots[left] + 1) & mask
+        return slots, np.unique(np.concatenate(taken)) if taken else np.zeros(0, dtype=np.int64)
+
+    def _grow(self) -> None:
+        keys, numbers = self._keys, self._numbers
+        used = keys >= 0
+        self._bits += 1
+        self._keys = np.full(1 << self._bits, -1, dtype=np.int64)
+        self._numbers = np.zeros(1 << self._bits, dtype=np.int64)
+        slots, _ = self._slots(keys[used])
+        self._numbers[slots] = numbers[used]
+
+
+class Column:
+    """An array that grows; `values` is the part in use."""
+
+    def __init__(self, dtype: Any, width: int | None = None):
+        self._data = np.zeros((0,) if width is None else (0, width), dtype=dtype)
+        self.count = 0
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        return self._data[: self.count]
+
+    def extend(self, rows: npt.NDArray[Any]) -> None:
+        needed = self.count + len(rows)
+        if needed > len(self._data):
+            grown = np.zeros((max(needed, 2 * len(self._data), 1024), *self._data.shape[1:]), dtype=self._data.dtype)
+            grown[: self.count] = self.values
+            self._data = grown
+        self._data[self.count : needed] = rows
+        self.count = needed
+
+
+class Tables:
+    """Operations with operand states, numbered; `states` is padded with -1, `relevant` says which limits matter."""
+
+    def __init__(self, bounds: Bounds, relevant: Sequence[Sequence[bool]], everything: bool):
+        self.bounds = bounds
+        self.spaces = list(bounds.by_key.values())
+        self.index = {one.space.key: number for number, one in enumerate(self.spaces)}
+        self.width = max(len(one.space.operands) for one in self.spaces)
+        self._relevant_of_level = np.array(relevant, dtype=np.bool_)
+        self._everything = everything
+        self._numbers = KeyNumbers()
+        self._radix = len(bounds.states) + 1
+        self.space = Column(np.int64)
+        self.states = Column(np.int64, self.width)
+        self.classes = Column(np.int64)
+        self.relevant = Column(np.bool_, len(bounds.axes.sizes))
+
+    def numbers(self, space: int, states: Ints) -> Ints:
+        """The numbers of tables of one space with these operand states, [n, operands]; new ones are added."""
+        key = np.full(len(states), space, dtype=np.int64)
+        for column in states.T:
+            key = key * self._radix + column
+        found, fresh = self._numbers.numbers(key)
+        if len(fresh):
+            self._add(space, fresh, states.shape[1])
+        return found
+
+    def _add(self, space: int, keys: Ints, operands: int) -> None:
+        states = np.full((len(keys), self.width), -1, dtype=np.int64)
+        left = keys.copy()
+        for position in reversed(range(operands)):
+            left, states[:, position] = np.divmod(left, self._radix)
+        self.space.extend(np.full(len(keys), space))
+        self.states.extend(states)
+        known = self.spaces[space].tuples
+        classes = self.bounds.states.cls[states[:, :operands]]
+        self.classes.extend(np.array([known[tuple(row)] for row in classes.tolist()], dtype=np.int64))
+        levels = self.bounds.states.level[states[:, :operands]]
+        relevant = self._relevant_of_level[levels].any(axis=1)
+        self.relevant.extend(np.ones_like(relevant) if self._everything else relevant)
+
+
+class Cells:
+    """All cells: table, shape, numbers of limits, and what is known: `low` <= cost <= `high`."""
+
+    def __init__(self, tables: Tables, axes: LimitAxes):
+        self.tables = tables
+        self.axes = axes
+        levels = len(axes.sizes)
+        self._numbers = KeyNumbers(first=1)
+        self._shapes = max(one.space.count for one in tables.spaces)
+        self._limits = int(np.prod(axes.sizes))
+        self.table = Column(np.int64)
+        self.shape = Column(np.int64)
+        self.limits = Column(np.int16, levels)
+        self.low = Column(np.float64)
+        self.high = Column(np.float64)
+        for column, value in ((self.table, 0), (self.shape, 0), (self.low, 0), (self.high, 0)):
+            column.extend(np.array([value]))
+        self.limits.extend(np.zeros((1, levels)))
+        self._places = [_Places(one) for one in tables.spaces]
+
+    def __len__(self) -> int:
+        return self.table.count
+
+    def numbers(self, table: Ints, shape: Ints, limits: Ints) -> Ints:
+        """The numbers of cells, `limits` as numbers [n, levels]; new ones begin with the bounds of their class."""
+        limits = np.where(self.tables.relevant.values[table], limits, self.axes.full)
+        key = table * self._shapes + shape
+        for level, size in enumerate(self.axes.sizes):
+            key = key * size + limits[:, level]
+        found, fresh = self._numbers.numbers(key)
+        if len(fresh):
+            self._add(fresh)
+        return found
+
+    def _add(self, keys: Ints) -> None:
+        left = keys
+        limits = np.zeros((len(keys), len(self.axes.sizes)), dtype=np.int64)
+        for level in reversed(range(len(self.axes.sizes))):
+            left, limits[:, level] = np.divmod(left, self.axes.sizes[level])
+        table, shape = np.divmod(left, self._shapes)
+        low = np.empty(len(keys))
+        spaces = self.tables.space.values[table]
+        for number in np.unique(spaces):
+            at = spaces == number
+            low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
+        self.table.extend(table)
+        self.shape.extend(shape)
+        self.limits.extend(limits)
+        self.low.extend(low)
+        self.high.extend(np.full(len(keys), np.inf))
+
+    def bound(self, space: int, classes: Ints, shape: Ints, limits: Ints) -> Floats:
+        """Lower bounds of class tuples of one space; `limits` as numbers, [..., levels]."""
+        return self._places[space].bound(classes, shape, limits)
+
+    @property
+    def solved(self) -> npt.NDArray[np.bool_]:
+        """Cells whose cost is known, or of which it is known that nothing implements them."""
+        return self.low.values >= self.high.values
+
+
+class _Places:
+    """Where the bounds of a space's class tuples are."""
+
+    def __init__(self, bounds: SpaceBounds):
+        self.values = bounds.values
+        self.first = np.array([one.first for one in bounds.columns], dtype=np.int64)
+        self.strides = np.array([one.strides for one in bounds.columns], dtype=np.int64)
+
+    def bound(self, classes: Ints, shape: Ints, limits: Ints) -> Floats:
+        column = self.first[classes] + (limits * self.strides[classes]).sum(axis=-1)
+        return self.values[shape, column]
+
+
+__all__ = ["Cells", "Column", "KeyNumbers", "Space", "Tables"]

@@ -1,0 +1,288 @@
+"""What every step makes of many cells at once: edges from cells to the cells of their parts.
+
+Only edges that can belong to a program within the cells' budgets are made: first the bounds of state classes are
+asked, which costs little, and then what is known of the very cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.ir.ops.base import Operation
+from morello.search.bounds import Bounds, MoveClass
+from morello.search.cells import Cells, Tables
+from morello.search.kernels import KernelRow
+from morello.search.spaces import Space, StructuralStep
+from morello.search.states import WHOLE
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Elements of the arrays that a step's first test works on: small enough to stay in a core's cache.
+_CHUNK = 1 << 18
+
+
+@attrs.frozen
+class Edges:
+    """Steps taken: the cell, the step's own cost and place in tie-breaks, its parts' cells (0: none) and times."""
+
+    parent: Ints
+    cost: Floats
+    rank: Ints
+    child: Ints  # [parts, n]
+    times: Floats  # [parts, n]
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Edges:
+        return Edges(self.parent[keep], self.cost[keep], self.rank[keep], self.child[:, keep], self.times[:, keep])
+
+    def total(self, known: Floats) -> Floats:
+        """Cost of each step when cells cost what `known` says."""
+        return self.cost + (self.times * known[self.child]).sum(axis=0)
+
+
+@attrs.frozen
+class _Group:
+    """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes]."""
+
+    ranks: Ints
+    valid: npt.NDArray[np.bool_]
+    cost: Ints
+    parts: tuple[_GroupPart, ...]
+
+
+@attrs.frozen
+class _GroupPart:
+    space: int
+    args: tuple[int, ...]
+    shape: Ints
+    times: Ints
+    pairs: tuple[Ints, ...]
+    classes: Ints  # per class tuple of the space, that of the part
+
+
+class SpaceExpander:
+    """Expands cells of one space."""
+
+    def __init__(self, number: int, bounds: Bounds, kernels: Sequence[KernelRow], tables: Tables, cells: Cells):
+        self.number = number
+        self.bounds = bounds
+        self.own = tables.spaces[number]
+        self.space = self.own.space
+        self.tables = tables
+        self.cells = cells
+        self.states = bounds.states
+        self.op: Operation = self.space.key.op
+        self.kernels = list(kernels)
+        self._kernel_cost = np.stack([row.cost for row in kernels]) if kernels else np.zeros((0, self.space.count))
+        self._kernel_needs = np.array([row.needs for row in kernels], dtype=np.int64).reshape(len(kernels), len(bounds.axes.sizes))
+        self._kernel_ranks = np.array([row.rank for row in kernels], dtype=np.int64)
+        self._kernels_of: dict[tuple[int, ...], list[int]] = {}
+        for index, row in enumerate(kernels):
+            self._kernels_of.setdefault(row.states, []).append(index)
+        self._groups = [*self._stack(bounds.spaces.steps[self.space.key])]
+        self._class_after: dict[tuple[int, int], Ints] = {}
+        self._copies: dict[tuple[int, int, int], Floats] = {}
+
+    def expand(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """All steps on these cells that may lead to programs within their budgets."""
+        yield from self._kernel_edges(cells, budgets)
+        for group in self._groups:
+            size = max(1, _CHUNK // len(group.ranks))
+            for start in range(0, len(cells), size):
+                yield from self._structural(group, cells[start : start + size], budgets[start : start + size])
+        yield from self._moves(cells, budgets)
+
+    def _stack(self, steps: Sequence[StructuralStep]) -> Iterator[_Group]:
+        kinds: dict[tuple, list[StructuralStep]] = {}
+        for step in steps:
+            kinds.setdefault(tuple((part.space.key, part.args) for part in step.parts), []).append(step)
+        for kind, members in kinds.items():
+            parts = tuple(self._stack_part(position, members) for position in range(len(kind)))
+            yield _Group(
+                np.array([step.rank for step in members], dtype=np.int64),
+                np.stack([step.valid for step in members]),
+                np.stack([step.cost for step in members]),
+                parts,
+            )
+
+    def _stack_part(self, position: int, members: Sequence[StructuralStep]) -> _GroupPart:
+        parts = [step.parts[position] for step in members]
+        shape = np.stack([part.shape for part in parts])
+        below, args = parts[0].space, parts[0].args
+        pairs = []
+        for at, arg in enumerate(args):
+            rank = len(below.operands[at].dims)
+            whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
+            tile = np.where(shape >= 0, below.tensors[at][shape], whole)
+            pairs.append(self.states.pairs(rank, whole, tile))
+        child = self.bounds.by_key[below.key].tuples
+        classes = np.array([child[tuple(row[arg] for arg in args)] for row in self.own.tuples], dtype=np.int64)
+        number = self.tables.index[below.key]
+        return _GroupPart(number, args, shape, np.stack([part.times for part in parts]), tuple(pairs), classes)
+
+    def _kernel_edges(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        if not self.kernels:
+            return
+        table = self.cells.table.values[cells]
+        operands = len(self.space.operands)
+        distinct, which = np.unique(table, return_inverse=True)
+        rows = [self._kernels_of.get(tuple(row), ()) for row in self.tables.states.values[distinct][:, :operands].tolist()]
+        width = max(map(len, rows), default=0)
+        chosen = np.array([[*row, *[-1] * (width - len(row))] for row in rows], dtype=np.int64).reshape(len(rows), width)
+        shape, limits = self.cells.shape.values[cells], self.cells.limits.values[cells]
+        for column in chosen.T:
+            row = column[which]
+            cost = np.where(row >= 0, self._kernel_cost[row, shape], np.inf)
+            fine = cost <= budgets
+            for level in range(limits.shape[1]):
+                need = self._kernel_needs[row, level]
+                if need.any():
+                    fine &= need <= self.cells.axes.bytes(level, limits[:, level])
+            none = np.zeros((0, int(fine.sum())))
+            if fine.any():
+                yield Edges(cells[fine], cost[fine], self._kernel_ranks[row[fine]], none.astype(np.int64), none)
+
+    def _structural(self, group: _Group, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        shape = self.cells.shape.values[cells]
+        table = self.cells.table.values[cells]
+        limits = self.cells.limits.values[cells].astype(np.int64)
+        classes = self.tables.classes.values[table]
+        total = np.where(group.valid[:, shape], group.cost[:, shape].astype(np.float64), np.inf)
+        for part in group.parts:
+            child = part.shape[:, shape]
+            costs = self.cells.bound(part.space, part.classes[classes], child, limits)
+            total += np.where(child >= 0, part.times[:, shape] * costs, 0.0)
+        step, at = np.nonzero(total <= budgets)
+        if not len(step):
+            return
+        states = self.tables.states.values[table[at]]
+        keep = np.ones(len(step), dtype=np.bool_)
+        made: list[tuple[Ints, Ints]] = []
+        for part in group.parts:
+            child = part.shape[step, shape[at]]
+            columns = []
+            for position, arg in enumerate(part.args):
+                pair = part.pairs[position][step, shape[at]]
+                state = np.where(pair == WHOLE, states[:, arg], self.states.tile[states[:, arg], pair])
+                keep &= (state >= 0) | (child < 0)
+                columns.append(state)
+            made.append((child, np.stack(columns, axis=-1)))
+        step, at = step[keep], at[keep]
+        numbers, times = [], []
+        for part, (child, columns) in zip(group.parts, made, strict=True):
+            numbers.append(self._cells(part.space, columns[keep], child[keep], limits[at]))
+            times.append(part.times[step, shape[at]])
+        cost = group.cost[step, shape[at]].astype(np.float64)
+        edges = Edges(cells[at], cost, group.ranks[step], np.stack(numbers), np.stack(times).astype(np.float64))
+        yield edges.select(edges.total(self.cells.low.values) <= budgets[at])
+
+    def _cells(self, space: int, states: Ints, shape: Ints, limits: Ints) -> Ints:
+        """Numbers of the cells with these states and shapes; 0 where the shape is -1."""
+        has = shape >= 0
+        numbers = np.zeros(len(shape), dtype=np.int64)
+        if has.any():
+            table = self.tables.numbers(space, states[has])
+            numbers[has] = self.cells.numbers(table, shape[has], limits[has])
+        return numbers
+
+    def _moves(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        states = self.tables.states.values[self.cells.table.values[cells]]
+        for operand in range(len(self.space.operands)):
+            classes = self.states.cls[states[:, operand]]
+            for cls in np.unique(classes).tolist():
+                mine = np.flatnonzero(classes == cls)
+                for move in self.bounds.move_classes(self.space.key, operand, cls):
+                    for start in range(0, len(mine), _CHUNK // 16):
+                        at = mine[start : start + _CHUNK // 16]
+                        yield from self._move(move, cls, cells[at], budgets[at])
+
+    def _move(self, move: MoveClass, cls: int, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        shape, table = self.cells.shape.values[cells], self.cells.table.values[cells]
+        state = self.tables.states.values[table, move.operand]
+        tensor = self.space.tensors[move.operand][shape]
+        limits = self.cells.limits.values[cells].astype(np.int64)
+        classes = self._after(move)[self.tables.classes.values[table]]
+        own = self.states.cost[state, tensor]
+        copies = self._copied(move, cls)[shape]
+        # The cheapest state of the class, before any one state is looked at.
+        left = self.cells.axes.lower(move.level, limits[:, move.level], move.bytes[shape])
+        fine = left >= 0
+        best = self._bound_after(move, classes, shape, limits, np.maximum(left, 0))
+        fine &= own + move.cost[shape] + best + (0 if move.view else copies) <= budgets
+        at = np.flatnonzero(fine)
+        if not len(at):
+            return
+        shape, state, tensor, limits, own = shape[at], state[at], tensor[at], limits[at], own[at]
+        classes, copies, cells, budgets = classes[at], copies[at], cells[at], budgets[at]
+        fresh = np.stack(
+            [row[state] if keeps else row[tensor] for row, keeps in zip(move.offer.fresh, move.offer.keeps, strict=True)]
+        )
+        used = self.states.bytes[fresh, tensor]
+        left = self.cells.axes.lower(move.level, limits[:, move.level], used)
+        valid = (fresh >= 0) & (fresh != state) & (left >= 0)
+        view = np.zeros(fresh.shape, dtype=np.bool_)
+        if move.view:
+            view = fresh == self.states.seen[self.bounds.target.levels[move.level].name][state]
+        rest = self._bound_after(move, classes, shape, limits, np.maximum(left, 0))
+        cost = own + self.states.cost[fresh, tensor]
+        step, at = np.nonzero(valid & (cost + rest + np.where(view, 0.0, copies) <= budgets))
+        if len(step):
+            yield self._move_edges(move, cells[at], budgets[at], step, fresh[step, at], left[step, at], view[step, at])
+
+    def _move_edges(
+        self, move: MoveClass, cells: Ints, budgets: Floats, step: Ints, fresh: Ints, left: Ints, view: Ints
+    ) -> Edges:
+        table, shape = self.cells.table.values[cells], self.cells.shape.values[cells]
+        operand, one = move.operand, self.space.operands[move.operand]
+        states = self.tables.states.values[table][:, : len(self.space.operands)]
+        limits = self.cells.limits.values[cells].astype(np.int64)
+        limits[:, move.level] = left
+        state, tensor = states[:, operand].copy(), self.space.tensors[operand][shape]
+        after = states.copy()
+        after[:, operand] = fresh
+        child = [self._cells(self.number, after, shape, limits)]
+        times = [np.ones(len(cells))]
+        copied = np.where(view, -1, self.bounds.move_shapes(self.space, operand)[shape])
+        key = self.bounds.move_key[len(one.dims)]
+        for wanted, pair in ((one.reads, (state, fresh)), (one.writes, (fresh, state))):
+            if wanted and not view.all():
+                child.append(self._cells(self.tables.index[key], np.stack(pair, axis=-1), copied, limits))
+                times.append((~view).astype(np.float64))
+        cost = self.states.cost[state, tensor] + self.states.cost[fresh, tensor]
+        edges = Edges(cells, cost, move.offer.ranks[step], np.stack(child), np.stack(times))
+        return edges.select(edges.total(self.cells.low.values) <= budgets)
+
+    def _bound_after(self, move: MoveClass, classes: Ints, shape: Ints, limits: Ints, left: Ints) -> Floats:
+        lowered = np.broadcast_to(limits, (*left.shape, limits.shape[-1])).copy()
+        lowered[..., move.level] = left
+        return self.cells.bound(self.number, classes, shape, lowered)
+
+    def _after(self, move: MoveClass) -> Ints:
+        """Per class tuple, the one after the move."""
+        key = move.operand, move.into
+        if key not in self._class_after:
+            tuples = self.own.tuples
+            into = [(*row[: move.operand], move.into, *row[move.operand + 1 :]) for row in tuples]
+            self._class_after[key] = np.array([tuples.get(row, -1) for row in into], dtype=np.int64)
+        return self._class_after[key]
+
+    def _copied(self, move: MoveClass, cls: int) -> Floats:
+        """Per shape, what loading and storing cost at least."""
+        key = move.operand, cls, move.into
+        if key not in self._copies:
+            self._copies[key] = self.bounds.copies(self.space, move, cls, np.arange(self.space.count))
+        return self._copies[key]
+
+
+def expanders(bounds: Bounds, kernels: dict, tables: Tables, cells: Cells) -> list[SpaceExpander]:
+    """One for each space, in the order of their numbers."""
+    return [
+        SpaceExpander(number, bounds, kernels[one.space.key], tables, cells) for number, one in enumerate(tables.spaces)
+    ]
+
+
+__all__ = ["Edges", "Space", "SpaceExpander", "expanders"]

@@ -1,0 +1,241 @@
+"""Shapes: which sizes the Specs below some goals can have, and what steps make of them whatever the operands' states.
+
+A space is one operation on the grid of all sizes that it can have; its shapes are numbered. Sizes are closed
+under what rewrites do: tiles of every size and the remainders they leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.errors import Inapplicable, PluginError
+from morello.ir.dtypes import by_name
+from morello.ir.impl import Expansion
+from morello.ir.numbers import product
+from morello.ir.ops.base import Operation
+from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+from morello.rewrites.move import Move
+
+Ints = npt.NDArray[np.int64]
+
+
+@attrs.frozen(cache_hash=True)
+class Key:
+    """What Specs of one space have in common."""
+
+    op: Operation
+    rank: int
+    serial: bool
+
+
+#: Sizes wanted, per dimension of a space.
+Sizes = dict[Key, list[set[int]]]
+
+
+class Tensors:
+    """The shapes of all operands of one rank, numbered. `dims` has a row per dimension."""
+
+    def __init__(self, rank: int, shapes: Iterable[tuple[int, ...]]):
+        self.rank = rank
+        self.shapes = sorted(set(shapes))
+        self.numbers = {shape: number for number, shape in enumerate(self.shapes)}
+        self.dims: Ints = np.array(self.shapes, dtype=np.int64).reshape(len(self.shapes), rank).T.copy()
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+
+class Space:
+    """All shapes of one operation. `sizes` has a row per dimension, a column per shape."""
+
+    def __init__(self, key: Key, axes: Sequence[Iterable[int]]):
+        self.key = key
+        self.axes = [np.array(sorted(axis), dtype=np.int64) for axis in axes]
+        grid = np.meshgrid(*self.axes, indexing="ij")
+        self.sizes: Ints = np.stack([dim.reshape(-1) for dim in grid])
+        self.count = self.sizes.shape[1]
+        self.operands = key.op.operands(key.rank)
+        #: Per operand, the number of its shape among all tensors of its rank.
+        self.tensors: list[Ints] = []
+
+    def number(self, shape: Sequence[int]) -> int:
+        """The number of one shape, -1 if it is not on the grid."""
+        found = self.numbers([np.array([size]) for size in shape])
+        return int(found[0])
+
+    def numbers(self, shape: Sequence[Ints]) -> Ints:
+        """The numbers of shapes given as one array per dimension; -1 where not on the grid."""
+        result: Ints = np.zeros(1, dtype=np.int64)
+        fine: npt.NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
+        for axis, size in zip(self.axes, shape, strict=True):
+            at = np.minimum(np.searchsorted(axis, size), len(axis) - 1)
+            fine = fine & (axis[at] == size)
+            result = result * len(axis) + at
+        return np.where(fine, result, -1)
+
+    def operand_shapes(self, operand: int) -> Ints:
+        """A row per dimension of the operand, a column per shape."""
+        shape = self.operands[operand].shape(self.sizes)
+        return np.stack([np.broadcast_to(size, (self.count,)) for size in shape]) if shape else np.zeros((0, self.count))
+
+    def batch(self, states: Sequence[OperandState], cells: Ints | None = None) -> LogicalSpec:
+        """Specs of these shapes (all of them by default) as one batch."""
+        sizes = self.sizes if cells is None else self.sizes[:, cells]
+        return LogicalSpec(self.key.op, tuple(sizes), tuple(states), self.key.serial)
+
+    def layers(self) -> list[Ints]:
+        """Shapes in an order in which smaller ones come first; those of one layer do not contain each other."""
+        depth = np.stack(np.meshgrid(*(np.arange(len(axis)) for axis in self.axes), indexing="ij")).sum(axis=0).reshape(-1)
+        return [np.flatnonzero(depth == value) for value in range(int(depth.max()) + 1)]
+
+
+@attrs.frozen
+class StepPart:
+    """One child of a structural step, over all shapes of the space it is taken in.
+
+    `shape` is the number of the child's shape, -1 where the step has no such child; `times` how often it runs.
+    """
+
+    space: Space
+    args: tuple[int, ...]
+    shape: Ints
+    times: Ints
+
+
+@attrs.frozen
+class StructuralStep:
+    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies."""
+
+    step: Rewrite
+    rank: int
+    valid: npt.NDArray[np.bool_]
+    cost: Ints
+    parts: tuple[StepPart, ...]
+
+
+class Spaces:
+    """Every space that Specs below the goals can be in."""
+
+    def __init__(self, sizes: Sizes, target: Target):
+        self.target = target
+        wanted: Sizes = {key: [set(axis) for axis in axes] for key, axes in sizes.items()}
+        self.by_key: dict[Key, Space] = {}
+        while self._stale(wanted):
+            for key in [key for key in wanted if self._is_stale(key, wanted)]:
+                self.by_key[key] = Space(key, wanted[key])
+                for part, shapes in _reached(self.by_key[key], target):
+                    axes = wanted.setdefault(part, [set() for _ in range(part.rank)])
+                    for axis, size in zip(axes, shapes, strict=True):
+                        axis.update(map(int, np.unique(size)))
+        self.tensors = self._number_tensors()
+        self.steps = {key: [*self._structural(space)] for key, space in self.by_key.items()}
+
+    def _stale(self, wanted: Sizes) -> bool:
+        return any(self._is_stale(key, wanted) for key in wanted)
+
+    def _is_stale(self, key: Key, wanted: Sizes) -> bool:
+        known = self.by_key.get(key)
+        return known is None or any(len(axis) != len(now) for axis, now in zip(known.axes, wanted[key], strict=True))
+
+    def _number_tensors(self) -> dict[int, Tensors]:
+        shapes: dict[int, set[tuple[int, ...]]] = {}
+        for space in self.by_key.values():
+            for index, one in enumerate(space.operands):
+                found = np.unique(space.operand_shapes(index), axis=1).T
+                shapes.setdefault(len(one.dims), set()).update(map(tuple, found.tolist()))
+        tensors = {rank: Tensors(rank, found) for rank, found in shapes.items()}
+        for space in self.by_key.values():
+            for index, one in enumerate(space.operands):
+                numbers = tensors[len(one.dims)].numbers
+                columns = space.operand_shapes(index).T.tolist()
+                space.tensors.append(np.array([numbers[tuple(column)] for column in columns], dtype=np.int64))
+        return tensors
+
+    def _structural(self, space: Space) -> Iterator[StructuralStep]:
+        for order, rewrite in enumerate(self.target.rewrites):
+            if not rewrite.structural:
+                continue
+            for index, step in enumerate(rewrite.steps(neutral(space, self.target), self.target)):
+                yield from self._tabulate(space, step, step_rank(order, index))
+
+    def _tabulate(self, space: Space, step: Rewrite, rank: int) -> Iterator[StructuralStep]:
+        """The step on every shape: one table, or several if its children differ in kind from shape to shape."""
+        tables: dict[tuple, StructuralStep] = {}
+        with contextlib.suppress(Inapplicable):
+            for case in step.cases(neutral(space, self.target), self.target):
+                cells = np.arange(space.count) if case.cells is None else case.cells
+                parts = case.expansion.parts
+                kinds = tuple((self._key(part.logical), part.args) for part in parts)
+                same = next((known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None)
+                table = tables.pop(same) if same is not None else _no_step(space, step, rank)
+                kinds = max(kinds, same or (), key=len)
+                tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
+        yield from tables.values()
+
+    def _with_case(self, table: StructuralStep, made: Expansion, cells: Ints, kinds: tuple) -> StructuralStep:
+        _check_structural(made, table.step)
+        count = len(table.valid)
+        parts = list(table.parts)
+        for key, args in kinds[len(parts) :]:
+            parts.append(StepPart(self.by_key[key], args, np.full(count, -1), np.zeros(count, dtype=np.int64)))
+        table.valid[cells] = True
+        table.cost[cells] = made.cost
+        for known, part in zip(parts, made.parts, strict=False):
+            shape = [np.broadcast_to(np.asarray(size), cells.shape) for size in part.logical.shape]
+            known.shape[cells] = known.space.numbers(shape)
+            known.times[cells] = part.times
+        return attrs.evolve(table, parts=tuple(parts))
+
+    def _key(self, logical: LogicalSpec) -> Key:
+        return Key(logical.op, len(logical.shape), logical.serial)
+
+
+def step_rank(order: int, index: int) -> int:
+    """Where a step stands in the target's order: the `index`-th of the rewrite that is `order`-th."""
+    return (order << 32) + index
+
+
+def neutral(space: Space, target: Target) -> LogicalSpec:
+    """All shapes of a space, with operand states that no structural step objects to."""
+    state = OperandState(by_name("f32"), target.levels[-1].name, None)
+    return space.batch([state] * len(space.operands))
+
+
+def _no_step(space: Space, step: Rewrite, rank: int) -> StructuralStep:
+    return StructuralStep(step, rank, np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64), ())
+
+
+def _check_structural(made: Expansion, step: Rewrite) -> None:
+    held = [made.needs, *(part.live for part in made.parts)]
+    if made.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
+        raise PluginError(f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory")
+
+
+def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]]]:
+    """Operations and sizes that one step from this space leads to, whatever the operands' states."""
+    batch = neutral(space, target)
+    for rewrite in target.rewrites:
+        if rewrite.structural:
+            for step in rewrite.steps(batch, target):
+                with contextlib.suppress(Inapplicable):
+                    for case in step.cases(batch, target):
+                        for part in case.expansion.parts:
+                            logical = part.logical
+                            key = Key(logical.op, len(logical.shape), logical.serial)
+                            yield key, [np.asarray(size) for size in logical.shape]
+    if any(issubclass(rewrite, Move) for rewrite in target.rewrites):
+        for index, one in enumerate(space.operands):
+            yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))
+
+
+def volume(space: Space) -> Ints:
+    return product(space.sizes)
