@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
-from morello.db.block import Block, Ints, Kind
+from morello.db.block import Block, Kind
 from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
 from morello.db.labels import write
 from morello.db.rectangles import Boxes, merged
@@ -47,9 +48,20 @@ def _group(rank: int, blocks: list[Block], units: Sequence[int]) -> Fresh:
     exact = kinds == Kind.EXACT
     shapes = np.concatenate([block.shapes for block in blocks])
     limits = np.concatenate([block.limits for block in blocks])
-    peaks = np.where(exact[:, None], np.concatenate([block.peaks for block in blocks]), 0)
+    peaks = np.concatenate([block.peaks for block in blocks])
+    width = (len(kinds), len(units))
+    _check({f"limits and peaks are [N, {len(units)}]": width != limits.shape or width != peaks.shape})
+    peaks = np.where(exact[:, None], peaks, 0)
     costs = np.where(kinds == Kind.NONE, 0, np.concatenate([block.costs for block in blocks]))
-    _check(rank, len(units), shapes, limits, peaks, costs, kinds, step, np.repeat(sizes, counts))
+    _check(
+        {
+            "sizes are at least 1": shapes < 1,
+            "kinds are EXACT, LOWER or NONE": (kinds < 0) | (kinds > max(Kind)),
+            "costs are not negative": costs < 0,
+            "the peak of an EXACT answer is within its limits": peaks > limits,
+            "an EXACT answer has a step": exact & ((step < 0) | (step >= np.repeat(sizes, counts))),
+        }
+    )
     step = np.where(exact, np.array([*numbers, -1], dtype=np.int64)[np.where(exact, offsets + step, -1)], -1)
     numerator, denominator = reduced(costs, volumes(shapes))
     sides = of_sizes(shapes)
@@ -66,28 +78,8 @@ def _group(rank: int, blocks: list[Block], units: Sequence[int]) -> Fresh:
     return Fresh(rank, list(tables), list(steps), merged(boxes, rank))
 
 
-def _check(
-    rank: int,
-    levels: int,
-    shapes: Ints,
-    limits: Ints,
-    peaks: Ints,
-    costs: Ints,
-    kinds: np.ndarray,
-    step: Ints,
-    steps: Ints,
-) -> None:
-    exact = kinds == Kind.EXACT
-    faults = {
-        f"shapes are [N, {rank}] and limits and peaks [N, {levels}]": shapes.shape[1] != rank
-        or limits.shape != peaks.shape
-        or limits.shape[1] != levels,
-        "sizes are at least 1": bool(np.any(shapes < 1)),
-        "kinds are EXACT, LOWER or NONE": bool(np.any((kinds < 0) | (kinds > 2))),
-        "costs are not negative": bool(np.any(costs < 0)),
-        "the peak of an EXACT answer is within its limits": bool(np.any(peaks > limits)),
-        "an EXACT answer has a step": bool(np.any(exact & ((step < 0) | (step >= steps)))),
-    }
-    broken = [rule for rule, fault in faults.items() if fault]
-    if broken:
-        raise ValueError(f"blocks break the rule: {broken[0]}")
+def _check(faults: dict[str, Any]) -> None:
+    """Raises ValueError with the first rule that is broken anywhere."""
+    for rule, broken in faults.items():
+        if np.any(broken):
+            raise ValueError(f"blocks break the rule: {rule}")

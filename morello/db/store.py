@@ -64,6 +64,14 @@ class _Seen(threading.local):
         self.kept = 0
 
 
+def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int, str]) -> list[Entry]:
+    """What each box says of a Spec in it, given the shapes [N, rank] of those Specs."""
+    costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
+    peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], units).tolist())
+    columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), strict=True)
+    return [Entry(cost, Kind(kind), peak, steps.get(step)) for cost, kind, peak, step in columns]
+
+
 class SpecStore:
     """Answers to Specs, by Spec and by what the target was when they were found.
 
@@ -79,26 +87,30 @@ class SpecStore:
     def close(self) -> None:
         """Close this thread's connection; it is opened again when needed."""
         self.file.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what this thread has read; it is read again when needed."""
         self._seen.forget((0, 0))
 
     def add(self, target: Target, blocks: Iterable[Block]) -> None:
         """Store answers: all of them, or none if that fails. Raises Conflict if they contradict what is stored."""
-        self.add_boxes(records.print_of(target), gathered(blocks, units_of(target)))
+        whose = records.print_of(target)
+        self.add_boxes((whose, fresh) for fresh in gathered(blocks, units_of(target)))
 
-    def add_boxes(self, whose: Print, fresh: Sequence[Fresh]) -> None:
-        """Store boxes under a fingerprint, as `add` does."""
+    def add_boxes(self, batches: Iterable[tuple[Print, Fresh]]) -> None:
+        """Store boxes under the fingerprints given with them, as `add` does."""
         with self.file.writing():
-            self._catch_up()
             known = {one.hash: one for one in records.read_prints(self.file)}
-            whose = known.get(whose.hash) or records.write_print(self.file, whose)
             steps = records.read_steps(self.file)
-            for one in fresh:
-                self._write(whose, one, steps)
-        # What this connection writes does not change the version that it sees.
-        self._seen.prints, self._seen.steps = {}, {}
-        for one in fresh:
-            for labels in one.labels:
-                self._seen.tables.pop((whose.hash, labels), None)
+            for whose, fresh in batches:
+                if whose.hash not in known:
+                    known[whose.hash] = records.write_print(self.file, whose)
+                self._write(known[whose.hash], fresh, steps)
+                # What this connection writes does not change the version that it sees.
+                self._seen.prints, self._seen.steps = {}, {}
+                for labels in fresh.labels:
+                    self._seen.tables.pop((whose.hash, labels), None)
 
     def find(self, target: Target, spec: Spec) -> Entry | None:
         """The answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None."""
@@ -112,20 +124,15 @@ class SpecStore:
         if not len(found):
             return None
         boxes = table.boxes.take(found)
-        costs = costs_of(boxes.numerator, boxes.denominator, np.repeat(volumes(shape), len(found)))
-        rank = shape.shape[1]
+        entries = entries_of(boxes, np.repeat(shape, len(found), axis=0), units, table.steps)
 
-        def preference(i: int) -> tuple[Any, ...]:
+        def preference(entry: Entry) -> tuple[Any, ...]:
             # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
             # the choice does not depend on the order in which they came.
-            settled = bool(boxes.settled[i])
-            text = table.steps.get(int(boxes.step[i]), "")
-            return not settled, 0 if settled else -int(costs[i]), tuple(boxes.low[i, rank:].tolist()), text
+            bound = entry.kind == Kind.LOWER
+            return bound, -entry.cost if bound else 0, entry.peak, entry.step or ""
 
-        best = min(range(len(found)), key=preference)
-        kind = Kind(int(boxes.kind[best]))
-        peak = tuple(to_limits(boxes.low[best : best + 1, rank:], units)[0].tolist())
-        return Entry(int(costs[best]), kind, peak, table.steps.get(int(boxes.step[best])))
+        return min(entries, key=preference)
 
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints

@@ -36,11 +36,16 @@ def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:
 
 def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "solved.db")
-    first, _ = solve(store)
-    below, searched = solve(store, f"({TEXT}, [64, 0, 65536, 0])")
-    assert searched == 0
-    assert below.schedule == first.schedule
-    assert solve(store, f"({TEXT}, [0, 0, 65536, 0])")[1] > 0
+    text = "Matmul(1×1×1×1, GL, GL, GL, serial)"
+    first, _ = solve(store, text)
+    entry = store.find(first.target, first.spec)
+    assert entry
+    assert entry.peak == (0, 0, 256, 0)
+    within, searched = solve(store, f"({text}, [0, 0, 256, 0])")
+    assert (within.schedule, searched) == (first.schedule, 0)
+    below = morello.goal(f"({text}, [0, 0, 128, 0])", target="x86_avx2")
+    assert store.find(below.target, below.spec) is None
+    assert store.program(below.target, below.spec) is None
 
 
 def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""The database that commands use unless told otherwise, which may fail without failing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import platformdirs
+
+from morello.db.block import UNKNOWN, Block, Entry, Ints
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.ir.impl import Impl
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins.target import Target
+
+_T = TypeVar("_T")
+#: Hears why the default database is not used.
+Tell = Callable[[MorelloError], None]
+
+
+def default_path() -> Path | None:
+    """The user's own database; None if MORELLO_DB=off. MORELLO_DB may also be a path."""
+    asked = os.environ.get("MORELLO_DB")
+    if asked:
+        return None if asked.lower() == "off" else Path(asked).expanduser()
+    cache = os.environ.get("MORELLO_CACHE_DIR")
+    folder = Path(cache).expanduser() if cache else Path(platformdirs.user_cache_dir("morello"))
+    return folder / "specs.db"
+
+
+def default_store(tell: Tell) -> SpecStore | None:
+    """The user's own database, made if need be; None if it is switched off, or cannot be used, which is told."""
+    path = default_path()
+    if path is None:
+        return None
+    try:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise MorelloError(f"database {path}: its folder cannot be made: {error.strerror or error}") from error
+        return ForgivingStore(path, tell)
+    except MorelloError as error:
+        tell(error)
+        return None
+
+
+class ForgivingStore(SpecStore):
+    """A store that, once it fails, says so and knows nothing from then on."""
+
+    def __init__(self, path: str | Path, tell: Tell):
+        super().__init__(path)
+        self._tell = tell
+        self._failed = False
+
+    def _try(self, action: Callable[[], _T], otherwise: _T) -> _T:
+        if self._failed:
+            return otherwise
+        try:
+            return action()
+        except MorelloError as error:
+            self._failed = True
+            self._tell(error)
+            return otherwise
+
+    def add(self, target: Target, blocks: Iterable[Block]) -> None:
+        parent = super()
+        self._try(lambda: parent.add(target, blocks), None)
+
+    def find(self, target: Target, spec: Spec) -> Entry | None:
+        parent = super()
+        return self._try(lambda: parent.find(target, spec), None)
+
+    def known(
+        self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
+    ) -> tuple[Ints, npt.NDArray[np.int8]]:
+        parent = super()
+        nothing = np.zeros(len(shapes), dtype=np.int64), np.full(len(shapes), UNKNOWN, dtype=np.int8)
+        return self._try(lambda: parent.known(target, labels, shapes, limits), nothing)
+
+    def program(self, target: Target, spec: Spec) -> Impl | None:
+        parent = super()
+        return self._try(lambda: parent.program(target, spec), None)

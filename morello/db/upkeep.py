@@ -1,0 +1,196 @@
+"""What is in a database: how much, whether it is whole, whether it is right; and dropping what is not needed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from morello.db import records
+from morello.db.block import Entry, Kind
+from morello.db.coordinates import to_limits, to_sizes, volumes
+from morello.db.exchange import stored_tables
+from morello.db.file import Damaged
+from morello.db.fingerprint import fingerprint
+from morello.db.labels import read
+from morello.db.records import Print, Stored
+from morello.db.store import SpecStore, entries_of
+from morello.db.tree import covered
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
+
+#: Solves Specs of a target: what an entry of the database should be, for each.
+Solver = Callable[[Target, Sequence[Spec]], list[Entry]]
+
+
+@attrs.define
+class Summary:
+    """How much is stored under one fingerprint. Specs are counted once; those of `lower` are not answered."""
+
+    print: Print
+    tables: int = 0
+    boxes: int = 0
+    exact: int = 0
+    none: int = 0
+    lower: int = 0
+    weight: int = 0
+
+    @property
+    def specs(self) -> int:
+        return self.exact + self.none + self.lower
+
+
+def summaries(store: SpecStore) -> list[Summary]:
+    """What is stored, by fingerprint. `weight` is a share of the file's size: bytes of rows, without SQLite's own."""
+    found: dict[int, Summary] = {}
+    for whose, stored, _ in stored_tables(store):
+        one = found.setdefault(whose.id, Summary(whose))
+        boxes = stored.boxes
+        exact, none, every = (
+            covered(boxes.low[which], boxes.high[which])
+            for which in (boxes.kind == Kind.EXACT, boxes.kind == Kind.NONE, boxes.kind >= 0)
+        )
+        one.tables += 1
+        one.boxes += len(boxes)
+        one.exact, one.none, one.lower = one.exact + exact, one.none + none, one.lower + every - exact - none
+        one.weight += len(stored.header.labels) + len(boxes) * (16 + 2 * boxes.axes)
+    return list(found.values())
+
+
+def damage(store: SpecStore) -> Iterator[str]:
+    """Whatever SQLite and checksums find wrong, in words."""
+    try:
+        with store.file.messages():
+            for (line,) in store.file.connection.execute("PRAGMA integrity_check(20)").fetchall():
+                if line != "ok":
+                    yield line
+            steps = records.read_steps(store.file)
+            prints = records.read_prints(store.file)
+            for whose in prints:
+                for number, labels in store.file.connection.execute(
+                    "SELECT id, labels FROM tables WHERE fingerprint = ? ORDER BY id", (whose.id,)
+                ).fetchall():
+                    try:
+                        (header,) = records.read_headers(store.file, whose, labels)
+                        records.read_boxes(store.file, header, steps)
+                    except Damaged as error:
+                        yield f"{error.message} ({number}: {labels})"
+    except Damaged as error:
+        yield error.message
+
+
+@attrs.frozen
+class Difference:
+    """An entry that is not what solving the Spec gives."""
+
+    target: Target
+    spec: Spec
+    stored: Entry
+    solved: Entry
+
+
+@attrs.frozen(eq=False)
+class _Drawn:
+    """A Spec that was drawn, and what the box it was drawn from says of it."""
+
+    luck: float
+    target: Target
+    spec: Spec
+    entry: Entry
+
+
+def differences(
+    store: SpecStore, targets: Iterable[Target], solve: Solver, *, sample: int, seed: int, points: int
+) -> tuple[int, list[Difference]]:
+    """Solve Specs drawn from random boxes again: how many were, and those whose entries differ.
+
+    Only Specs of these targets and with at most `points` points in their iteration space are drawn.
+    """
+    drawn = _drawn(store, {fingerprint(target): target for target in targets}, sample, random.Random(seed), points)
+    wrong = []
+    for target in dict.fromkeys(one.target for one in drawn):
+        own = [one for one in drawn if one.target is target]
+        for one, solved in zip(own, solve(target, [each.spec for each in own]), strict=True):
+            if not _agree(one.entry, solved):
+                wrong.append(Difference(target, one.spec, one.entry, solved))
+    return len(drawn), wrong
+
+
+def _agree(stored: Entry, solved: Entry) -> bool:
+    if stored.kind == Kind.LOWER:
+        return solved.kind == Kind.NONE or stored.cost <= solved.cost
+    return stored == solved
+
+
+def _drawn(store: SpecStore, targets: dict[str, Target], sample: int, luck: random.Random, points: int) -> list[_Drawn]:
+    """Specs from `sample` boxes, or from all boxes if they are fewer; every box is as likely."""
+    drawn: list[_Drawn] = []
+    for whose, stored, steps in stored_tables(store):
+        target = targets.get(whose.hash)
+        if target is None:
+            continue
+        rank = stored.boxes.axes - len(whose.units)
+        small = np.flatnonzero(volumes(to_sizes(stored.boxes.low[:, :rank])) <= points)
+        for i in small.tolist():
+            chance = luck.random()
+            if len(drawn) < sample or chance < drawn[-1].luck:
+                drawn.append(_draw(target, stored, steps, i, chance, luck, points))
+                drawn.sort(key=lambda one: one.luck)
+                del drawn[sample:]
+    return drawn
+
+
+def _draw(
+    target: Target, stored: Stored, steps: dict[int, str], i: int, chance: float, luck: random.Random, points: int
+) -> _Drawn:
+    """A random Spec of box i. Sizes are the smallest ones where random ones are too large."""
+    box = stored.boxes.take(np.array([i]))
+    units = stored.header.print.units
+    rank = box.axes - len(units)
+    point = np.array([[luck.randint(low, high) for low, high in zip(box.low[0], box.high[0], strict=True)]])
+    shape = to_sizes(point[:, :rank])
+    if volumes(shape)[0] > points:
+        shape = to_sizes(box.low[:, :rank])
+    logical = attrs.evolve(read(stored.header.labels), shape=tuple(shape[0].tolist()))
+    spec = Spec(logical, tuple(to_limits(point[:, rank:], units)[0].tolist()))
+    return _Drawn(chance, target, spec, entries_of(box, shape, units, steps)[0])
+
+
+def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[int, int]:
+    """Drop all fingerprints but those of `targets`, and with `lower` all bounds; then give the space back.
+
+    How many fingerprints and how many rectangles were dropped.
+    """
+    wanted = {fingerprint(target) for target in targets}
+    with store.file.writing() as connection:
+        (before,) = connection.execute("SELECT count(*) FROM rectangles").fetchone()
+        unwanted = [(one.id,) for one in records.read_prints(store.file) if one.hash not in wanted]
+        which = "(SELECT id FROM tables WHERE fingerprint = ?)"
+        connection.executemany(f"DELETE FROM rectangles WHERE tab IN {which}", unwanted)
+        connection.executemany("DELETE FROM tables WHERE fingerprint = ?", unwanted)
+        connection.executemany("DELETE FROM fingerprints WHERE id = ?", unwanted)
+        if lower:
+            _drop_bounds(store)
+        connection.execute("DELETE FROM steps WHERE id NOT IN (SELECT step FROM rectangles WHERE step IS NOT NULL)")
+        (after,) = connection.execute("SELECT count(*) FROM rectangles").fetchone()
+    store.forget()
+    with store.file.messages():
+        store.file.connection.execute("VACUUM")
+        store.file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return len(unwanted), before - after
+
+
+def _drop_bounds(store: SpecStore) -> None:
+    """Drop LOWER boxes, and tables that have no others."""
+    connection = store.file.connection
+    steps = records.read_steps(store.file)
+    for whose in records.read_prints(store.file):
+        for header in records.read_headers(store.file, whose):
+            stored = records.read_boxes(store.file, header, steps)
+            kept = stored.boxes.take(stored.boxes.settled)
+            origin = np.full(len(stored.ids), header.id), stored.ids
+            records.write_boxes(store.file, {header.id: stored}, kept, origin, steps)
+            if not len(kept):
+                connection.execute("DELETE FROM tables WHERE id = ?", (header.id,))

@@ -1,0 +1,292 @@
+"""What is added is found, and nothing else is claimed: the database against a list of cells."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morello.db import coordinates, labels
+from morello.db.store import Block, Conflict, Entry, Kind, SpecStore
+from morello.db.tree import MANY, Tree, covered
+from morello.errors import MorelloError, SpecError
+from morello.frontend.parser import parse_spec
+from morello.ir.limits import Limits, fits
+from morello.ir.spec import Spec
+from morello.plugins.registry import installed
+
+TARGET = installed().target("x86_avx2")
+LABELS = [
+    parse_spec(text, TARGET).logical
+    for text in ("FillZero(4×8, (f32, L1), serial)", "FillZero(4×8, (f32, GL))", "FillZero(4×8, (u8, L1, c1), serial)")
+]
+SIZES = (1, 2, 3, 4, 5, 6, 8)
+LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 1, 2, 4), (0, 1 << 30))]
+SHAPES: list[tuple[int, ...]] = [*product(SIZES, (1, 2, 4))]
+
+
+@attrs.frozen
+class Program:
+    """One program of all Specs of a kind: cost per point of the iteration space, peak, and first step."""
+
+    density: int
+    peak: Limits
+    step: str
+
+
+@attrs.frozen
+class Cell:
+    """A Spec of table `labels`, and how it is answered: `slack` below its optimum, or exactly."""
+
+    labels: int
+    shape: tuple[int, ...]
+    limits: Limits
+    slack: int | None
+
+
+@attrs.frozen
+class World:
+    """The programs there are, best first, of each of two kinds of Specs; `kinds` says of which kind a shape is."""
+
+    programs: tuple[tuple[Program, ...], ...]
+    kinds: tuple[int, ...]
+    scale: int
+
+    def best(self, cell: Cell) -> Program | None:
+        """The optimum: the cheapest program that fits, the first of equally cheap ones."""
+        fitting = [one for one in self.programs[self.kinds[SHAPES.index(cell.shape)]] if fits(one.peak, cell.limits)]
+        return min(fitting, key=lambda one: one.density, default=None)
+
+    def entry(self, cell: Cell) -> Entry:
+        """What search finds out of a cell."""
+        best = self.best(cell)
+        volume = math.prod(cell.shape) * self.scale
+        if cell.slack is not None:
+            cost = best.density * volume if best else 1000 * volume
+            return Entry(max(0, cost - cell.slack), Kind.LOWER, (0, 0, 0, 0), None)
+        if best is None:
+            return Entry(0, Kind.NONE, (0, 0, 0, 0), None)
+        return Entry(best.density * volume, Kind.EXACT, best.peak, best.step)
+
+    def claimed(self, cells: Sequence[Cell], labels: int, shape: tuple[int, ...], limits: Limits) -> Entry | None:
+        """What may be said of a Spec if just these cells are known."""
+        near = [one for one in cells if (one.labels, one.shape) == (labels, shape) and fits(limits, one.limits)]
+        entries = [self.entry(one) for one in near]
+        for entry in entries:
+            if entry.kind == Kind.NONE or (entry.kind == Kind.EXACT and fits(entry.peak, limits)):
+                return entry
+        return max((one for one in entries if one.kind == Kind.LOWER), key=lambda one: one.cost, default=None)
+
+    def block(self, cells: Sequence[Cell]) -> Block:
+        """The answers to cells of one table."""
+        entries = [self.entry(one) for one in cells]
+        steps = list(dict.fromkeys(one.step for one in entries if one.step))
+        costs = [one.cost for one in entries]
+        return Block(
+            LABELS[cells[0].labels],
+            np.array([one.shape for one in cells], dtype=np.int64),
+            np.array([one.limits for one in cells], dtype=np.int64),
+            np.array([one.peak for one in entries], dtype=np.int64),
+            np.array(costs, dtype=object if max(costs) >= 1 << 63 else np.int64),
+            np.array([one.kind for one in entries], dtype=np.int8),
+            tuple(steps),
+            np.array([steps.index(one.step) if one.step else -1 for one in entries], dtype=np.int32),
+        )
+
+    def blocks(self, cells: Sequence[Cell]) -> list[Block]:
+        """One block per table."""
+        tables = [[one for one in cells if one.labels == labels] for labels in range(len(LABELS))]
+        return [self.block(table) for table in tables if table]
+
+
+def spec(labels: int, shape: tuple[int, ...], limits: Limits) -> Spec:
+    return Spec(attrs.evolve(LABELS[labels], shape=shape), limits)
+
+
+_programs = st.lists(
+    st.builds(Program, st.integers(1, 3), st.sampled_from(LIMITS), st.sampled_from(["tile [1, 1]", "move 0 to L1"])),
+    max_size=4,
+).map(tuple)
+worlds = st.builds(
+    World,
+    st.tuples(_programs, _programs),
+    st.tuples(*[st.integers(0, 1)] * len(SHAPES)),
+    st.sampled_from([1, 3, 1 << 62, 1 << 70]),
+)
+#: Whole boxes of cells are likely, as search answers them.
+_some = st.builds(
+    lambda labels, shapes, limits, slack: [Cell(labels, *one, slack) for one in product(shapes, limits)],
+    st.integers(0, len(LABELS) - 1),
+    st.lists(st.sampled_from(SHAPES), min_size=1, max_size=8, unique=True),
+    st.lists(st.sampled_from(LIMITS), min_size=1, max_size=6, unique=True),
+    st.sampled_from([None, None, 0, 1, 7]),
+)
+#: What search hands over, one piece after another.
+pieces = st.lists(_some, min_size=1, max_size=5)
+
+
+def filled(folder: str, name: str, world: World, pieces: Sequence[Sequence[Cell]]) -> SpecStore:
+    """A database that was handed the pieces one after another."""
+    store = SpecStore(Path(folder) / name)
+    for cells in pieces:
+        store.add(TARGET, world.blocks(cells))
+    return store
+
+
+def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
+    """Whatever is asked, the store says what follows from the cells, and no more."""
+    for table in range(len(LABELS)):
+        asked = [*product(SHAPES, LIMITS)]
+        shapes, limits = (np.array(column, dtype=np.int64) for column in zip(*asked, strict=True))
+        costs, kinds = store.known(TARGET, LABELS[table], shapes, limits)
+        for (shape, limit), cost, kind in zip(asked, costs.tolist(), kinds.tolist(), strict=True):
+            told = world.claimed(cells, table, shape, limit)
+            if told is None:
+                assert kind == -1
+            elif told.cost >= 1 << 63:
+                assert (kind, cost) == (Kind.LOWER, (1 << 63) - 1)
+            else:
+                assert (kind, cost) == (told.kind, told.cost)
+        for shape, limit in asked[:: 1 + len(asked) // 50]:
+            assert store.find(TARGET, spec(table, shape, limit)) == world.claimed(cells, table, shape, limit)
+
+
+@settings(max_examples=60)
+@given(worlds, pieces)
+def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces: list[list[Cell]]) -> None:
+    cells = [cell for piece in pieces for cell in piece]
+    with tempfile.TemporaryDirectory() as folder:
+        check(filled(folder, "a.db", world, pieces), world, cells)
+        # Another process finds the same, and so does a store that got the pieces in another order.
+        check(SpecStore(Path(folder) / "a.db"), world, cells)
+        check(filled(folder, "b.db", world, pieces[::-1]), world, cells)
+
+
+@settings(max_examples=30)
+@given(worlds, pieces)
+def test_nothing_is_added_unless_all_is(world: World, pieces: list[list[Cell]]) -> None:
+    exact = Cell(0, (4, 4), LIMITS[-1], None)
+    wrong = attrs.evolve(world, programs=((Program(9, (0, 0, 0, 0), "split 9"),),) * 2)
+    cells = [cell for piece in pieces for cell in piece]
+    with tempfile.TemporaryDirectory() as folder:
+        store = filled(folder, "a.db", world, [*pieces, [exact]])
+        with pytest.raises(Conflict, match="contradict"):
+            store.add(TARGET, [*wrong.blocks([Cell(1, (2, 2), LIMITS[0], None)]), *wrong.blocks([exact])])
+        check(store, world, [*cells, exact])
+
+
+def test_a_bound_above_an_answer_contradicts_it(tmp_path: Path) -> None:
+    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    store = filled(str(tmp_path), "a.db", world, [[Cell(0, (4, 4), LIMITS[3], None)]])
+    bound = attrs.evolve(world.block([Cell(0, (4, 4), LIMITS[-1], 0)]), costs=np.array([17]))
+    with pytest.raises(Conflict, match=r"4×4 within .*EXACT 16 and LOWER 17|LOWER 17 and EXACT 16"):
+        store.add(TARGET, [bound])
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"shapes": np.array([[0, 4]])}, "sizes are at least 1"),
+        ({"kinds": np.array([3], dtype=np.int8)}, "kinds are"),
+        ({"costs": np.array([-1])}, "not negative"),
+        ({"peaks": np.array([[0, 0, 0, 2 << 30]])}, "within its limits"),
+        ({"step": np.array([1], dtype=np.int32)}, "has a step"),
+        ({"limits": np.array([[0, 0, 0]])}, "limits and peaks"),
+    ],
+)
+def test_blocks_that_make_no_sense(change: dict, rule: str, tmp_path: Path) -> None:
+    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    block = attrs.evolve(world.block([Cell(0, (4, 4), LIMITS[-1], None)]), **change)
+    with pytest.raises(ValueError, match=rule):
+        SpecStore(tmp_path / "a.db").add(TARGET, [block])
+
+
+def test_limits_that_are_not_in_normal_form(tmp_path: Path) -> None:
+    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    store = filled(str(tmp_path), "a.db", world, [[Cell(0, (1, 1), LIMITS[-1], None)]])
+    for limits in ((3, 0, 0, 0), (0, 0, 3, 0), (0, 0, -1, 0)):
+        with pytest.raises(SpecError, match="normal form"):
+            store.known(TARGET, LABELS[0], np.array([[1, 1]]), np.array([limits]))
+
+
+@given(st.lists(st.integers(1, 1 << 47) | st.integers(0, 47).map(lambda bit: 1 << bit), min_size=1))
+def test_sizes_have_coordinates_of_their_own(sizes: list[int]) -> None:
+    points = coordinates.of_sizes(np.array(sizes))
+    assert coordinates.to_sizes(points).tolist() == sizes
+    assert len(set(points.tolist())) == len(set(sizes))
+
+
+def test_neighbouring_powers_of_two_are_neighbours() -> None:
+    assert coordinates.of_sizes(np.array([1, 2, 4, 8])).tolist() == [0, 1, 2, 3]
+    assert coordinates.of_sizes(np.array([3, 5, 6, 7])).tolist() == [67, 69, 70, 71]
+    limits = np.array([[0, 0, 0, 0], [4, 32, 1, 1], [8, 64, 2, 2], [12, 96, 4, 1 << 31]])
+    points = coordinates.of_limits(limits, coordinates.units_of(TARGET))
+    assert points.T.tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 32]]
+    assert coordinates.to_limits(points, coordinates.units_of(TARGET)).tolist() == limits.tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Matmul(1×8×16×32, (bf16, GL, layout[0, 1, 2, 1p4]), (f32, L1, layout[0, 2, 1, 2oe16], ua, c2), RF)",
+        "FillZero(4×8, (f32, VRF, v8), serial)",
+        "FillZero(1×1, GL)",
+        "Compose([Matmul, Matmul], [(1×8×8, f32, GL), (1×8×8, f32, GL), (1×8×8, f32, GL), (1×8×8, f32, GL)])",
+    ],
+)
+def test_labels_are_read_as_they_were_written(text: str) -> None:
+    logical = parse_spec(text, TARGET).logical
+    again = labels.read(labels.write(logical))
+    assert attrs.evolve(again, shape=logical.shape) == logical
+    assert labels.write(again) == labels.write(logical)
+
+
+@pytest.mark.parametrize("text", ["", "FillZero", "Pet 1: f32 L1 - c0", "FillZero 1: f32 L1 layout[x] c1"])
+def test_labels_that_are_none(text: str) -> None:
+    with pytest.raises(MorelloError):
+        labels.read(text)
+
+
+_boxes = st.integers(1, 4).flatmap(
+    lambda axes: st.lists(
+        st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=axes, max_size=axes), min_size=1
+    )
+)
+
+
+@given(_boxes)
+def test_points_covered_are_counted_once(boxes: list[list[tuple[int, int]]]) -> None:
+    low = np.array([[start for start, _ in box] for box in boxes], dtype=np.int64).reshape(len(boxes), -1)
+    high = low + np.array([[more for _, more in box] for box in boxes], dtype=np.int64).reshape(len(boxes), -1)
+    points = {point for a, b in zip(low, high + 1, strict=True) for point in product(*map(range, a, b))}
+    assert covered(low, high) == len(points)
+
+
+def test_a_tree_finds_what_looking_at_all_boxes_finds() -> None:
+    rng = np.random.default_rng(0)
+    low = rng.integers(0, 50, (MANY + 50, 3)) + np.array([0, 0, 1 << 47])
+    high = low + rng.integers(0, 9, low.shape)
+    points = rng.integers(0, 60, (300, 3)) + np.array([0, 0, 1 << 47])
+    inside = np.all((low[None] <= points[:, None]) & (points[:, None] <= high[None]), axis=2)
+    cell, box = Tree(low, high).containing(points)
+    found = [*zip(cell.tolist(), box.tolist(), strict=True)]
+    assert sorted(found) == [*zip(*(side.tolist() for side in np.nonzero(inside)), strict=True)]
+    assert (np.diff(cell) >= 0).all()
+
+
+def test_rectangles_grow_over_all_axes(tmp_path: Path) -> None:
+    """8 sizes of two dimensions, answered one at a time, are one box in the end."""
+    world = World(((Program(2, (0, 32, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    shapes = [shape for shape in SHAPES if shape[0] in (1, 2, 4, 8)]
+    store = filled(str(tmp_path), "a.db", world, [[Cell(0, shape, LIMITS[-1], None)] for shape in shapes])
+    assert store.file.connection.execute("SELECT count(*) FROM rectangles").fetchone() == (1,)
+    store.add(TARGET, [attrs.evolve(world.block([Cell(0, (2, 2), LIMITS[-1], 0)]), costs=np.array([1]))])
+    assert store.file.connection.execute("SELECT count(*) FROM rectangles").fetchone() == (1,)
