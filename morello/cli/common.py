@@ -15,6 +15,7 @@ from rich.table import Table
 
 from morello import api
 from morello.cli.progress import SearchDisplay
+from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation
 from morello.frontend.diagnostics import quoted, read_file, suggestion
@@ -46,16 +47,24 @@ def print_json(data: Any) -> None:
 
 
 def with_goals(command: Command) -> Command:
-    """Adds FILE, --spec, --target and --db; the command is called with `goals` and `db` instead."""
+    """Adds FILE, --spec, --target, --db and --no-db; the command is called with `goals` and `db` instead."""
 
     @click.argument("file", metavar="FILE")
     @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
     @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
-    @click.option("--db", metavar="PATH", help="Keep solved Specs in this file; made if it does not exist.")
+    @click.option(
+        "--db",
+        metavar="PATH",
+        help="Keep solved Specs in this file; made if it does not exist. By default that in MORELLO_DB, else one in "
+        "the user's cache directory.",
+    )
+    @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
     @functools.wraps(command)
-    def wrapped(file: str, spec: str | None, target: str | None, db: str | None, **options: Any) -> None:
+    def wrapped(file: str, spec: str | None, target: str | None, db: str | None, no_db: bool, **options: Any) -> None:
+        if db and no_db:
+            raise click.UsageError("--db and --no-db exclude each other")
         goals = _load(file, spec, target)
-        command(goals=goals, db=SpecStore(db) if db else None, **options)
+        command(goals=goals, db=None if no_db else _database(db), **options)
 
     return wrapped
 
@@ -78,6 +87,13 @@ def _load(file: str, spec: str | None, target: str | None) -> list[Goal]:
         hint = suggestion(spec, goals, f"its Specs are {', '.join(goals)}")
         raise MorelloError(f"{file} has no Spec {quoted(spec)}", hint)
     return [goals[spec]]
+
+
+def _database(path: str | None) -> SpecStore | None:
+    """The database asked for, or the user's own. What cannot be saved later is only told of."""
+    if path:
+        return SavingStore(path, lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
+    return default_store(lambda error: click.echo(f"warning: going on without a database: {error}", err=True))
 
 
 @attrs.frozen

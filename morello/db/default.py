@@ -1,4 +1,4 @@
-"""The database that commands use unless told otherwise, which may fail without failing them."""
+"""Databases of commands: what fails there must not take away what was found, nor the default one stop a command."""
 
 from __future__ import annotations
 
@@ -42,20 +42,27 @@ def default_store(tell: Tell) -> SpecStore | None:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise MorelloError(f"database {path}: its folder cannot be made: {error.strerror or error}") from error
+            raise MorelloError(
+                f"database {path}: its folder cannot be made: {error.strerror or error}",
+                "set MORELLO_DB to a path that can be written, or to off",
+            ) from error
         return ForgivingStore(path, tell)
     except MorelloError as error:
         tell(error)
         return None
 
 
-class ForgivingStore(SpecStore):
-    """A store that, once it fails, says so and knows nothing from then on."""
+class SavingStore(SpecStore):
+    """A store that, once something cannot be saved, says so and saves nothing from then on."""
 
     def __init__(self, path: str | Path, tell: Tell):
         super().__init__(path)
         self._tell = tell
         self._failed = False
+
+    def add(self, target: Target, blocks: Iterable[Block]) -> None:
+        parent = super()
+        self._try(lambda: parent.add(target, blocks), None)
 
     def _try(self, action: Callable[[], _T], otherwise: _T) -> _T:
         if self._failed:
@@ -67,9 +74,9 @@ class ForgivingStore(SpecStore):
             self._tell(error)
             return otherwise
 
-    def add(self, target: Target, blocks: Iterable[Block]) -> None:
-        parent = super()
-        self._try(lambda: parent.add(target, blocks), None)
+
+class ForgivingStore(SavingStore):
+    """A store that, once it fails in any way, says so, and knows and saves nothing from then on."""
 
     def find(self, target: Target, spec: Spec) -> Entry | None:
         parent = super()

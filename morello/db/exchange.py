@@ -22,7 +22,7 @@ from morello.db.gather import Fresh
 from morello.db.records import Print, Stored
 from morello.db.rectangles import Boxes, joined, merged
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, SpecError
 
 _HEADER = "morello database"
 #: Tables that are handed on together.
@@ -45,7 +45,7 @@ class Sheet:
 
 def stored_tables(store: SpecStore) -> Iterator[tuple[Print, Stored, dict[int, str]]]:
     """All tables of a database that are not empty, by fingerprint and labels, with the texts of steps by their id."""
-    with store.file.messages():
+    with store.file.reading():
         steps = records.read_steps(store.file)
         for one in sorted(records.read_prints(store.file), key=lambda one: one.hash):
             for header in records.read_headers(store.file, one):
@@ -150,7 +150,7 @@ def imported(lines: Iterable[str], name: str) -> Iterator[Sheet]:
                 raise ValueError("a rectangle before its fingerprint or its table")
             else:
                 waiting.append(_checked(fields, whose, waiting))
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, SpecError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise MorelloError(f"{name}:{number}: {what}", "give a file that `morello db export` wrote") from error
     if number == 0:

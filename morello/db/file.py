@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import secrets
 import sqlite3
 import threading
 import time
@@ -109,10 +111,26 @@ class File:
                 raise
 
     @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that sees one state of the file, whatever others write meanwhile."""
+        with self.messages():
+            connection = self.connection
+            if connection.in_transaction:
+                yield connection
+                return
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("COMMIT")
+
+    @contextmanager
     def messages(self) -> Iterator[None]:
         """Errors of SQLite become messages with a remedy."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise self.damaged("text in it is no UTF-8") from error
         except sqlite3.Error as error:
             raise self._fault(error) from error
 
@@ -124,42 +142,55 @@ class File:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return self._prepared(self._connect())
+            if not self.path.exists():
+                self._make()
+            return self._prepared(_connect(self.path))
         except sqlite3.OperationalError as error:
             # A folder that cannot be written has no place for the files that readers share; without writers, none
             # are needed.
             if _name(error) not in _UNWRITABLE or not self._at_rest():
                 raise
-            return self._prepared(self._connect("?mode=ro&immutable=1"))
+            return self._prepared(_connect(self.path, "?mode=ro&immutable=1"))
 
     def _at_rest(self) -> bool:
         """Whether the file exists and all that was written is in it."""
         log = self.path.with_name(f"{self.path.name}-wal")
         return self.path.is_file() and not (log.exists() and log.stat().st_size)
 
-    def _connect(self, options: str = "") -> sqlite3.Connection:
-        name = f"{self.path.absolute().as_uri()}{options}"
-        connection = sqlite3.connect(name, timeout=PATIENCE, isolation_level=None, uri=True, check_same_thread=False)
-        connection.execute("PRAGMA cell_size_check = ON")
-        return connection
-
     def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """The connection, if the file is of this format; a new file is filled."""
+        """The connection, if the file is of this format; an empty file is filled."""
         try:
-            if not self._recognised(connection):
-                connection.execute("BEGIN IMMEDIATE")
-                # Others that open a new file at the same time wait here, and then find it made.
-                if not self._recognised(connection):
-                    for statement in _SCHEMA.split(";\n"):
-                        connection.execute(statement)
-                    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {FORMAT}")
-                connection.execute("COMMIT")
+            connection.execute("BEGIN")
+            recognised = self._recognised(connection)
+            connection.execute("COMMIT")
+            if not recognised:
+                _fill(connection)
             _use_wal(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _make(self) -> None:
+        """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
+        aside = self.path.with_name(f".{self.path.name[:100]}.{secrets.token_hex(4)}")
+        try:
+            connection = _connect(aside)
+            try:
+                _fill(connection)
+                _use_wal(connection)
+            finally:
+                connection.close()
+            # Unlike renaming, this does not replace what another process made meanwhile.
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, self.path)
+        except OSError as error:
+            raise MorelloError(
+                f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
+            ) from error
+        finally:
+            for leftover in self.path.parent.glob(f"{aside.name}*"):
+                leftover.unlink(missing_ok=True)
 
     def _recognised(self, connection: sqlite3.Connection) -> bool:
         """Whether it is a database of this format, rather than an empty one. Raises MorelloError if it is neither."""
@@ -182,8 +213,8 @@ class File:
         name = _name(error)
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_FORMAT")) or isinstance(error, sqlite3.IntegrityError):
             return self.damaged(str(error))
-        if "decode" in str(error):  # text that is no UTF-8
-            return self.damaged(str(error).split(" with text ")[0])
+        if "decode" in str(error):
+            return self.damaged("text in it is no UTF-8")
         remedies = {
             "SQLITE_NOTADB": "give the path of a Morello database, or of a file that does not exist yet",
             "SQLITE_FULL": "make room on the disk, or give another path",
@@ -200,6 +231,24 @@ _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT",
 
 def _name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "")
+
+
+def _connect(path: Path, options: str = "") -> sqlite3.Connection:
+    name = f"{path.absolute().as_uri()}{options}"
+    connection = sqlite3.connect(name, timeout=PATIENCE, isolation_level=None, uri=True, check_same_thread=False)
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    """Make an empty file a database; others that found it empty too wait, and then find it made."""
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.execute("PRAGMA user_version").fetchone() != (FORMAT,):
+        for statement in _SCHEMA.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("COMMIT")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

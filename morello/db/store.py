@@ -171,7 +171,8 @@ class SpecStore:
 
     def _table(self, target: Target, labels: LogicalSpec) -> Table | None:
         """What is known of the table that a Spec belongs to; None if nothing is."""
-        with self.file.messages():
+        # The version is that of the state which is read, so nothing is taken for newer than it is.
+        with self.file.reading():
             self._catch_up()
             seen = self._seen
             key = fingerprint(target), write(labels)

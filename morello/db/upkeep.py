@@ -62,23 +62,32 @@ def summaries(store: SpecStore) -> list[Summary]:
 def damage(store: SpecStore) -> Iterator[str]:
     """Whatever SQLite and checksums find wrong, in words."""
     try:
-        with store.file.messages():
-            for (line,) in store.file.connection.execute("PRAGMA integrity_check(20)").fetchall():
+        with store.file.reading() as connection:
+            for (line,) in connection.execute("PRAGMA integrity_check(20)").fetchall():
                 if line != "ok":
                     yield line
             steps = records.read_steps(store.file)
-            prints = records.read_prints(store.file)
-            for whose in prints:
-                for number, labels in store.file.connection.execute(
-                    "SELECT id, labels FROM tables WHERE fingerprint = ? ORDER BY id", (whose.id,)
-                ).fetchall():
-                    try:
-                        (header,) = records.read_headers(store.file, whose, labels)
-                        records.read_boxes(store.file, header, steps)
-                    except Damaged as error:
-                        yield f"{error.message} ({number}: {labels})"
+            for whose in records.read_prints(store.file):
+                yield from _damaged_tables(store, whose, steps)
+            for number, table in connection.execute(
+                "SELECT id, tab FROM rectangles WHERE tab NOT IN (SELECT id FROM tables) LIMIT 20"
+            ).fetchall():
+                yield f"there is no table {table}, of which there is a box {number}"
     except Damaged as error:
         yield error.message
+
+
+def _damaged_tables(store: SpecStore, whose: Print, steps: dict[int, str]) -> Iterator[str]:
+    query = "SELECT id, labels FROM tables NOT INDEXED WHERE fingerprint = ?"
+    for number, labels in store.file.connection.execute(query, (whose.id,)).fetchall():
+        try:
+            headers = records.read_headers(store.file, whose, labels)
+            if not headers:
+                yield f"table {number} is not found by its labels ({labels})"
+            for header in headers:
+                records.read_boxes(store.file, header, steps)
+        except Damaged as error:
+            yield f"{error.message} ({number}: {labels})"
 
 
 @attrs.frozen
@@ -135,7 +144,7 @@ def _drawn(store: SpecStore, targets: dict[str, Target], sample: int, luck: rand
         small = np.flatnonzero(volumes(to_sizes(stored.boxes.low[:, :rank])) <= points)
         for i in small.tolist():
             chance = luck.random()
-            if len(drawn) < sample or chance < drawn[-1].luck:
+            if len(drawn) < sample or (drawn and chance < drawn[-1].luck):
                 drawn.append(_draw(target, stored, steps, i, chance, luck, points))
                 drawn.sort(key=lambda one: one.luck)
                 del drawn[sample:]

@@ -20,7 +20,7 @@ from morello.frontend import parse
 
 ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
-PAGES = ["README.md", "docs/architecture.md", "docs/language.md", "docs/python.md"]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "database", "language", "python"))]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))
 PIP = "pip install -r requirements.txt && "
 

@@ -1,0 +1,263 @@
+"""`morello db`: looks after databases of solved Specs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from morello.cli.common import json_option, print_json, print_table
+from morello.cli.output import write_file
+from morello.cli.plot import draw
+from morello.db import exchange, upkeep
+from morello.db.block import Entry, Kind
+from morello.db.default import default_path
+from morello.db.fingerprint import fingerprint
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.frontend.printer import show_logical
+from morello.ir.spec import Spec
+from morello.plugins.registry import installed
+from morello.plugins.target import Target
+from morello.search.exhaustive import ExhaustiveSearch
+
+#: Specs with larger iteration spaces take too long to solve again.
+_POINTS = 4
+
+
+@click.group("db")
+def command() -> None:
+    """Look after databases of solved Specs.
+
+    FILE is a database; `default` stands for the one that commands use without --db.
+    """
+
+
+file_argument = click.argument("file", metavar="FILE")
+
+
+def _open(file: str, *, new: bool = False) -> SpecStore:
+    """The database of this name. Raises MorelloError if there is none, unless it may be `new`."""
+    path = Path(file)
+    if file == "default":
+        found = default_path()
+        if found is None:
+            raise MorelloError("the default database is switched off", "unset MORELLO_DB, or give a path")
+        path = found
+    if not new and not path.exists():
+        raise MorelloError(f"there is no database {path}", "give the path of one that exists")
+    return SpecStore(path)
+
+
+def _targets() -> list[Target]:
+    registry = installed()
+    return [registry.target(name) for name in registry.names]
+
+
+@command.command("stats")
+@file_argument
+@json_option
+@click.option("--tables", "listed", metavar="N", type=click.IntRange(0), default=0, help="List the N largest tables.")
+@click.option("--plot", metavar="PNG", help="Draw the rectangles of a table, over two of its axes.")
+@click.option("--table", "number", metavar="N", type=int, help="The table to draw.  [default: the largest]")
+@click.option("--axes", metavar="X,Y", help="The axes to draw, e.g. m,n or k,L1.  [default: the last two sizes]")
+def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int | None, axes: str | None) -> None:
+    """Count what is in FILE.
+
+    \b
+    tables      kinds of Specs: those of one differ in sizes and limits only
+    rectangles  ranges of sizes and limits with one answer per point of the iteration space
+    Specs       all combinations of sizes and limits that they cover, each counted once
+    exact       Specs whose optimum is known
+    none        Specs that have no program
+    lower       Specs of which only a lower bound of the cost is known: these are not solved
+    """
+    if plot is None and (number is not None or axes is not None):
+        raise click.UsageError("--table and --axes say what --plot draws: give --plot too")
+    store = _open(file)
+    if plot is not None:
+        draw(store, plot, number, axes)
+        return
+    found = upkeep.summaries(store)
+    size = _bytes_on_disk(store.path)
+    total = sum(one.weight for one in found)
+    rows = [_counted(one, round(size * one.weight / total)) for one in found]
+    if as_json:
+        print_json({"file": str(store.path), "bytes": size, "fingerprints": rows})
+        return
+    click.echo(f"{store.path}: {size:,} bytes")
+    if not rows:
+        click.echo("nothing is stored")
+        return
+    print_table(_overview(rows))
+    if listed:
+        click.echo()
+        print_table(_largest(store, listed))
+
+
+def _bytes_on_disk(path: Path) -> int:
+    """Of the file, and of the log that belongs to it."""
+    return sum(one.stat().st_size for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
+
+
+def _counted(one: upkeep.Summary, size: int) -> dict[str, object]:
+    current = any(fingerprint(target) == one.print.hash for target in _targets())
+    return {
+        "fingerprint": one.print.hash,
+        "target": one.print.target,
+        "engine": one.print.engine,
+        "current": current,
+        "tables": one.tables,
+        "rectangles": one.boxes,
+        "specs": one.specs,
+        "exact": one.exact,
+        "none": one.none,
+        "lower": one.lower,
+        "specs_per_rectangle": one.specs / one.boxes,
+        "bytes": size,
+        "bytes_per_spec": size / one.specs,
+    }
+
+
+def _overview(rows: Sequence[dict[str, object]]) -> Table:
+    """One column per fingerprint."""
+    table = Table("fingerprint", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_column(str(row["fingerprint"])[:12], justify="right")
+    table.add_row("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))
+    for name in ("tables", "rectangles", "specs", "exact", "none", "lower", "bytes"):
+        table.add_row("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows))
+    table.add_row("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows))
+    table.add_row("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows))
+    return table
+
+
+def _largest(store: SpecStore, count: int) -> Table:
+    found = [(len(stored.boxes), stored.header) for _, stored, _ in exchange.stored_tables(store)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("table", justify="right")
+    table.add_column("rectangles", justify="right")
+    table.add_column("Specs")
+    for boxes, header in sorted(found, key=lambda one: (-one[0], one[1].id))[:count]:
+        table.add_row(str(header.id), f"{boxes:,}", header.labels)
+    return table
+
+
+@command.command("verify")
+@file_argument
+@click.option("--sample", metavar="N", type=click.IntRange(0), default=20, show_default=True, help="Entries to solve.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the random choice.")
+@click.option(
+    "--points",
+    metavar="N",
+    type=click.IntRange(1),
+    default=_POINTS,
+    show_default=True,
+    help="Solve Specs with up to this many points in their iteration space.",
+)
+@click.pass_context
+def verify(ctx: click.Context, file: str, sample: int, seed: int, points: int) -> None:
+    """Check FILE for damage, then solve a random sample of its entries again and report any that differ."""
+    store = _open(file)
+    faults = [*upkeep.damage(store)]
+    for fault in faults:
+        click.echo(f"error: damaged: {fault}", err=True)
+    if faults:
+        click.echo("  hint: delete the file, and what was in it is searched again", err=True)
+        ctx.exit(1)
+    solved, wrong = upkeep.differences(store, _targets(), _solve, sample=sample, seed=seed, points=points)
+    for one in wrong:
+        what = f"{show_logical(one.spec.logical)} within {list(one.spec.limits)} on {one.target.name}"
+        click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
+    if wrong:
+        hint = "delete the file: it was written by a faulty program, or ENGINE_VERSION was not raised"
+        click.echo(f"  hint: {hint}", err=True)
+        ctx.exit(1)
+    click.echo(f"{store.path} is whole; {solved} of its entries were solved again, with the same answers")
+
+
+def _told(entry: Entry) -> str:
+    if entry.kind == Kind.NONE:
+        return "that there is no program"
+    if entry.kind == Kind.LOWER:
+        return f"a cost of at least {entry.cost:,}"
+    return f"cost {entry.cost:,} with peak {list(entry.peak)} by `{entry.step}`"
+
+
+def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
+    """What search finds out of Specs, one after another."""
+    search = ExhaustiveSearch(target)
+    nothing = tuple(0 for _ in target.levels)
+    entries = []
+    for spec in specs:
+        found = search.solve(spec)
+        entries.append(
+            Entry(found.figures.cost, Kind.EXACT, tuple(found.figures.peak), str(found.expansion.step))
+            if found
+            else Entry(0, Kind.NONE, nothing, None)
+        )
+    return entries
+
+
+@command.command("merge")
+@file_argument
+@click.argument("others", metavar="OTHERS...", nargs=-1, required=True)
+def merge(file: str, others: Sequence[str]) -> None:
+    """Add to FILE what is in OTHERS; FILE is made if it does not exist.
+
+    If answers contradict each other, they are reported and FILE stays as it is.
+    """
+    found = [_open(other) for other in others]
+    exchange.merge(_open(file, new=True), found)
+
+
+@command.command("export")
+@file_argument
+@click.option("-o", "out", metavar="OUT", help="Write this file instead of standard output.")
+def export(file: str, out: str | None) -> None:
+    """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
+    lines = exchange.exported(_open(file))
+    if out is None:
+        for line in lines:
+            click.echo(line)
+    else:
+        write_file(out, "".join(f"{line}\n" for line in lines).encode())
+
+
+@command.command("import")
+@file_argument
+@click.argument("text", metavar="[TEXT]", default="-")
+def import_text(file: str, text: str) -> None:
+    """Add to FILE what `export` wrote to TEXT, or standard input; FILE is made if it does not exist."""
+    with _lines(text) as lines:
+        sheets = exchange.imported(lines, "standard input" if text == "-" else text)
+        found = [*exchange.batches(sheets)]
+    _open(file, new=True).add_boxes(found)
+
+
+@contextlib.contextmanager
+def _lines(text: str) -> Iterator[Iterator[str]]:
+    if text == "-":
+        yield iter(sys.stdin)
+        return
+    try:
+        with open(text, encoding="utf-8") as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise MorelloError(f"{text} is no text in UTF-8", "give a file that `morello db export` wrote") from error
+
+
+@command.command("prune")
+@file_argument
+@click.option("--lower", is_flag=True, help="Also drop lower bounds.")
+def prune(file: str, lower: bool) -> None:
+    """Drop from FILE what belongs to no installed target as it is now, and make FILE as small as it can be."""
+    store = _open(file)
+    before = _bytes_on_disk(store.path)
+    prints, boxes = upkeep.prune(store, _targets(), lower=lower)
+    after = _bytes_on_disk(store.path)
+    click.echo(f"dropped {prints:,} fingerprints and {boxes:,} rectangles: {before:,} bytes became {after:,}")

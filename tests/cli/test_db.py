@@ -1,0 +1,270 @@
+"""`morello db`, and how commands use databases."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from morello.db.block import Block, Kind
+from morello.db.store import SpecStore
+from morello.frontend.parser import parse_spec
+from morello.plugins.registry import installed
+
+TARGET = installed().target("x86_avx2")
+LABELS = parse_spec("FillZero(4×8, (f32, L1), serial)", TARGET).logical
+
+
+@pytest.fixture
+def solved(cli, write, tmp_path):
+    """A database that a command has filled."""
+    path = str(tmp_path / "solved.db")
+    assert cli("explain", write(), "--db", path).exit_code == 0
+    return path
+
+
+def block(cost: int, kind: Kind = Kind.EXACT) -> Block:
+    """One answer, which need not be right."""
+    limits = np.array([TARGET.full_limits()], dtype=np.int64)
+    return Block(
+        LABELS,
+        np.array([[2, 2]]),
+        limits,
+        limits * 0,
+        np.array([cost]),
+        np.array([kind], dtype=np.int8),
+        ("tile [1, 0]",),
+        np.array([-1 if kind else 0], dtype=np.int32),
+    )
+
+
+def made(path: Path, *blocks: Block) -> str:
+    SpecStore(path).add(TARGET, blocks)
+    return str(path)
+
+
+def test_stats(cli, solved):
+    (told,) = json.loads(cli("db", "stats", solved, "--json").stdout)["fingerprints"]
+    assert told["target"] == "x86_avx2"
+    assert told["current"]
+    assert told["specs"] == told["exact"] + told["none"] + told["lower"] > told["rectangles"] == told["tables"] > 3
+    assert told["specs_per_rectangle"] == told["specs"] / told["rectangles"]
+    assert told["bytes_per_spec"] == told["bytes"] / told["specs"]
+    shown = cli("db", "stats", solved, "--tables", "2").stdout
+    assert f"{told['specs']:,}" in shown
+    assert len(shown.split("Specs\n")[-1].splitlines()) == 2
+
+
+def test_stats_tell_bounds_from_answers(cli, tmp_path):
+    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, Kind.LOWER), shapes=np.array([[4, 4]])))
+    (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
+    everything = 17 * 17 * 18 * 33
+    assert (told["exact"], told["lower"], told["none"]) == (everything, everything, 0)
+
+
+def test_an_empty_database(cli, refused, tmp_path):
+    path = made(tmp_path / "a.db")
+    assert "nothing is stored" in cli("db", "stats", path).stdout
+    assert cli("db", "export", path).stdout == '{"morello database": 2}\n'
+    assert "0 of its entries" in cli("db", "verify", path).stdout
+    pytest.importorskip("matplotlib")
+    refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
+
+
+def test_plot(cli, solved, refused, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "a.png"
+    for options in ((), ("--table", "2", "--axes", "n,L1")):
+        assert cli("db", "stats", solved, "--plot", str(picture), *options).exit_code == 0
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        picture.unlink()
+    refused(cli("db", "stats", solved, "--plot", str(picture), "--table", "99"), "no table 99", "--tables")
+    refused(cli("db", "stats", solved, "--plot", str(picture), "--axes", "x,y"), "'x,y' are no two axes", "VRF")
+    refused(cli("db", "stats", solved, "--plot", str(tmp_path / "none" / "a.png")), "cannot write")
+
+
+def test_plot_without_matplotlib(cli, solved, refused, monkeypatch, tmp_path):
+    def missing(name: str, package: str | None = None):
+        raise ImportError(name)
+
+    monkeypatch.setattr("morello.cli.plot.importlib.import_module", missing)
+    refused(cli("db", "stats", solved, "--plot", str(tmp_path / "a.png")), "plots need matplotlib", "morello[plot]")
+    monkeypatch.undo()
+    refused(cli("db", "stats", solved, "--axes", "m,n"), "give --plot too", code=2)
+
+
+def test_verify(cli, solved):
+    result = cli("db", "verify", solved, "--sample", "5", "--seed", "1")
+    assert result.exit_code == 0, result.output
+    assert "is whole; 5 of its entries were solved again" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (block(99), "stored is cost 99 with peak [0, 0, 0, 0] by `tile [1, 0]`, solved cost"),
+        (block(99, Kind.LOWER), "stored is a cost of at least 99, solved cost"),
+        (block(0, Kind.NONE), "stored is that there is no program, solved cost"),
+    ],
+)
+def test_verify_reports_what_is_wrong(cli, refused, tmp_path, wrong, words):
+    path = made(tmp_path / "a.db", wrong)
+    refused(cli("db", "verify", path), "FillZero(2×2, (f32, L1, row_major), serial) within", words, "hint:")
+
+
+def test_verify_reports_damage(cli, refused, solved):
+    with sqlite3.connect(solved) as connection:
+        connection.execute("UPDATE rectangles SET numerator = numerator + 1 WHERE tab < 3")
+    refused(cli("db", "verify", solved), "damaged", "of table 1 has changed", "of table 2 has changed", "hint:")
+    refused(cli("db", "stats", solved), "is damaged", "morello db verify")
+    refused(cli("db", "export", solved, "-o", f"{solved}.json"), "is damaged")
+    assert not Path(f"{solved}.json").exists()
+
+
+def test_export_and_import(cli, solved, tmp_path):
+    text, copy = str(tmp_path / "a.json"), str(tmp_path / "b.db")
+    assert cli("db", "export", solved, "-o", text).output == ""
+    assert cli("db", "import", copy, text).output == ""
+    assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
+    # Twice changes nothing.
+    assert cli("db", "import", copy, text).output == ""
+    assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
+
+
+HEAD = '{"morello database": 2}'
+PRINT = '{"fingerprint": "f", "target": "t", "engine": 1, "levels": "RF:4 L1"}'
+TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
+BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "is empty"),
+        (["{}"], ":1: this is no exported database"),
+        (["[]"], ":1: this is no exported database"),
+        (['{"morello database": 9}'], ":1: format 9, not 2"),
+        ([HEAD, "{"], ":2: "),
+        ([HEAD, BOX], ":2: a rectangle before"),
+        ([HEAD, PRINT, BOX], ":3: a rectangle before"),
+        ([HEAD, PRINT, TABLE, BOX.replace("exact", "right")], ":4: no 'RIGHT'"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[0, 64]", "[0, 63]")], "are not in normal form"),
+        ([HEAD, PRINT, TABLE, BOX.replace(", [0, 64]", "")], ":4: the number of sizes"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[8, 2]")], ":4: sizes are at least 1"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: the cost '2/4' is no fraction"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/3")], ":4: the cost '1/3' is not whole"),
+        ([HEAD, PRINT, TABLE, BOX.replace(', "step": "tile [1]"', "")], ":4: no 'step'"),
+        ([HEAD, PRINT, TABLE, BOX.replace("exact", "none").replace("[0, 64]", "[1, 64]")], ":4: what is not exact"),
+    ],
+)
+def test_text_that_is_no_database(cli, refused, tmp_path, lines, words):
+    path = tmp_path / "bad.json"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(path)), f"error: {path}", words, "morello db export")
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_merge(cli, refused, tmp_path):
+    one = made(tmp_path / "one.db", block(4))
+    two = made(tmp_path / "two.db", attrs.evolve(block(8), shapes=np.array([[4, 2]])))
+    for name, files in {"a.db": (one, two), "b.db": (two, one), "c.db": (one, two, one)}.items():
+        assert cli("db", "merge", str(tmp_path / name), *files).output == ""
+    texts = {cli("db", "export", str(tmp_path / name)).stdout for name in ("a.db", "b.db", "c.db")}
+    assert len(texts) == 1
+    assert '"sizes": [[2, 4], [2, 2]]' in texts.pop()
+    before = cli("db", "export", one).stdout
+    other = made(tmp_path / "other.db", block(5), attrs.evolve(block(9), shapes=np.array([[16, 16]])))
+    refused(cli("db", "merge", one, two, other), "contradict", "2×2 within", "EXACT 4 and EXACT 5")
+    assert cli("db", "export", one).stdout == before
+
+
+def test_prune(cli, tmp_path):
+    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, Kind.LOWER), shapes=np.array([[4, 4]])))
+    other = attrs.evolve(TARGET, kernels=TARGET.kernels[1:])
+    SpecStore(path).add(other, [block(7)])
+    assert "(not as installed)" in cli("db", "stats", path).stdout
+    assert "dropped 1 fingerprints and 1 rectangles" in cli("db", "prune", path).stdout
+    assert "dropped 0 fingerprints and 1 rectangles" in cli("db", "prune", path, "--lower").stdout
+    assert "dropped 0 fingerprints and 0 rectangles" in cli("db", "prune", path).stdout
+    (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
+    assert (told["rectangles"], told["lower"]) == (1, 0)
+    assert "is whole" in cli("db", "verify", path, "--sample", "0").stdout
+
+
+@pytest.mark.parametrize("name", ["stats", "verify", "export", "prune"])
+def test_files_that_are_no_database(cli, refused, write, tmp_path, name):
+    refused(cli("db", name, str(tmp_path / "none.db")), "there is no database", "none.db")
+    refused(cli("db", name, write()), "is not a database", "hint:")
+    refused(cli("db", name, str(tmp_path)), "error: ")
+    refused(cli("db", name, "default"), "switched off")
+
+
+def test_merge_and_import_need_what_they_read(cli, refused, tmp_path):
+    refused(cli("db", "merge", str(tmp_path / "a.db"), str(tmp_path / "none.db")), "there is no database")
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "none.json")), "none.json")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    refused(cli("db", "import", str(tmp_path / "a.db"), str(tmp_path / "bytes")), "no text in UTF-8")
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_the_default_database(cli, write, tmp_path):
+    folder = tmp_path / "cache"
+    own = {"MORELLO_DB": "", "MORELLO_CACHE_DIR": str(folder)}
+    assert "searched" in cli("explain", write(), **own).stdout
+    assert (folder / "specs.db").exists()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "solved before" in cli("explain", write(), **own).stdout
+    assert "searched" in cli("explain", write(), "--no-db", **own).stdout
+    assert "searched" in cli("explain", write(), **{**own, "MORELLO_DB": "off"}).stdout
+    assert "searched" in cli("explain", write(), **{**own, "MORELLO_DB": str(tmp_path / "other.db")}).stdout
+    assert "solved before" in cli("explain", write(), "--db", str(tmp_path / "other.db"), **own).stdout
+    assert str(folder / "specs.db") in cli("db", "stats", "default", **own).stdout
+
+
+def test_db_or_no_db(cli, refused, write, tmp_path):
+    refused(cli("explain", write(), "--no-db", "--db", str(tmp_path / "a.db")), "exclude each other", code=2)
+
+
+@pytest.mark.parametrize("trouble", ["folder", "no database", "newer", "damaged"])
+def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
+    path = tmp_path / "specs.db"
+    text = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\nspec two = FillZero(4, GL)\n"
+    own = {"MORELLO_DB": str(path)}
+    if trouble == "folder":
+        (tmp_path / "file").touch()
+        own = {"MORELLO_DB": str(tmp_path / "file" / "specs.db")}
+    elif trouble == "no database":
+        path.write_bytes(b"something else" * 100)
+    else:
+        assert cli("explain", write(text), **own).exit_code == 0
+        change = "PRAGMA user_version = 99" if trouble == "newer" else "UPDATE rectangles SET numerator = numerator + 1"
+        with sqlite3.connect(path) as connection:
+            connection.execute(change)
+    result = cli("explain", write(text), **own)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("searched") == 2
+    assert result.stderr.count("warning: going on without a database: ") == 1
+    assert "hint" in result.stderr
+
+
+def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):
+    def full(self: SpecStore, *_: object) -> None:
+        with self.file.messages():
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(SpecStore, "add", full)
+    text = "spec one = Move(1×8, GL, L1)\nspec two = FillZero(4, GL)\n"
+    result = cli("explain", write(text), "--db", solved)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("searched") == 2
+    assert result.stderr.count("warning: nothing is saved: database") == 1
+
+
+def test_a_damaged_database_that_was_asked_for_is_an_error(cli, refused, write, solved):
+    with sqlite3.connect(solved) as connection:
+        connection.execute("UPDATE rectangles SET numerator = numerator + 1")
+    refused(cli("explain", write(), "--db", solved), "is damaged", "delete the file")

@@ -1,0 +1,142 @@
+"""Whatever happens to the file, no answer is wrong, nothing committed is lost, and a message says what is the matter.
+
+`scripts/faults.py` holds what these tests do, and does more of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from morello.db import upkeep
+from morello.db.file import APPLICATION
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "faults.py"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("faults", SCRIPT)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+faults = load()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "whole.db"
+    faults.make(path, 3)
+    return path
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    with faults.public_folder() as folder:
+        yield folder
+
+
+def test_kill_at_random_moments(tmp_path: Path) -> None:
+    found = faults.kill(tmp_path / "killed.db", 30, random.Random(0))
+    assert found["kills"] == 30
+    assert found["commits"] > 30
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_that_write_one_file_at_once(processes: int, tmp_path: Path) -> None:
+    assert faults.together(tmp_path / "many.db", processes, 15)["commits"] == 15 * processes
+
+
+@pytest.mark.parametrize(("change", "times"), [("flip", 150), ("tear", 50), ("truncate", 50)])
+def test_damage(change: str, times: int, whole: Path) -> None:
+    found = faults.damage(whole, 3, times, random.Random(1), getattr(faults, change))
+    assert found.total() == times
+    # What is missing is searched again. It is rare, as tables know how many boxes they have.
+    assert found["missing"] <= times // 20
+
+
+def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
+    """A bit that flips in any column of a rectangle, its table or its fingerprint is noticed."""
+    for table, columns in {
+        "rectangles": ("kind", "numerator", "denominator", "box", "step", "crc", "tab"),
+        "tables": ("boxes", "checksum", "crc"),
+        "fingerprints": ("target", "engine", "levels", "crc"),
+        "steps": ("text",),
+    }.items():
+        for column in columns:
+            path = tmp_path / f"{table}-{column}.db"
+            faults.make(path, 1)
+            store = SpecStore(path)
+            with sqlite3.connect(path) as connection:
+                connection.execute("PRAGMA ignore_check_constraints = ON")
+                changed = {"kind": "2 - kind", "box": "zeroblob(length(box))", "tab": "tab % 3 + 1"}
+                words = {"target", "levels", "text"}
+                value = f"{column} || 'x'" if column in words else changed.get(column, f"{column} + 1")
+                condition = "WHERE kind = 0 AND id = 1 AND tab = 1" if table == "rectangles" else "WHERE id = 1"
+                if column == "tab":
+                    connection.execute("DELETE FROM rectangles WHERE tab = 2 AND id = 1")
+                connection.execute(f"UPDATE {table} SET {column} = {value} {condition}")
+            with pytest.raises(MorelloError, match="is damaged"):
+                faults.look(store, 0)
+            assert [*upkeep.damage(store)]
+            store.close()
+
+
+def test_a_row_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    faults.make(tmp_path / "a.db", 1)
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("DELETE FROM rectangles WHERE tab = 1 AND id = 1")
+    with pytest.raises(MorelloError, match="boxes, not the"):
+        faults.look(SpecStore(tmp_path / "a.db"), 0)
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    assert "database" in faults.file_limit(tmp_path / "limited.db")
+
+
+def test_a_full_disk(public: Path) -> None:
+    said = faults.full_disk(public)
+    if said is None:
+        pytest.skip("no disk may be mounted here")
+    assert "is full" in said
+    assert "make room on the disk" in said
+
+
+@pytest.mark.parametrize("file_only", [False, True])
+def test_what_may_not_be_written_still_answers(file_only: bool, public: Path) -> None:
+    said = faults.read_only(public, 3, file_only=file_only)
+    assert "readonly" in said
+    assert "writable" in said
+
+
+@pytest.mark.parametrize(
+    ("application", "version", "words"),
+    [
+        (APPLICATION, 99, "newer version of Morello: format 99"),
+        (APPLICATION, 0, "older version of Morello: format 0"),
+        (7, 2, "no Morello database"),
+    ],
+)
+def test_files_of_other_versions(application: int, version: int, words: str, tmp_path: Path) -> None:
+    faults.make(tmp_path / "a.db", 1)
+    faults.mark(tmp_path / "a.db", application, version)
+    with pytest.raises(MorelloError, match=words):
+        SpecStore(tmp_path / "a.db")
+
+
+def test_an_empty_file_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "a.db").touch()
+    store = SpecStore(tmp_path / "a.db")
+    store.add(faults.TARGET, faults.piece(0))
+    assert faults.look(store, 0) == "all"
