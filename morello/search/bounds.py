@@ -16,13 +16,16 @@ import numpy.typing as npt
 from morello.plugins.target import Target
 from morello.search.axes import LimitAxes
 from morello.search.kernels import KernelRow
-from morello.search.spaces import Key, Space, Spaces, StructuralStep, neutral, volume
-from morello.search.states import NEVER, Offer, StateClass, States
+from morello.search.spaces import Key, Space, Spaces, StructuralStep
+from morello.search.states import NEVER, Offer, States
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 Classes = tuple[int, ...]
+
+#: No program costs less: each has a microkernel, and each microkernel costs at least this.
+LEAST = 1.0
 
 
 @attrs.frozen
@@ -68,7 +71,10 @@ class SpaceBounds:
 
 
 class Bounds:
-    """Lower bounds on the cost of every Spec below the goals, and the moves between state classes."""
+    """Lower bounds on the cost of every Spec below the goals, and the moves between state classes.
+
+    `trivial` bounds say only that every program costs something: all that is known where rewrites may do anything.
+    """
 
     def __init__(
         self,
@@ -77,6 +83,8 @@ class Bounds:
         states: States,
         kernels: dict[Key, list[KernelRow]],
         target: Target,
+        *,
+        trivial: bool = False,
     ):
         self.target = target
         self.spaces = spaces
@@ -89,12 +97,16 @@ class Bounds:
         self.by_key = {key: SpaceBounds(space) for key, space in spaces.by_key.items()}
         self.cheapest, self.smallest = self._class_minima()
         self.moves: dict[tuple[Key, int, int], list[MoveClass]] = {}
+        self._move_shapes: dict[tuple[Key, int], Ints] = {}
         self._close(goals)
         order = self._order()
         for bounds in self.by_key.values():
             self._lay_out(bounds)
         for key in order:
-            self._solve(self.by_key[key])
+            if trivial:
+                self.by_key[key].values = np.full((spaces.by_key[key].count + 1, self.by_key[key].width + 1), LEAST)
+            else:
+                self._solve(self.by_key[key])
 
     def move_classes(self, key: Key, operand: int, cls: int) -> list[MoveClass]:
         """The moves of one operand whose state is of class `cls`."""
@@ -379,8 +391,11 @@ class Bounds:
 
     def move_shapes(self, space: Space, operand: int) -> Ints:
         """Per shape of a space, the shape of the Move that copies one operand."""
-        below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims)]]
-        return below.numbers(list(space.operand_shapes(operand)))
+        key = space.key, operand
+        if key not in self._move_shapes:
+            below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims)]]
+            self._move_shapes[key] = below.numbers(list(space.operand_shapes(operand)))
+        return self._move_shapes[key]
 
 
 def _looped_dim(space: Space, step: StructuralStep) -> int | None:
@@ -401,6 +416,3 @@ def _looped_dim(space: Space, step: StructuralStep) -> int | None:
     rest = step.parts[1].shape[cells]
     fine = np.where(rest >= 0, space.sizes[cut[0]][rest], 0) == left
     return cut[0] if np.all(fine) and np.all(step.parts[1].times[cells][rest >= 0] == 1) else None
-
-
-__all__ = ["Bounds", "MoveClass", "SpaceBounds", "StateClass", "neutral", "volume"]

@@ -6,7 +6,6 @@ A *table* is an operation with the states of its operands; a cell is a table, a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy.typing as npt
 
 from morello.search.axes import LimitAxes
 from morello.search.bounds import Bounds, SpaceBounds
-from morello.search.spaces import Space
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -94,13 +92,12 @@ class Column:
 class Tables:
     """Operations with operand states, numbered; `states` is padded with -1, `relevant` says which limits matter."""
 
-    def __init__(self, bounds: Bounds, relevant: Sequence[Sequence[bool]], everything: bool):
+    def __init__(self, bounds: Bounds, relevant: npt.NDArray[np.bool_]):
         self.bounds = bounds
         self.spaces = list(bounds.by_key.values())
         self.index = {one.space.key: number for number, one in enumerate(self.spaces)}
         self.width = max(len(one.space.operands) for one in self.spaces)
-        self._relevant_of_level = np.array(relevant, dtype=np.bool_)
-        self._everything = everything
+        self._relevant_of_level = relevant
         self._numbers = KeyNumbers()
         self._radix = len(bounds.states) + 1
         self.space = Column(np.int64)
@@ -113,6 +110,8 @@ class Tables:
         key = np.full(len(states), space, dtype=np.int64)
         for column in states.T:
             key = key * self._radix + column
+        # Spaces with fewer operands count as if they had as many: no two tables have one key.
+        key *= self._radix ** (self.width - states.shape[1])
         found, fresh = self._numbers.numbers(key)
         if len(fresh):
             self._add(space, fresh, states.shape[1])
@@ -120,7 +119,7 @@ class Tables:
 
     def _add(self, space: int, keys: Ints, operands: int) -> None:
         states = np.full((len(keys), self.width), -1, dtype=np.int64)
-        left = keys.copy()
+        left = keys // self._radix ** (self.width - operands)
         for position in reversed(range(operands)):
             left, states[:, position] = np.divmod(left, self._radix)
         self.space.extend(np.full(len(keys), space))
@@ -129,8 +128,7 @@ class Tables:
         classes = self.bounds.states.cls[states[:, :operands]]
         self.classes.extend(np.array([known[tuple(row)] for row in classes.tolist()], dtype=np.int64))
         levels = self.bounds.states.level[states[:, :operands]]
-        relevant = self._relevant_of_level[levels].any(axis=1)
-        self.relevant.extend(np.ones_like(relevant) if self._everything else relevant)
+        self.relevant.extend(self._relevant_of_level[levels].any(axis=1))
 
 
 class Cells:
@@ -205,6 +203,3 @@ class _Places:
     def bound(self, classes: Ints, shape: Ints, limits: Ints) -> Floats:
         column = self.first[classes] + (limits * self.strides[classes]).sum(axis=-1)
         return self.values[shape, column]
-
-
-__all__ = ["Cells", "Column", "KeyNumbers", "Space", "Tables"]

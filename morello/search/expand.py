@@ -16,7 +16,7 @@ from morello.ir.ops.base import Operation
 from morello.search.bounds import Bounds, MoveClass
 from morello.search.cells import Cells, Tables
 from morello.search.kernels import KernelRow
-from morello.search.spaces import Space, StructuralStep
+from morello.search.spaces import StructuralStep
 from morello.search.states import WHOLE
 
 Ints = npt.NDArray[np.int64]
@@ -78,7 +78,9 @@ class SpaceExpander:
         self.op: Operation = self.space.key.op
         self.kernels = list(kernels)
         self._kernel_cost = np.stack([row.cost for row in kernels]) if kernels else np.zeros((0, self.space.count))
-        self._kernel_needs = np.array([row.needs for row in kernels], dtype=np.int64).reshape(len(kernels), len(bounds.axes.sizes))
+        self._kernel_needs = np.array([row.needs for row in kernels], dtype=np.int64).reshape(
+            len(kernels), len(bounds.axes.sizes)
+        )
         self._kernel_ranks = np.array([row.rank for row in kernels], dtype=np.int64)
         self._kernels_of: dict[tuple[int, ...], list[int]] = {}
         for index, row in enumerate(kernels):
@@ -130,9 +132,13 @@ class SpaceExpander:
         table = self.cells.table.values[cells]
         operands = len(self.space.operands)
         distinct, which = np.unique(table, return_inverse=True)
-        rows = [self._kernels_of.get(tuple(row), ()) for row in self.tables.states.values[distinct][:, :operands].tolist()]
+        rows = [
+            self._kernels_of.get(tuple(row), ()) for row in self.tables.states.values[distinct][:, :operands].tolist()
+        ]
         width = max(map(len, rows), default=0)
-        chosen = np.array([[*row, *[-1] * (width - len(row))] for row in rows], dtype=np.int64).reshape(len(rows), width)
+        chosen = np.array([[*row, *[-1] * (width - len(row))] for row in rows], dtype=np.int64).reshape(
+            len(rows), width
+        )
         shape, limits = self.cells.shape.values[cells], self.cells.limits.values[cells]
         for column in chosen.T:
             row = column[which]
@@ -219,7 +225,10 @@ class SpaceExpander:
         shape, state, tensor, limits, own = shape[at], state[at], tensor[at], limits[at], own[at]
         classes, copies, cells, budgets = classes[at], copies[at], cells[at], budgets[at]
         fresh = np.stack(
-            [row[state] if keeps else row[tensor] for row, keeps in zip(move.offer.fresh, move.offer.keeps, strict=True)]
+            [
+                row[state] if keeps else row[tensor]
+                for row, keeps in zip(move.offer.fresh, move.offer.keeps, strict=True)
+            ]
         )
         used = self.states.bytes[fresh, tensor]
         left = self.cells.axes.lower(move.level, limits[:, move.level], used)
@@ -276,13 +285,3 @@ class SpaceExpander:
         if key not in self._copies:
             self._copies[key] = self.bounds.copies(self.space, move, cls, np.arange(self.space.count))
         return self._copies[key]
-
-
-def expanders(bounds: Bounds, kernels: dict, tables: Tables, cells: Cells) -> list[SpaceExpander]:
-    """One for each space, in the order of their numbers."""
-    return [
-        SpaceExpander(number, bounds, kernels[one.space.key], tables, cells) for number, one in enumerate(tables.spaces)
-    ]
-
-
-__all__ = ["Edges", "Space", "SpaceExpander", "expanders"]

@@ -35,7 +35,7 @@ class KernelRow:
 def kernel_rows(space: Space, states: States, target: Target) -> Iterator[KernelRow]:
     """Every way to implement Specs of a space by one kernel."""
     for order, rewrite in enumerate(target.rewrites):
-        if issubclass(rewrite, Select):
+        if rewrite is Select:
             for index, kernel in enumerate(target.kernels):
                 if kernel.op == space.key.op and len(kernel.operands) == len(space.operands):
                     yield from _rows(rewrite(kernel.name), kernel, space, states, step_rank(order, index))

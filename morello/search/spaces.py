@@ -16,7 +16,6 @@ import numpy.typing as npt
 from morello.errors import Inapplicable, PluginError
 from morello.ir.dtypes import by_name
 from morello.ir.impl import Expansion
-from morello.ir.numbers import product
 from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
@@ -37,6 +36,8 @@ class Key:
     serial: bool
 
 
+#: Places in tie-breaks of one operand's moves.
+MOVE_BITS = 24
 #: Sizes wanted, per dimension of a space.
 Sizes = dict[Key, list[set[int]]]
 
@@ -85,7 +86,9 @@ class Space:
     def operand_shapes(self, operand: int) -> Ints:
         """A row per dimension of the operand, a column per shape."""
         shape = self.operands[operand].shape(self.sizes)
-        return np.stack([np.broadcast_to(size, (self.count,)) for size in shape]) if shape else np.zeros((0, self.count))
+        return (
+            np.stack([np.broadcast_to(size, (self.count,)) for size in shape]) if shape else np.zeros((0, self.count))
+        )
 
     def batch(self, states: Sequence[OperandState], cells: Ints | None = None) -> LogicalSpec:
         """Specs of these shapes (all of them by default) as one batch."""
@@ -94,7 +97,9 @@ class Space:
 
     def layers(self) -> list[Ints]:
         """Shapes in an order in which smaller ones come first; those of one layer do not contain each other."""
-        depth = np.stack(np.meshgrid(*(np.arange(len(axis)) for axis in self.axes), indexing="ij")).sum(axis=0).reshape(-1)
+        depth = (
+            np.stack(np.meshgrid(*(np.arange(len(axis)) for axis in self.axes), indexing="ij")).sum(axis=0).reshape(-1)
+        )
         return [np.flatnonzero(depth == value) for value in range(int(depth.max()) + 1)]
 
 
@@ -175,7 +180,9 @@ class Spaces:
                 cells = np.arange(space.count) if case.cells is None else case.cells
                 parts = case.expansion.parts
                 kinds = tuple((self._key(part.logical), part.args) for part in parts)
-                same = next((known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None)
+                same = next(
+                    (known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None
+                )
                 table = tables.pop(same) if same is not None else _no_step(space, step, rank)
                 kinds = max(kinds, same or (), key=len)
                 tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
@@ -232,10 +239,6 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
                             logical = part.logical
                             key = Key(logical.op, len(logical.shape), logical.serial)
                             yield key, [np.asarray(size) for size in logical.shape]
-    if any(issubclass(rewrite, Move) for rewrite in target.rewrites):
+    if Move in target.rewrites:
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))
-
-
-def volume(space: Space) -> Ints:
-    return product(space.sizes)

@@ -1,4 +1,4 @@
-"""Operand states, numbered, and what happens to them: costs, memory, tiles and moves, over all tensor shapes at once."""
+"""Operand states, numbered, and what happens to them: costs, memory, tiles and moves, over all tensor shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.target import Target
 from morello.rewrites.move import Move, seen_in
-from morello.search.spaces import Space, Spaces, Tensors, step_rank
+from morello.search.spaces import MOVE_BITS, Space, Spaces, Tensors, step_rank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -140,10 +140,10 @@ class States:
         state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
         batch = space.batch([state] * len(space.operands))
         for order, rewrite in enumerate(self.target.rewrites):
-            if issubclass(rewrite, Move):
+            if rewrite is Move:
                 for index, step in enumerate(rewrite.steps(batch, self.target)):
                     if step.operand == operand:
-                        yield step, step_rank(order, (operand << 24) + index)
+                        yield step, step_rank(order, (operand << MOVE_BITS) + index)
 
     def _close(self) -> None:
         """Find every state that tiles and moves lead to."""
@@ -172,7 +172,7 @@ class States:
                 batch = LogicalSpec(MoveOperation(), dims, (neutral, neutral))
                 found: dict[Move, None] = {}
                 for rewrite in self.target.rewrites:
-                    if issubclass(rewrite, Move):
+                    if rewrite is Move:
                         for step in rewrite.steps(batch, self.target):
                             found.setdefault(_general(step))
                 cache[key] = list(found)

@@ -1,0 +1,219 @@
+"""Rounds: budgets downwards, costs upwards, until goals are solved.
+
+Downwards, cells hand budgets to the cells of their parts: what these may cost at most for a program within the
+budget. Upwards, what the cells cost, or a better lower bound on it, is worked out from all steps that fit the
+budgets. Budgets begin just above the lower bounds and grow until every goal is solved, so that what cannot be part
+of a cheapest program is never looked at; what is left out is proven to cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.errors import MorelloError
+from morello.search.engine import Engine
+from morello.search.expand import Edges
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Costs are kept as float64, which holds integers exactly up to here.
+EXACT = 2.0**53
+#: By how much of its lower bound a cell's first budget exceeds it; doubled whenever that was not enough.
+WIDEN = 0.01
+#: Cells that need more than this are looked at without a budget, together with all that is below them: most have no
+#: program at all, which only shows when there is nothing left to look at.
+WIDEST = 40.0
+
+
+@attrs.define
+class Descent:
+    """The edges that one way down has made, by iteration, and the cells expanded in each."""
+
+    edges: list[list[Edges]] = attrs.field(factory=list)
+    expanded: list[Ints] = attrs.field(factory=list)
+
+
+class Rounds:
+    """Solves cells of one engine. Without `prune` budgets have no end, so that every program is looked at.
+
+    `after` is called after every round, `often` after every iteration of it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        prune: bool = True,
+        after: Callable[[Rounds], None] | None = None,
+        often: Callable[[Rounds], None] | None = None,
+    ):
+        self.engine = engine
+        self.cells = engine.cells
+        self.count = 0
+        self.edges = 0
+        self.last: Descent = Descent()
+        self.after = after or (lambda rounds: None)
+        self.often = often or (lambda rounds: None)
+        self.choices = Choices(self)
+        self._prune = prune
+        self._widen = np.zeros(0)
+        self.budget = np.zeros(0)
+
+    def solve(self, goals: Ints) -> None:
+        """Solve these cells. Raises MorelloError for costs past 2^53."""
+        goals = self.goals = np.unique(goals)
+        while len(goals := goals[~self.cells.solved[goals]]):
+            self._fit()
+            low = self.cells.low.values[goals]
+            if np.any((low >= EXACT) & (low < np.inf)):
+                raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
+            self._round(goals, self._cap(goals))
+
+    def solve_at_least(self, cells: Ints) -> None:
+        """Solve these cells, or raise their lower bounds."""
+        self._fit()
+        low = self.cells.low.values[cells]
+        while len(cells):
+            self._round(cells, low)
+            left = ~self.cells.solved[cells] & (self.cells.low.values[cells] <= low)
+            cells, low = cells[left], low[left]
+
+    def _round(self, goals: Ints, budgets: Floats) -> None:
+        self.last = self._descend(goals, budgets)
+        self._ascend(self.last)
+        self.count += 1
+        self.after(self)
+
+    def _fit(self) -> None:
+        """Arrays with a value per cell as long as there are cells now."""
+        grown = len(self.cells) - len(self._widen)
+        if grown > 0:
+            self._widen = np.concatenate([self._widen, np.full(grown, WIDEN if self._prune else np.inf)])
+            self.budget = np.concatenate([self.budget, np.full(grown, -1.0)])
+
+    def _cap(self, cells: Ints) -> Floats:
+        """The most that cells may spend in this round."""
+        if not self._prune:
+            return np.full(len(cells), np.inf)
+        widen = self._widen[cells]
+        return np.where(widen > WIDEST, np.inf, np.floor(self.cells.low.values[cells] * (1 + widen)))
+
+    def _descend(self, goals: Ints, budgets: Floats) -> Descent:
+        """Hand budgets down from the goals and expand every cell that gets one."""
+        made = Descent()
+        self._fit()
+        self.budget[:] = -1
+        self.budget[goals] = budgets
+        explored = np.full(len(self.budget), -1.0)
+        pending = goals
+        while len(pending):
+            explored[pending] = self.budget[pending]
+            chunks = self.engine.expand(pending, self.budget[pending])
+            self._fit()
+            explored = np.concatenate([explored, np.full(len(self.budget) - len(explored), -1.0)])
+            made.edges.append(chunks)
+            made.expanded.append(pending)
+            self.edges += sum(len(edges.parent) for edges in chunks)
+            pending = self._hand_down(chunks, explored)
+            self.often(self)
+        return made
+
+    def _hand_down(self, chunks: Sequence[Edges], explored: Floats) -> Ints:
+        """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
+        low, solved = self.cells.low.values, self.cells.solved
+        touched = [np.zeros(0, dtype=np.int64)]
+        for edges in chunks:
+            slack = self.budget[edges.parent] - edges.total(low)
+            for child, times in zip(edges.child, edges.times, strict=True):
+                at = np.flatnonzero(~solved[child])
+                cells = child[at]
+                offered = low[cells] + np.floor(slack[at] / times[at])
+                capped = np.where(offered < np.inf, np.minimum(offered, self._cap(cells)), np.inf)
+                np.maximum.at(self.budget, cells, capped)
+                touched.append(cells)
+        cells = np.unique(np.concatenate(touched))
+        return cells[self.budget[cells] > explored[cells]]
+
+    def _ascend(self, made: Descent) -> None:
+        """Work out costs and bounds from the edges, deepest cells first, until nothing changes."""
+        low, high = self.cells.low.values, self.cells.high.values
+        groups = self._groups(made)
+        new_low, new_high = np.empty(len(low)), np.empty(len(low))
+        changed = True
+        while changed:
+            changed = False
+            for cells, chunks in reversed(groups):
+                new_low[cells] = self.budget[cells] + 1
+                new_high[cells] = high[cells]
+                for edges in chunks:
+                    np.minimum.at(new_low, edges.parent, edges.total(low))
+                    np.minimum.at(new_high, edges.parent, edges.total(high))
+                if np.any((new_low[cells] > low[cells]) | (new_high[cells] < high[cells])):
+                    changed = True
+                    low[cells] = np.maximum(low[cells], new_low[cells])
+                    high[cells] = np.minimum(high[cells], new_high[cells])
+        for cells, _ in groups:
+            # All that is below these has been looked at, so the best program found is the best there is.
+            whole = cells[self.budget[cells] == np.inf]
+            low[whole] = high[whole]
+            self._widen[cells[low[cells] > self.budget[cells]]] *= 2
+
+    def _groups(self, made: Descent) -> list[tuple[Ints, list[Edges]]]:
+        """Cells by the iteration that expanded them last, with the edges that it made of them."""
+        last = np.full(len(self.cells), -1)
+        for iteration, cells in enumerate(made.expanded):
+            last[cells] = iteration
+        groups = []
+        for iteration, (cells, chunks) in enumerate(zip(made.expanded, made.edges, strict=True)):
+            kept = [edges.select(last[edges.parent] == iteration) for edges in chunks]
+            groups.append((cells[last[cells] == iteration], [edges for edges in kept if len(edges.parent)]))
+        return groups
+
+
+class Choices:
+    """For solved cells, the first step in the target's order that leads to a cheapest program."""
+
+    def __init__(self, rounds: Rounds):
+        self._rounds = rounds
+        self._rank = np.full(0, -1, dtype=np.int64)
+
+    def rank(self, cell: int) -> int:
+        """Where the chosen step stands in the target's order."""
+        return int(self._rank[cell])
+
+    def make(self, cells: Ints) -> None:
+        """Choose for solved cells and for all cells of the programs below them."""
+        known = self._rounds.cells
+        pending = np.unique(cells)
+        while len(pending):
+            self._rank = np.concatenate([self._rank, np.full(len(known) - len(self._rank), -1, dtype=np.int64)])
+            pending = pending[(self._rank[pending] < 0) & (known.low.values[pending] < np.inf) & (pending > 0)]
+            pending = self._choose(pending) if len(pending) else pending
+
+    def _choose(self, cells: Ints) -> Ints:
+        """Choose where that is possible now; the cells to go on with."""
+        known = self._rounds.cells
+        cost = known.low.values[cells]
+        chunks = self._rounds.engine.expand(cells, cost)
+        size = len(known)
+        self._rank = np.concatenate([self._rank, np.full(size - len(self._rank), -1, dtype=np.int64)])
+        best = np.full(size, np.iinfo(np.int64).max)
+        for edges in chunks:
+            np.minimum.at(best, edges.parent, edges.rank)
+        undecided, further = [], []
+        for edges in chunks:
+            first = edges.select(best[edges.parent] == edges.rank)
+            solved = known.solved[first.child].all(axis=0)
+            self._rank[first.parent[solved]] = first.rank[solved]
+            further.append(first.child[:, solved].reshape(-1))
+            undecided.append(first.select(~solved))
+        # Whether these steps are as cheap as they may be is not known yet: look at their parts.
+        again = [edges.parent for edges in undecided]
+        children = np.unique(np.concatenate([edges.child.reshape(-1) for edges in undecided]))
+        self._rounds.solve_at_least(children[~known.solved[children]])
+        return np.unique(np.concatenate([*again, *further]))

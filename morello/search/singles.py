@@ -1,0 +1,98 @@
+"""Rewrites that search on blocks knows nothing of: they are taken Spec by Spec.
+
+Such a rewrite may do anything, so there is no bound on what it leads to; search is right, but slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from morello.errors import Inapplicable
+from morello.ir.impl import Expansion
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins.target import Target
+from morello.rewrites.base import Rewrite
+from morello.rewrites.move import Move
+from morello.rewrites.select import Select
+from morello.search.expand import Edges
+from morello.search.spaces import step_rank
+
+if TYPE_CHECKING:
+    from morello.search.engine import Engine
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Uncovered(Exception):
+    """A rewrite led to a Spec of a size, state or operation that the engine was not made for."""
+
+    def __init__(self, logical: LogicalSpec):
+        super().__init__(str(logical))
+        self.logical = logical
+
+
+def is_known(rewrite: type[Rewrite]) -> bool:
+    """Whether the engine has arrays for a rewrite."""
+    return rewrite.structural or rewrite in (Move, Select)
+
+
+class Singles:
+    """Steps of the rewrites that are taken Spec by Spec; false if there are none."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.rewrites = [(order, one) for order, one in enumerate(target.rewrites) if not is_known(one)]
+        self._made: dict[LogicalSpec, list[tuple[int, Rewrite, Expansion]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.rewrites)
+
+    def steps(self, logical: LogicalSpec) -> list[tuple[int, Rewrite, Expansion]]:
+        """Every such step that applies to a Spec, with its place in tie-breaks and what it makes."""
+        if logical not in self._made:
+            self._made[logical] = [*self._steps(logical)]
+        return self._made[logical]
+
+    def _steps(self, logical: LogicalSpec) -> Iterator[tuple[int, Rewrite, Expansion]]:
+        for order, rewrite in self.rewrites:
+            for index, step in enumerate(rewrite.steps(logical, self.target)):
+                with contextlib.suppress(Inapplicable):
+                    yield step_rank(order, index), step, step.expansion(logical, self.target)
+
+    def expand(self, engine: Engine, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """The edges of these steps. Raises Uncovered."""
+        axes = engine.bounds.axes
+        for cell, budget in zip(cells.tolist(), budgets.tolist(), strict=True):
+            limits = engine.cells.limits.values[cell].astype(np.int64)
+            for rank, _, made in self.steps(engine.logical(cell)):
+                below = [self._lowered(axes, limits, part.live) for part in made.parts]
+                fits = all(need <= axes.bytes(level, limits[level]) for level, need in enumerate(made.needs))
+                if not fits or any(min(one) < 0 for one in below):
+                    continue
+                for part in made.parts:
+                    if not engine.covers(part.logical):
+                        raise Uncovered(part.logical)
+                children = [
+                    engine.cells_of([Spec(part.logical, self._bytes(axes, own))])
+                    for part, own in zip(made.parts, below, strict=True)
+                ]
+                times = np.array([[float(part.times)] for part in made.parts]).reshape(len(children), 1)
+                child = np.array(children, dtype=np.int64).reshape(len(children), 1)
+                edge = Edges(np.array([cell]), np.array([float(made.cost)]), np.array([rank]), child, times)
+                if edge.total(engine.cells.low.values)[0] <= budget:
+                    yield edge
+
+    def _lowered(self, axes, limits: Ints, live) -> list[int]:
+        return [
+            int(limits[level]) if not used else int(axes.lower(level, limits[level], int(used)))
+            for level, used in enumerate(live)
+        ]
+
+    def _bytes(self, axes, numbers: list[int]) -> tuple[int, ...]:
+        return tuple(int(axes.bytes(level, number)) for level, number in enumerate(numbers))
