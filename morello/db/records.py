@@ -168,7 +168,8 @@ def _corners(packed: Sequence[bytes]) -> tuple[Ints, Ints]:
     axes = (len(first) - 1) // first[0] // 2
     corners = np.empty((len(packed), 2, axes), dtype=np.int64)
     widths = np.array([one[0] for one in packed])
-    for width in np.unique(widths):
+    # Not numpy.unique, as what it imports takes longer than all else.
+    for width in set(widths.tolist()):
         which = np.flatnonzero(widths == width)
         data = b"".join(packed[i][1:] for i in which.tolist())
         corners[which] = np.frombuffer(data, dtype=f"<i{width}").reshape(len(which), 2, axes)

@@ -160,8 +160,8 @@ def inside(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
 
 def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
     """Whether the cost per point of box i is larger than that of box j, pair by pair."""
-    numerator, denominator = boxes.numerator.astype(object), boxes.denominator.astype(object)
-    return (numerator[i] * denominator[j] > numerator[j] * denominator[i]).astype(bool)
+    mine = boxes.numerator[i].astype(object) * boxes.denominator[j]
+    return (mine > boxes.numerator[j].astype(object) * boxes.denominator[i]).astype(bool)
 
 
 def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
