@@ -16,7 +16,8 @@ from morello.plugins.registry import Registry, installed
 from morello.plugins.target import Target
 from morello.runtime.kernel import Kernel
 from morello.schedule import Position, apply
-from morello.search.exhaustive import ExhaustiveSearch, Progress
+from morello.search.blocks import BlockSearch
+from morello.search.progress import Progress
 
 
 def parse(
@@ -27,7 +28,7 @@ def parse(
     `target` overrides the file's. Raises SourceError for text that is wrong, at the place where it is.
     """
     file = parse_file(text, filename=filename, target=target, registry=registry)
-    search = ExhaustiveSearch(file.target)
+    search = BlockSearch(file.target)
     goals = {}
     for one in file.goals:
         with one.located():

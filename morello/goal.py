@@ -31,7 +31,8 @@ from morello.schedule import (
     schedule_of,
     with_child,
 )
-from morello.search.exhaustive import ExhaustiveSearch, Progress
+from morello.search.blocks import BlockSearch
+from morello.search.progress import Progress
 
 
 @attrs.frozen
@@ -46,12 +47,12 @@ class Goal:
     spec: Spec
     target: Target
     position: Position
-    search: ExhaustiveSearch = attrs.field(repr=False, eq=False)
+    search: BlockSearch = attrs.field(repr=False, eq=False)
 
     @classmethod
-    def of(cls, spec: Spec, target: Target, name: str = "kernel", search: ExhaustiveSearch | None = None) -> Goal:
+    def of(cls, spec: Spec, target: Target, name: str = "kernel", search: BlockSearch | None = None) -> Goal:
         """A goal with nothing scheduled yet."""
-        return cls(name, spec, target, Position(Leaf(spec)), search or ExhaustiveSearch(target))
+        return cls(name, spec, target, Position(Leaf(spec)), search or BlockSearch(target))
 
     @property
     def impl(self) -> Impl:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from morello.search.exhaustive import Progress
+from morello.search.progress import Progress
 
 #: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
 LINE_SECONDS = 10.0

@@ -5,17 +5,20 @@ It gives the same answers as `morello.search.exhaustive`: the same costs, peaks 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.errors import NoImplementation
-from morello.ir.impl import Impl, Leaf, Node, expand, figures
+from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
-from morello.rewrites.base import Rewrite
 from morello.search.engine import Engine
+from morello.search.missing import missing
+from morello.search.progress import Progress
 from morello.search.rounds import Rounds
 from morello.search.singles import Uncovered
 
@@ -26,29 +29,66 @@ class _DoesNotFit(Exception):
     """A program takes more of a level than there is, whose limits had been left out of the search."""
 
 
+class Keeper(Protocol):
+    """Keeps what engines have solved, and tells what was solved before."""
+
+    def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
+        """Called after every round, and with `final` when search ends, be it by an interrupt."""
+        ...
+
+    def attach(self, engine: Engine) -> None:
+        """Called with every new engine, before it is used."""
+        ...
+
+
+@attrs.define
+class _Part:
+    """An engine, and the rounds that solve its cells."""
+
+    engine: Engine
+    rounds: Rounds
+
+
 class BlockSearch:
     """Finds the cheapest programs of Specs of one target; what it has solved serves later Specs of the same sizes.
 
     Without `prune` every program is looked at; the answers are the same.
     """
 
-    def __init__(self, target: Target, *, prune: bool = True, report: Callable[[Rounds], None] | None = None):
+    def __init__(
+        self,
+        target: Target,
+        *,
+        prune: bool = True,
+        progress: Callable[[Progress], None] | None = None,
+        keeper: Keeper | None = None,
+    ):
         self.target = target
         self.prune = prune
-        self.report = report
+        self.progress = progress
+        self.keeper = keeper
+        #: Rewrites that had to be taken Spec by Spec, for want of a form on blocks.
+        self.slow_rewrites: tuple[str, ...] = ()
+        self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
-        self._engines: dict[bool, tuple[Engine, Rounds]] = {}
+        self._parts: dict[bool, _Part] = {}
         self._impls: dict[Spec, Impl] = {}
 
-    def solve(self, specs: Sequence[Spec]) -> list[int | None]:
-        """The cost of the cheapest program of each Spec, None where there is none."""
-        return [None if impl is None else figures(impl).cost for impl in self.programs(specs)]
+    @property
+    def solved(self) -> int:
+        """Specs solved so far."""
+        return sum(int(part.engine.cells.solved.sum()) - 1 for part in self._parts.values())
+
+    def solve(self, spec: Spec) -> Figures | None:
+        """Cost and peak memory of the cheapest program, None if there is none."""
+        (found,) = self.programs([spec])
+        return figures(found) if found else None
 
     def synthesize(self, spec: Spec) -> Impl:
-        """The cheapest program. Raises NoImplementation."""
+        """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         (found,) = self.programs([spec])
         if found is None:
-            raise NoImplementation(f"no implementation exists for {spec.op} on {self.target.name}")
+            raise missing(spec, self.target, self.solve)
         return found
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
@@ -65,39 +105,58 @@ class BlockSearch:
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
-        known = self._engines.get(limited)
+        known = self._parts.get(limited)
         for logical in dict.fromkeys(spec.logical for spec in specs):
-            if known is None or not known[0].covers(logical):
+            if known is None or not known.engine.covers(logical):
                 self._seeds.setdefault(logical)
         while True:
-            engine, rounds = self._engine(limited=limited)
+            part = self._part(limited=limited)
             try:
-                goals = engine.cells_of(specs)
-                rounds.solve(goals)
-                rounds.choices.make(goals)
+                goals = part.engine.cells_of(specs)
+                part.rounds.solve(goals)
+                part.rounds.choices.make(goals)
                 return
             except Uncovered as error:
                 self._seeds.setdefault(error.logical)
+            finally:
+                if self.keeper:
+                    self.keeper.save(part.engine, part.rounds, final=True)
 
-    def _engine(self, *, limited: bool) -> tuple[Engine, Rounds]:
-        """An engine that covers all seeds. Unless `limited`, it leaves out the limits of levels that hold buffers."""
-        known = self._engines.get(limited)
-        if known is None or len(known[0].seeds) != len(self._seeds):
+    def _part(self, *, limited: bool) -> _Part:
+        """An engine that covers all seeds. Unless `limited`, it leaves out the limits of levels that hold buffers.
+
+        Whatever takes no more of them than there is, is the answer also when they count.
+        """
+        known = self._parts.get(limited)
+        if known is None or len(known.engine.seeds) != len(self._seeds):
             levels = self.target.levels
             free = [] if limited or not self.prune else [i for i, one in enumerate(levels) if one.kind == "memory"]
             engine = Engine(self._seeds, self.target, free, prune=self.prune)
-            known = self._engines[limited] = engine, Rounds(engine, prune=self.prune, after=self.report)
+            self.slow_rewrites = tuple(rewrite.keyword for _, rewrite in engine.singles.rewrites)
+            if self.keeper:
+                self.keeper.attach(engine)
+            rounds = Rounds(engine, prune=self.prune, after=self._after, often=self._tell)
+            known = self._parts[limited] = _Part(engine, rounds)
         return known
+
+    def _after(self, rounds: Rounds) -> None:
+        if self.keeper:
+            self.keeper.save(rounds.engine, rounds, final=False)
+
+    def _tell(self, rounds: Rounds) -> None:
+        if self.progress:
+            seconds = time.monotonic() - self._started
+            self.progress(Progress(self.solved, seconds, *rounds.tables_done(), *rounds.goal_costs()))
 
     def _program(self, spec: Spec, *, limited: bool) -> Impl | None:
         """The program of a solved Spec. Raises _DoesNotFit."""
         if spec in self._impls:
             return self._impls[spec]
-        engine, rounds = self._engine(limited=limited)
-        (cell,) = engine.cells_of([spec]).tolist()
-        if engine.cells.low.values[cell] == np.inf:
+        part = self._part(limited=limited)
+        (cell,) = part.engine.cells_of([spec]).tolist()
+        if part.engine.cells.low.values[cell] == np.inf:
             return None
-        step = engine.step(cell, rounds.choices.rank(cell))
+        step = part.engine.step(cell, part.rounds.choices.rank(cell))
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.exact)
         if node is None:
             raise _DoesNotFit

@@ -30,7 +30,9 @@ class Engine:
     The limits of `unlimited` levels are taken to be no limits.
     """
 
-    def __init__(self, seeds: Iterable[LogicalSpec], target: Target, unlimited: Collection[int] = (), *, prune: bool = True):
+    def __init__(
+        self, seeds: Iterable[LogicalSpec], target: Target, unlimited: Collection[int] = (), *, prune: bool = True
+    ):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
         self.unlimited = frozenset(unlimited)
@@ -46,7 +48,9 @@ class Engine:
         self.kernels = {key: [*kernel_rows(space, self.states, target)] for key, space in self.spaces.by_key.items()}
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), self._classes(seed)) for seed in self.seeds)
-        self.bounds = Bounds(list(goals), self.spaces, self.states, self.kernels, target, trivial=bool(self.singles) or not prune)
+        self.bounds = Bounds(
+            list(goals), self.spaces, self.states, self.kernels, target, trivial=bool(self.singles) or not prune
+        )
         relevant = relevant_limits(self.bounds, self.unlimited, everything=bool(self.singles))
         self.tables = Tables(self.bounds, relevant)
         self.cells = Cells(self.tables, self.bounds.axes)

@@ -6,7 +6,6 @@ whose step comes first in the target's order of rewrites, so the answer never de
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import itertools
 import operator
@@ -17,11 +16,13 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from morello.errors import Inapplicable, NoImplementation
+from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Figures, Impl, Leaf, Node, child_limits, combine, expand
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
+from morello.search.missing import missing
+from morello.search.progress import Progress
 
 #: More than any program costs.
 UNBOUNDED = 1 << 200
@@ -87,14 +88,6 @@ class Option:
         return cls(expansion, rank, floor, tuple(order))
 
 
-@attrs.frozen
-class Progress:
-    """How far search has come: Specs solved so far, and seconds since it began."""
-
-    solved: int
-    seconds: float
-
-
 class ExhaustiveSearch:
     """Finds the cheapest program of Specs of one target; what it has solved serves later Specs too.
 
@@ -113,7 +106,7 @@ class ExhaustiveSearch:
     def synthesize(self, spec: Spec) -> Impl:
         """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         if self.solve(spec) is None:
-            raise NoImplementation(*self._explain(spec))
+            raise missing(spec, self.target, self._figures)
         return self._rebuild(spec)
 
     def solve(self, spec: Spec) -> Solution | None:
@@ -124,6 +117,10 @@ class ExhaustiveSearch:
                 if found is not None:
                     return found
         return None
+
+    def _figures(self, spec: Spec) -> Figures | None:
+        found = self.solve(spec)
+        return found.figures if found else None
 
     def _solve(self, spec: Spec, below: int) -> Solution | None:
         """The best solution of `spec` that costs less than `below`; None if there is none."""
@@ -198,38 +195,6 @@ class ExhaustiveSearch:
         children = tuple(self._rebuild(leaf.spec) for leaf in node.children if isinstance(leaf, Leaf))
         return Node(spec, node.expansion, children, node.exact)
 
-    def _explain(self, spec: Spec) -> tuple[str, str]:
-        """Why nothing implements `spec`, and what to do: raise a limit, or change what no limit mends."""
-        names = [level.name for level in self.target.levels]
-        what = f"no implementation exists for {spec.op} on {self.target.name}"
-        for index, name in enumerate(names):
-            needed = self._least(spec, index)
-            if needed is not None and needed > spec.limits[index]:
-                return (
-                    f"{what}: {name} needs at least {needed} bytes, not {spec.limits[index]}",
-                    f"raise {name}'s limit",
-                )
-        full = self.solve(Spec(spec.logical, self.target.full_limits()))
-        if full is None:
-            kernels = [one.name for one in self.target.kernels if one.op in (spec.op, spec.op.accumulating())]
-            listed = ", ".join(kernels) or "none"
-            return what, f"even with all memory of the target; its microkernels for {spec.op}: {listed}"
-        needs = ", ".join(f"{name} {peak}" for name, peak in zip(names, full.figures.peak, strict=True))
-        return f"{what} within these limits", f"with all memory of the target it takes, in bytes: {needs}"
-
-    def _least(self, spec: Spec, index: int) -> int | None:
-        """The smallest limit of one level with which `spec` has a program, the other limits as they are."""
-        level = self.target.levels[index]
-        steps = _limit_steps(level.capacity, level.unit, self.target.exact[index])
-
-        def solvable(limit: int) -> bool:
-            limits = (*spec.limits[:index], limit, *spec.limits[index + 1 :])
-            return self.solve(Spec(spec.logical, limits)) is not None
-
-        if not solvable(steps[-1]):
-            return None
-        return steps[bisect.bisect_left(steps, True, key=solvable)]
-
 
 @contextlib.contextmanager
 def _deep_recursion() -> Iterator[None]:
@@ -240,13 +205,6 @@ def _deep_recursion() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-def _limit_steps(capacity: int, unit: int, exact: bool) -> list[int]:
-    """The limits a level can have, smallest first."""
-    if exact:
-        return list(range(0, capacity + 1, unit))
-    return [0, *(1 << bit for bit in range(capacity.bit_length()))]
 
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:

@@ -55,6 +55,7 @@ class Rounds:
         self.engine = engine
         self.cells = engine.cells
         self.count = 0
+        self.goals: Ints = np.zeros(0, dtype=np.int64)
         self.edges = 0
         self.last: Descent = Descent()
         self.after = after or (lambda rounds: None)
@@ -66,7 +67,8 @@ class Rounds:
 
     def solve(self, goals: Ints) -> None:
         """Solve these cells. Raises MorelloError for costs past 2^53."""
-        goals = self.goals = np.unique(goals)
+        self.goals = goals
+        goals = np.unique(goals)
         while len(goals := goals[~self.cells.solved[goals]]):
             self._fit()
             low = self.cells.low.values[goals]
@@ -82,6 +84,17 @@ class Rounds:
             self._round(cells, low)
             left = ~self.cells.solved[cells] & (self.cells.low.values[cells] <= low)
             cells, low = cells[left], low[left]
+
+    def tables_done(self) -> tuple[int, int]:
+        """How many tables have been met, and how many of them have no cell left to solve."""
+        count = len(self.engine.tables.space.values)
+        return count, count - len(np.unique(self.cells.table.values[~self.cells.solved]))
+
+    def goal_costs(self) -> tuple[int, int | None]:
+        """Between which costs that of the first goal must be."""
+        low, high = self.cells.low.values[self.goals[:1]], self.cells.high.values[self.goals[:1]]
+        known = [int(one) if one < np.inf else None for one in (*low, *high)]
+        return (known[0] or 0, known[1]) if known else (0, None)
 
     def _round(self, goals: Ints, budgets: Floats) -> None:
         self.last = self._descend(goals, budgets)

@@ -19,7 +19,8 @@ from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.schedule import Position, apply, schedule_of
-from morello.search.exhaustive import ExhaustiveSearch, Progress, expansions
+from morello.search.exhaustive import ExhaustiveSearch, expansions
+from morello.search.progress import Progress
 from morello.testing.generate import random_spec
 
 SMALL = [

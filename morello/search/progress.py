@@ -1,0 +1,21 @@
+"""What search tells of itself while it runs."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Progress:
+    """Specs solved so far, and seconds since search began.
+
+    Search on blocks also tells of the tables that it has met and of those in which every Spec met is solved, and
+    between which costs the goal's must be: `high` is None until a program is known.
+    """
+
+    solved: int
+    seconds: float
+    tables: int = 0
+    tables_done: int = 0
+    low: int = 0
+    high: int | None = None
