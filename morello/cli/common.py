@@ -117,12 +117,13 @@ class Made:
 
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     """The kernel of a goal, with search's progress on stderr. Raises what `api.compile` raises, naming the goal."""
-    with SearchDisplay(goal.name, goal.search.solved) as display:
+    before = goal.search.solved
+    with SearchDisplay(goal.name, before) as display:
         try:
             kernel = api.compile(goal, db=db, cc=cc, progress=display)
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
-    return Made(kernel, sum(1 for _ in leaves(goal.impl)), display.solved, display.seconds)
+    return Made(kernel, sum(1 for _ in leaves(goal.impl)), goal.search.solved - before, display.seconds)
 
 
 @contextmanager

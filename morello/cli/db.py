@@ -20,13 +20,14 @@ from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.printer import show_logical
+from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 from morello.plugins.target import Target
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.blocks import BlockSearch
 
 #: Specs with larger iteration spaces take too long to solve again.
-_POINTS = 4
+_POINTS = 512
 
 
 @click.group("db")
@@ -189,17 +190,15 @@ def _told(entry: Entry) -> str:
 
 
 def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
-    """What search finds out of Specs, one after another."""
-    search = ExhaustiveSearch(target)
+    """What search finds out of Specs."""
     nothing = tuple(0 for _ in target.levels)
     entries = []
-    for spec in specs:
-        found = search.solve(spec)
-        entries.append(
-            Entry(found.figures.cost, Kind.EXACT, tuple(found.figures.peak), str(found.expansion.step))
-            if found
-            else Entry(0, Kind.NONE, nothing, None)
-        )
+    for impl in BlockSearch(target).programs(specs):
+        if isinstance(impl, Node):
+            found = figures(impl)
+            entries.append(Entry(found.cost, Kind.EXACT, tuple(found.peak), str(impl.expansion.step)))
+        else:
+            entries.append(Entry(0, Kind.NONE, nothing, None))
     return entries
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import itertools
 import os
 import secrets
@@ -182,9 +182,10 @@ class File:
             finally:
                 connection.close()
             # Unlike renaming, this does not replace what another process made meanwhile.
-            with contextlib.suppress(FileExistsError):
-                os.link(aside, self.path)
+            os.link(aside, self.path)
         except OSError as error:
+            if isinstance(error, FileExistsError) or error.errno in _NO_LINKS:
+                return  # without links, an empty file is made and filled in place
             raise MorelloError(
                 f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
             ) from error
@@ -226,6 +227,7 @@ class File:
         return MorelloError(f"database {self.path}: {error}", hint)
 
 
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
 
 

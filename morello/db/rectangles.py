@@ -117,7 +117,7 @@ def _join(boxes: Boxes, value: Ints, axis: int) -> tuple[Boxes, Ints]:
     return attrs.evolve(kept, high=highs, row=row), value[order[first]]
 
 
-def _pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Ints]]:
+def pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Ints]]:
     """Pairs i != j of one table that intersect, with i one of `mine`. The boxes are sorted by table."""
     starts = np.flatnonzero(np.diff(boxes.table, prepend=boxes.table[:1] - 1))
     sizes = np.diff(starts, append=len(boxes))
@@ -173,7 +173,7 @@ def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_]) -> tuple[Boxes, 
     superfluous = np.zeros(len(boxes), dtype=bool)
     contradictions: list[Ints] = []
     settled, exact = boxes.settled, boxes.kind == Kind.EXACT
-    for i, j in _pairs(boxes, new):
+    for i, j in pairs(boxes, new):
         # Both directions, as j need not be new.
         i, j = np.concatenate([i, j]), np.concatenate([j, i])
         cost = (boxes.numerator[i] == boxes.numerator[j]) & (boxes.denominator[i] == boxes.denominator[j])

@@ -16,11 +16,14 @@ from morello.db.file import Damaged
 from morello.db.fingerprint import fingerprint
 from morello.db.labels import read
 from morello.db.records import Print, Stored
+from morello.db.rectangles import Boxes, joined, pairs
 from morello.db.store import SpecStore, entries_of
 from morello.db.tree import covered
 from morello.ir.spec import Spec
 from morello.plugins.target import Target
 
+#: Boxes that are counted together.
+_TOGETHER = 50_000
 #: Solves Specs of a target: what an entry of the database should be, for each.
 Solver = Callable[[Target, Sequence[Spec]], list[Entry]]
 
@@ -45,18 +48,40 @@ class Summary:
 def summaries(store: SpecStore) -> list[Summary]:
     """What is stored, by fingerprint. `weight` is a share of the file's size: bytes of rows, without SQLite's own."""
     found: dict[int, Summary] = {}
+    waiting: dict[tuple[int, int], list[Boxes]] = {}
     for whose, stored, _ in stored_tables(store):
-        one = found.setdefault(whose.id, Summary(whose))
-        boxes = stored.boxes
-        exact, none, every = (
-            covered(boxes.low[which], boxes.high[which])
-            for which in (boxes.kind == Kind.EXACT, boxes.kind == Kind.NONE, boxes.kind >= 0)
-        )
+        one, boxes = found.setdefault(whose.id, Summary(whose)), stored.boxes
         one.tables += 1
         one.boxes += len(boxes)
-        one.exact, one.none, one.lower = one.exact + exact, one.none + none, one.lower + every - exact - none
         one.weight += len(stored.header.labels) + len(boxes) * (16 + 2 * boxes.axes)
+        tables = waiting.setdefault((whose.id, boxes.axes), [])
+        tables.append(boxes)
+        if sum(map(len, tables)) > _TOGETHER:
+            _count(one, joined(waiting.pop((whose.id, boxes.axes))))
+    for (number, _), tables in waiting.items():
+        _count(found[number], joined(tables))
     return list(found.values())
+
+
+def _count(into: Summary, boxes: Boxes) -> None:
+    """Add the Specs that the boxes of some tables cover, each counted once."""
+    alone = np.ones(len(boxes), dtype=bool)
+    for i, _ in pairs(boxes, alone.copy()):
+        alone[i] = False
+    # Most boxes meet no other, and are quickly counted.
+    sizes = volumes(boxes.high - boxes.low + 1)
+    into.exact += int(sizes[alone & (boxes.kind == Kind.EXACT)].sum())
+    into.none += int(sizes[alone & (boxes.kind == Kind.NONE)].sum())
+    into.lower += int(sizes[alone & (boxes.kind == Kind.LOWER)].sum())
+    rest = boxes.take(~alone)
+    ends = np.flatnonzero(np.diff(rest.table)) + 1
+    for which in np.split(np.arange(len(rest)), ends):
+        one = rest.take(which)
+        exact, none, every = (
+            covered(one.low[kind], one.high[kind])
+            for kind in (one.kind == Kind.EXACT, one.kind == Kind.NONE, one.kind >= 0)
+        )
+        into.exact, into.none, into.lower = into.exact + exact, into.none + none, into.lower + every - exact - none
 
 
 def damage(store: SpecStore) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morello.db import coordinates, labels
+from morello.db import coordinates, exchange, labels, upkeep
 from morello.db.store import Block, Conflict, Entry, Kind, SpecStore
 from morello.db.tree import MANY, Tree, covered
 from morello.errors import MorelloError, SpecError
@@ -159,7 +159,7 @@ def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
             assert store.find(TARGET, spec(table, shape, limit)) == world.claimed(cells, table, shape, limit)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds, pieces)
 def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
@@ -168,6 +168,52 @@ def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces
         # Another process finds the same, and so does a store that got the pieces in another order.
         check(SpecStore(Path(folder) / "a.db"), world, cells)
         check(filled(folder, "b.db", world, pieces[::-1]), world, cells)
+
+
+@settings(max_examples=30)
+@given(worlds, pieces)
+def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell]]) -> None:
+    cells = [cell for piece in pieces for cell in piece]
+    with tempfile.TemporaryDirectory() as folder:
+        first = filled(folder, "first.db", world, pieces[::2])
+        second = filled(folder, "second.db", world, pieces[1::2])
+        for name, sources in {"a.db": (first, second), "b.db": (second, first)}.items():
+            merged = SpecStore(Path(folder) / name)
+            exchange.merge(merged, sources)
+            check(merged, world, cells)
+            text = [*exchange.exported(merged)]
+            copy = SpecStore(Path(folder) / f"copy-{name}")
+            copy.add_boxes(exchange.batches(exchange.imported(text, "text")))
+            assert [*exchange.exported(copy)] == text
+            check(copy, world, cells)
+
+
+@settings(max_examples=30)
+@given(worlds, pieces)
+def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = filled(folder, "a.db", world, pieces)
+        upkeep.prune(store, [TARGET], lower=True)
+        assert not [*upkeep.damage(store)]
+        check(store, world, [cell for piece in pieces for cell in piece if cell.slack is None])
+
+
+@settings(max_examples=20)
+@given(worlds, pieces)
+def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]) -> None:
+    cells = [cell for piece in pieces for cell in piece]
+    units = coordinates.units_of(TARGET)
+    with tempfile.TemporaryDirectory() as folder:
+        store = filled(folder, "a.db", world, pieces)
+        (found,) = upkeep.summaries(store)
+    exact, none, lower = set(), set(), set()
+    for cell in cells:
+        entry = world.entry(cell)
+        ends = coordinates.of_limits(np.array([entry.peak, cell.limits], dtype=np.int64), units)
+        points = product(*(range(low, high + 1) for low, high in ends.T.tolist()))
+        kind = {Kind.EXACT: exact, Kind.NONE: none, Kind.LOWER: lower}[entry.kind]
+        kind |= {(cell.labels, cell.shape, point) for point in points}
+    assert (found.exact, found.none, found.lower) == (len(exact), len(none), len(lower - exact - none))
 
 
 @settings(max_examples=30)

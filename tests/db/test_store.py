@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sqlite3
 import threading
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 import morello
 from morello.db.fingerprint import fingerprint
+from morello.db.programs import solved_blocks
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, NotSaved, SpecError
+from morello.ir.impl import Node
 from morello.plugins import Weights
 from morello.plugins.target import Target
 
@@ -100,3 +103,65 @@ def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
 def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(MorelloError, match="unable to open"):
         SpecStore(tmp_path / "missing" / "solved.db")
+
+
+def test_what_cannot_be_saved_is_still_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MorelloError("the disk is full")
+
+    monkeypatch.setattr(SpecStore, "add", full)
+    with pytest.warns(NotSaved, match="what was found is not saved: the disk is full"):
+        goal, searched = solve(SpecStore(tmp_path / "solved.db"))
+    assert searched > 0
+    assert goal.impl != morello.goal(TEXT, target="x86_avx2").impl
+
+
+def test_an_unfinished_program_is_no_answer(tmp_path: Path) -> None:
+    goal = morello.goal(TEXT, target="x86_avx2").to_accum()
+    with pytest.raises(SpecError, match="unfinished"):
+        SpecStore(tmp_path / "solved.db").remember(goal.target, goal.impl)
+
+
+def test_steps_that_do_not_give_what_is_stored_of_them(avx2: Target, tmp_path: Path) -> None:
+    goal, _ = solve(SpecStore(tmp_path / "good.db"))
+    assert isinstance(goal.impl, Node)
+    for name, change, words in [
+        ("cost", {"cost": goal.impl.expansion.cost + 1}, "does not give what is stored"),
+        ("step", {"step": "tile [9, 9, 9, 9]"}, "does not give what is stored"),
+        ("text", {"step": "fly [1]"}, "unknown step"),
+    ]:
+        store = SpecStore(tmp_path / f"{name}.db")
+        root, *others = solved_blocks(goal.impl)
+        root = attrs.evolve(
+            root,
+            costs=root.costs + ("cost" in change),
+            steps=(change.get("step", root.steps[0]), *root.steps[1:]),
+        )
+        store.add(avx2, [root, *others])
+        with pytest.raises(MorelloError, match=words) as caught:
+            store.program(avx2, goal.spec)
+        assert "verify" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a?mode=memory.db", "a#b%20.db", "ä.db"])
+def test_any_name_will_do(name: str, tmp_path: Path) -> None:
+    solve(SpecStore(tmp_path / name))
+    assert [one.name for one in tmp_path.iterdir() if not one.name.endswith(("-wal", "-shm"))] == [name]
+    assert solve(SpecStore(tmp_path / name))[1] == 0
+
+
+def test_a_store_goes_on_in_child_processes(avx2: Target, tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "solved.db")
+    goal, _ = solve(store)
+    child = morello.goal("FillZero(4, (f32, L1), serial)", target="x86_avx2")
+
+    def work() -> None:
+        assert store.program(avx2, goal.spec) == goal.impl
+        child.synthesize(db=store)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert store.find(avx2, child.spec)
+    assert store.program(avx2, goal.spec) == goal.impl
