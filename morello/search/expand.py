@@ -41,7 +41,10 @@ class Edges:
 
     def total(self, known: Floats) -> Floats:
         """Cost of each step when cells cost what `known` says."""
-        return self.cost + (self.times * known[self.child]).sum(axis=0)
+        sums = self.cost
+        for child, times in zip(self.child, self.times, strict=True):
+            sums = sums + times * known[child]
+        return sums
 
 
 @attrs.frozen

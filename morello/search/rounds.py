@@ -17,17 +17,16 @@ import numpy.typing as npt
 from morello.errors import MorelloError
 from morello.search.engine import Engine
 from morello.search.expand import Edges
+from morello.search.propagate import Taken, propagate
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 #: Costs are kept as float64, which holds integers exactly up to here.
 EXACT = 2.0**53
-#: By how much of its lower bound a cell's first budget exceeds it; doubled whenever that was not enough.
-WIDEN = 0.01
-#: Cells that need more than this are looked at without a budget, together with all that is below them: most have no
-#: program at all, which only shows when there is nothing left to look at.
-WIDEST = 40.0
+#: By how much of its lower bound a cell's budget exceeds it: at first, after one failure, after two, and so on. What
+#: fails often most likely has no program at all, which only shows when there is nothing left to look at.
+WIDENINGS = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.4, 2.0, np.inf])
 
 
 @attrs.define
@@ -62,7 +61,7 @@ class Rounds:
         self.often = often or (lambda rounds: None)
         self.choices = Choices(self)
         self._prune = prune
-        self._widen = np.zeros(0)
+        self._failures: Ints = np.zeros(0, dtype=np.int64)
         self.budget = np.zeros(0)
 
     def solve(self, goals: Ints) -> None:
@@ -104,17 +103,15 @@ class Rounds:
 
     def _fit(self) -> None:
         """Arrays with a value per cell as long as there are cells now."""
-        grown = len(self.cells) - len(self._widen)
+        grown = len(self.cells) - len(self._failures)
         if grown > 0:
-            self._widen = np.concatenate([self._widen, np.full(grown, WIDEN if self._prune else np.inf)])
+            first = 0 if self._prune else len(WIDENINGS) - 1
+            self._failures = np.concatenate([self._failures, np.full(grown, first)])
             self.budget = np.concatenate([self.budget, np.full(grown, -1.0)])
 
     def _cap(self, cells: Ints) -> Floats:
         """The most that cells may spend in this round."""
-        if not self._prune:
-            return np.full(len(cells), np.inf)
-        widen = self._widen[cells]
-        return np.where(widen > WIDEST, np.inf, np.floor(self.cells.low.values[cells] * (1 + widen)))
+        return np.floor(self.cells.low.values[cells] * (1 + WIDENINGS[self._failures[cells]]))
 
     def _descend(self, goals: Ints, budgets: Floats) -> Descent:
         """Hand budgets down from the goals and expand every cell that gets one."""
@@ -156,25 +153,15 @@ class Rounds:
         """Work out costs and bounds from the edges, deepest cells first, until nothing changes."""
         low, high = self.cells.low.values, self.cells.high.values
         groups = self._groups(made)
-        new_low, new_high = np.empty(len(low)), np.empty(len(low))
-        changed = True
-        while changed:
-            changed = False
-            for cells, chunks in reversed(groups):
-                new_low[cells] = self.budget[cells] + 1
-                new_high[cells] = high[cells]
-                for edges in chunks:
-                    np.minimum.at(new_low, edges.parent, edges.total(low))
-                    np.minimum.at(new_high, edges.parent, edges.total(high))
-                if np.any((new_low[cells] > low[cells]) | (new_high[cells] < high[cells])):
-                    changed = True
-                    low[cells] = np.maximum(low[cells], new_low[cells])
-                    high[cells] = np.minimum(high[cells], new_high[cells])
+        capped = [cells[self.budget[cells] >= self._cap(cells)] for cells, _ in groups]
+        propagate(Taken.of(groups[::-1]), self.budget, low, high)
         for cells, _ in groups:
             # All that is below these has been looked at, so the best program found is the best there is.
             whole = cells[self.budget[cells] == np.inf]
             low[whole] = high[whole]
-            self._widen[cells[low[cells] > self.budget[cells]]] *= 2
+        for cells in capped:
+            failed = cells[(low[cells] > self.budget[cells]) & (low[cells] < high[cells])]
+            self._failures[failed] = np.minimum(self._failures[failed] + 1, len(WIDENINGS) - 1)
 
     def _groups(self, made: Descent) -> list[tuple[Ints, list[Edges]]]:
         """Cells by the iteration that expanded them last, with the edges that it made of them."""
