@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
+from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable, MorelloError, NotSaved
+from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Impl, Leaf
 from morello.ir.layout import Layout
@@ -113,10 +113,9 @@ class Goal:
             if known is not None:
                 return known
             self.search.progress = progress
-            impl = self.search.synthesize(spec)
-            if db:
-                _remember(db, self.target, impl)
-            return impl
+            if db and not (isinstance(self.search.keeper, StoreKeeper) and self.search.keeper.store is db):
+                self.search.keeper = StoreKeeper(db)
+            return self.search.synthesize(spec)
 
         return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))
 
@@ -127,14 +126,6 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
-
-
-def _remember(db: SpecStore, target: Target, impl: Impl) -> None:
-    """Store what search found. It is worth having also where it cannot be stored, so that is only a warning."""
-    try:
-        db.remember(target, impl)
-    except MorelloError as error:
-        warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
 
 
 def _flat(sizes: Any) -> tuple[int, ...]:

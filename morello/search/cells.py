@@ -6,6 +6,7 @@ A *table* is an operation with the states of its operands; a cell is a table, a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,8 @@ class Cells:
         for column, value in ((self.table, 0), (self.shape, 0), (self.low, 0), (self.high, 0)):
             column.extend(np.array([value]))
         self.limits.extend(np.zeros((1, levels)))
+        #: What is known of cells from earlier: their tables, shapes and limits give bounds on their costs.
+        self.recall: Callable[[Ints, Ints, Ints], tuple[Floats, Floats]] | None = None
         self._places = [_Places(one) for one in tables.spaces]
 
     def __len__(self) -> int:
@@ -176,11 +179,15 @@ class Cells:
         for number in np.unique(spaces):
             at = spaces == number
             low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
+        high = np.full(len(keys), np.inf)
+        if self.recall:
+            known_low, known_high = self.recall(table, shape, limits)
+            low, high = np.maximum(low, known_low), np.minimum(high, known_high)
         self.table.extend(table)
         self.shape.extend(shape)
         self.limits.extend(limits)
         self.low.extend(low)
-        self.high.extend(np.full(len(keys), np.inf))
+        self.high.extend(high)
 
     def bound(self, space: int, classes: Ints, shape: Ints, limits: Ints) -> Floats:
         """Lower bounds of class tuples of one space; `limits` as numbers, [..., levels]."""

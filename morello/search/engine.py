@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -90,13 +91,16 @@ class Engine:
 
     def logical(self, cell: int) -> LogicalSpec:
         """The Spec that a cell stands for, without its limits."""
-        table = int(self.cells.table.values[cell])
+        labels = self.labels(int(self.cells.table.values[cell]))
+        sizes = self._spaces_known[key_of(labels)].sizes[:, self.cells.shape.values[cell]]
+        return attrs.evolve(labels, shape=tuple(int(size) for size in sizes))
+
+    def labels(self, table: int) -> LogicalSpec:
+        """A Spec of a table; its sizes say nothing."""
         space = self.tables.spaces[int(self.tables.space.values[table])].space
         states = self.tables.states.values[table][: len(space.operands)].tolist()
-        shape = tuple(int(size) for size in space.sizes[:, self.cells.shape.values[cell]])
-        return LogicalSpec(
-            space.key.op, shape, tuple(self.states.states[state][1] for state in states), space.key.serial
-        )
+        labels = tuple(self.states.states[state][1] for state in states)
+        return LogicalSpec(space.key.op, (1,) * space.key.rank, labels, space.key.serial)
 
     def step(self, cell: int, rank: int) -> Rewrite:
         """The step that stands at a place in the order of those that search tries on a cell."""

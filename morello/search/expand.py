@@ -28,16 +28,37 @@ _CHUNK = 1 << 18
 
 @attrs.frozen
 class Edges:
-    """Steps taken: the cell, the step's own cost and place in tie-breaks, its parts' cells (0: none) and times."""
+    """Steps taken: the cell, the step's own cost and place in tie-breaks, its parts' cells (0: none) and times.
+
+    `held` are the bytes of `level` that the step holds while its parts run, None for none; where that differs from
+    part to part it is in `live`, [n, parts, levels]. `needs`, [n, levels], are bytes that a step needs by itself.
+    """
 
     parent: Ints
     cost: Floats
     rank: Ints
     child: Ints  # [parts, n]
     times: Floats  # [parts, n]
+    level: int = 0
+    held: Ints | None = None
+    live: Ints | None = None
+    needs: Ints | None = None
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> Edges:
-        return Edges(self.parent[keep], self.cost[keep], self.rank[keep], self.child[:, keep], self.times[:, keep])
+    def select(self, keep: npt.NDArray[np.bool_] | Ints) -> Edges:
+        """Those of the edges that a mask or numbers pick."""
+        held, live, needs = (None if one is None else one[keep] for one in (self.held, self.live, self.needs))
+        rows = self.parent[keep], self.cost[keep], self.rank[keep], self.child[:, keep], self.times[:, keep]
+        return Edges(*rows, self.level, held, live, needs)
+
+    def memory(self, parts: int, levels: int) -> tuple[Ints, Ints]:
+        """Bytes held while each part runs, [n, parts, levels], and those needed by the step itself, [n, levels]."""
+        count = len(self.parent)
+        live = np.zeros((count, parts, levels), dtype=np.int64)
+        if self.held is not None:
+            live[:, :, self.level] = self.held[:, None]
+        if self.live is not None:
+            live[:, : self.live.shape[1]] = self.live
+        return live, np.zeros((count, levels), dtype=np.int64) if self.needs is None else self.needs
 
     def total(self, known: Floats) -> Floats:
         """Cost of each step when cells cost what `known` says."""
@@ -151,9 +172,11 @@ class SpaceExpander:
                 need = self._kernel_needs[row, level]
                 if need.any():
                     fine &= need <= self.cells.axes.bytes(level, limits[:, level])
-            none = np.zeros((0, int(fine.sum())))
-            if fine.any():
-                yield Edges(cells[fine], cost[fine], self._kernel_ranks[row[fine]], none.astype(np.int64), none)
+            row = row[fine]
+            none = np.zeros((0, len(row)))
+            if len(row):
+                child, needs = none.astype(np.int64), self._kernel_needs[row]
+                yield Edges(cells[fine], cost[fine], self._kernel_ranks[row], child, none, needs=needs)
 
     def _structural(self, group: _Group, cells: Ints, budgets: Floats) -> Iterator[Edges]:
         shape = self.cells.shape.values[cells]
@@ -265,7 +288,8 @@ class SpaceExpander:
                 child.append(self._cells(self.tables.index[key], np.stack(pair, axis=-1), copied, limits))
                 times.append((~view).astype(np.float64))
         cost = self.states.cost[state, tensor] + self.states.cost[fresh, tensor]
-        edges = Edges(cells, cost, move.offer.ranks[step], np.stack(child), np.stack(times))
+        held = self.states.bytes[fresh, tensor]
+        edges = Edges(cells, cost, move.offer.ranks[step], np.stack(child), np.stack(times), move.level, held)
         return edges.select(edges.total(self.cells.low.values) <= budgets)
 
     def _bound_after(self, move: MoveClass, classes: Ints, shape: Ints, limits: Ints, left: Ints) -> Floats:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import MorelloError
+from morello.search.choices import Choices
 from morello.search.engine import Engine
 from morello.search.expand import Edges
 from morello.search.propagate import Taken, propagate
@@ -173,47 +174,3 @@ class Rounds:
             kept = [edges.select(last[edges.parent] == iteration) for edges in chunks]
             groups.append((cells[last[cells] == iteration], [edges for edges in kept if len(edges.parent)]))
         return groups
-
-
-class Choices:
-    """For solved cells, the first step in the target's order that leads to a cheapest program."""
-
-    def __init__(self, rounds: Rounds):
-        self._rounds = rounds
-        self._rank = np.full(0, -1, dtype=np.int64)
-
-    def rank(self, cell: int) -> int:
-        """Where the chosen step stands in the target's order."""
-        return int(self._rank[cell])
-
-    def make(self, cells: Ints) -> None:
-        """Choose for solved cells and for all cells of the programs below them."""
-        known = self._rounds.cells
-        pending = np.unique(cells)
-        while len(pending):
-            self._rank = np.concatenate([self._rank, np.full(len(known) - len(self._rank), -1, dtype=np.int64)])
-            pending = pending[(self._rank[pending] < 0) & (known.low.values[pending] < np.inf) & (pending > 0)]
-            pending = self._choose(pending) if len(pending) else pending
-
-    def _choose(self, cells: Ints) -> Ints:
-        """Choose where that is possible now; the cells to go on with."""
-        known = self._rounds.cells
-        cost = known.low.values[cells]
-        chunks = self._rounds.engine.expand(cells, cost)
-        size = len(known)
-        self._rank = np.concatenate([self._rank, np.full(size - len(self._rank), -1, dtype=np.int64)])
-        best = np.full(size, np.iinfo(np.int64).max)
-        for edges in chunks:
-            np.minimum.at(best, edges.parent, edges.rank)
-        undecided, further = [], []
-        for edges in chunks:
-            first = edges.select(best[edges.parent] == edges.rank)
-            solved = known.solved[first.child].all(axis=0)
-            self._rank[first.parent[solved]] = first.rank[solved]
-            further.append(first.child[:, solved].reshape(-1))
-            undecided.append(first.select(~solved))
-        # Whether these steps are as cheap as they may be is not known yet: look at their parts.
-        again = [edges.parent for edges in undecided]
-        children = np.unique(np.concatenate([edges.child.reshape(-1) for edges in undecided]))
-        self._rounds.solve_at_least(children[~known.solved[children]])
-        return np.unique(np.concatenate([*again, *further]))

@@ -84,7 +84,17 @@ class Singles:
                 ]
                 times = np.array([[float(part.times)] for part in made.parts]).reshape(len(children), 1)
                 child = np.array(children, dtype=np.int64).reshape(len(children), 1)
-                edge = Edges(np.array([cell]), np.array([float(made.cost)]), np.array([rank]), child, times)
+                live = np.array([[list(map(int, part.live)) for part in made.parts]], dtype=np.int64)
+                needs = np.array([list(map(int, made.needs))], dtype=np.int64)
+                edge = Edges(
+                    np.array([cell]),
+                    np.array([float(made.cost)]),
+                    np.array([rank]),
+                    child,
+                    times,
+                    live=live.reshape(1, len(children), len(made.needs)),
+                    needs=needs,
+                )
                 if edge.total(engine.cells.low.values)[0] <= budget:
                     yield edge
 

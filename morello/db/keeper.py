@@ -1,0 +1,103 @@
+"""Keeps what search on blocks solves in a database, and lets it go on from what is there."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from morello.db.block import Block, Kind
+from morello.db.store import SpecStore
+from morello.errors import MorelloError, NotSaved
+from morello.search.engine import Engine
+from morello.search.rounds import Rounds
+from morello.search.solved import Solved, solved
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Seconds between two times that a search which goes on is saved.
+_PAUSE = 10.0
+
+
+class StoreKeeper:
+    """A `Keeper` of `morello.search.blocks` that uses a SpecStore."""
+
+    def __init__(self, store: SpecStore):
+        self.store = store
+        self._saved: WeakKeyDictionary[Engine, npt.NDArray[np.bool_]] = WeakKeyDictionary()
+        self._failed = False
+        self._last = time.monotonic()
+
+    def attach(self, engine: Engine) -> None:
+        """Let an engine ask the store about every cell that it meets."""
+
+        def recall(table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
+            return self._recall(engine, table, shape, limits)
+
+        engine.cells.recall = recall
+
+    def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
+        """Store cells solved since the last time, in one transaction. What is in progress waits for a while.
+
+        An answer is worth having also where it cannot be stored, so that is a warning, and nothing more is stored.
+        """
+        if self._failed or (not final and time.monotonic() - self._last < _PAUSE):
+            return
+        try:
+            self._save(engine, rounds)
+        except MorelloError as error:
+            self._failed = True
+            warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
+
+    def _save(self, engine: Engine, rounds: Rounds) -> None:
+        done = engine.cells.solved
+        before = self._saved.get(engine, np.zeros(1, dtype=np.bool_))
+        fresh = done.copy()
+        fresh[: len(before)] &= ~before
+        fresh[0] = False
+        cells = np.flatnonzero(fresh)
+        if len(cells):
+            self.store.add(engine.target, map(block_of, solved(rounds, cells)))
+        self._saved[engine] = done
+        self._last = time.monotonic()
+
+    def _recall(self, engine: Engine, table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
+        """Between which costs cells must be, as far as the store knows: [0, infinity] where it does not."""
+        low, high = np.zeros(len(table)), np.full(len(table), np.inf)
+        for number, cells in _by_table(table):
+            labels = engine.labels(number)
+            space = engine.tables.spaces[int(engine.tables.space.values[number])].space
+            sizes = space.sizes[:, shape[cells]].T
+            given = np.stack([engine.bounds.axes.bytes(i, limits[cells, i]) for i in range(limits.shape[1])], axis=-1)
+            costs, kinds = self.store.known(engine.target, labels, sizes, given)
+            low[cells] = np.where(kinds == Kind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
+            high[cells] = np.where(kinds == Kind.EXACT, costs, np.inf)
+        return low, high
+
+
+def _by_table(table: Ints) -> Iterator[tuple[int, Ints]]:
+    order = np.argsort(table, kind="stable")
+    bounds = np.flatnonzero(np.diff(table[order], prepend=-1, append=-1))
+    for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        yield int(table[order[start]]), order[start:end]
+
+
+def block_of(found: Solved) -> Block:
+    """What search has solved, as the store takes it."""
+    none = found.costs < 0
+    kinds = np.where(none, Kind.NONE, np.where(found.exact, Kind.EXACT, Kind.LOWER)).astype(np.int8)
+    return Block(
+        labels=found.labels,
+        shapes=found.shapes,
+        limits=found.limits,
+        peaks=found.peaks,
+        costs=np.where(none, 0, found.costs),
+        kinds=kinds,
+        steps=found.steps,
+        step=found.step.astype(np.int32),
+    )

@@ -1,0 +1,150 @@
+"""Programs of solved cells: the step chosen for each, and the memory that its program takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from morello.ir.limits import raise_peak
+from morello.search.cells import Column
+from morello.search.expand import Edges
+
+if TYPE_CHECKING:
+    from morello.search.rounds import Rounds
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+#: Before every place in tie-breaks.
+_NONE = np.iinfo(np.int64).max
+
+
+class Choices:
+    """For solved cells, the first step in the target's order that leads to a cheapest program.
+
+    `row` gives the place of a cell in the other arrays, -1 where nothing is chosen yet; row 0 is for cell 0.
+    """
+
+    def __init__(self, rounds: Rounds):
+        self._rounds = rounds
+        self._levels = len(rounds.cells.axes.sizes)
+        self._parts = 3
+        self.row: Ints = np.zeros(1, dtype=np.int64)
+        self._ranks = Column(np.int64)
+        self._children = Column(np.int64, self._parts)
+        self._live = Column(np.int64, self._parts * self._levels)
+        self._peaks = Column(np.int64, self._levels)
+        self._needs = Column(np.int64, self._levels)
+        self._add(_no_edge(self._levels))
+
+    def rank(self, cell: int) -> int:
+        """Where the chosen step stands in the target's order."""
+        return int(self._ranks.values[self.row[cell]])
+
+    def ranks(self, cells: Ints) -> Ints:
+        """The same for many cells; -1 where nothing is chosen."""
+        rows = self.row[cells]
+        return np.where(rows >= 0, self._ranks.values[rows], -1)
+
+    def make(self, cells: Ints, *, settle: bool = True) -> None:
+        """Choose for solved cells and for all cells of the programs below them.
+
+        Which step comes first may depend on whether others are as cheap, which is found out unless `settle` is off.
+        """
+        known = self._rounds.cells
+        pending = np.unique(cells)
+        while len(pending):
+            self._fit()
+            pending = pending[(self.row[pending] < 0) & (known.low.values[pending] < np.inf)]
+            pending = self._choose(pending, settle) if len(pending) else pending
+
+    def peaks(self, cells: Ints) -> Ints:
+        """Peak memory in bytes, [n, levels], of the programs of cells; -1 where they are not known to the end."""
+        self._fit()
+        rows = self.row[cells]
+        self._work_out_peaks()
+        return np.where(rows[:, None] >= 0, self._peaks.values[rows], -1)
+
+    def _fit(self) -> None:
+        grown = len(self._rounds.cells) - len(self.row)
+        if grown > 0:
+            self.row = np.concatenate([self.row, np.full(grown, -1, dtype=np.int64)])
+
+    def _choose(self, cells: Ints, settle: bool) -> Ints:
+        """Choose where that is possible now; the cells to go on with."""
+        known = self._rounds.cells
+        chunks = self._rounds.engine.expand(cells, known.low.values[cells])
+        self._fit()
+        best = np.full(len(known), _NONE)
+        for edges in chunks:
+            np.minimum.at(best, edges.parent, edges.rank)
+        undecided, further = [np.zeros(0, dtype=np.int64)], []
+        for edges in chunks:
+            first = edges.select(best[edges.parent] == edges.rank)
+            solved = known.solved[first.child].all(axis=0)
+            self._add(first.select(solved))
+            further.append(first.child[:, solved].reshape(-1))
+            # Whether these steps are as cheap as they may be is not known yet: look at their parts.
+            undecided.append(first.child[:, ~solved].reshape(-1))
+            further.append(first.parent[~solved] if settle else np.zeros(0, dtype=np.int64))
+        if settle:
+            children = np.unique(np.concatenate(undecided))
+            self._rounds.solve_at_least(children[~known.solved[children]])
+        return np.unique(np.concatenate(further))
+
+    def _add(self, edges: Edges) -> None:
+        # Steps that make the same node may share a place: one is kept.
+        _, first = np.unique(edges.parent, return_index=True)
+        one = edges.select(first)
+        if len(edges.child) > self._parts:
+            self._widen(len(edges.child))
+        count = len(one.parent)
+        children = np.zeros((count, self._parts), dtype=np.int64)
+        children[:, : len(one.child)] = one.child.T
+        live, needs = one.memory(self._parts, self._levels)
+        self.row[one.parent] = self._ranks.count + np.arange(count)
+        self._ranks.extend(one.rank)
+        self._children.extend(children)
+        self._live.extend(live.reshape(count, self._parts * self._levels))
+        self._needs.extend(needs)
+        self._peaks.extend(needs if self._peaks.count == 0 else np.full((count, self._levels), -1))
+
+    def _widen(self, parts: int) -> None:
+        """Make room for steps with more parts."""
+        children, live = self._children.values, self._live.values
+        more = parts - self._parts
+        self._children, self._live = Column(np.int64, parts), Column(np.int64, parts * self._levels)
+        self._children.extend(np.pad(children, ((0, 0), (0, more))))
+        self._live.extend(np.pad(live, ((0, 0), (0, more * self._levels))))
+        self._parts = parts
+
+    def _work_out_peaks(self) -> None:
+        """Peaks of all chosen programs that are known to the end, those of parts first."""
+        peaks, exact = self._peaks.values, self._rounds.cells.axes.exact
+        waiting = np.flatnonzero(peaks[:, 0] < 0)
+        while len(waiting):
+            below = self.row[self._children.values[waiting]]
+            known = (below >= 0) & (peaks[below, 0] >= 0)
+            ready = known.all(axis=1)
+            if not ready.any():
+                return
+            rows, below = waiting[ready], below[ready]
+            live = self._live.values[rows].reshape(len(rows), self._parts, self._levels)
+            has = self._children.values[rows] > 0
+            peak = list(self._needs.values[rows].T)
+            for part in range(self._parts):
+                raised = raise_peak(list(peaks[below[:, part]].T), list(live[:, part].T), exact)
+                peak = [
+                    np.maximum(mine, np.where(has[:, part], own, 0)) for mine, own in zip(peak, raised, strict=True)
+                ]
+            peaks[rows] = np.stack(raise_peak(peak, [0] * self._levels, exact), axis=-1)
+            waiting = waiting[~ready]
+
+
+def _no_edge(levels: int) -> Edges:
+    """Stands for "no child": it takes no memory."""
+    none = np.zeros((0, 1))
+    zero = np.zeros(1, dtype=np.int64)
+    return Edges(zero, none.sum(axis=0), zero, none.astype(np.int64), none, needs=np.zeros((1, levels), dtype=np.int64))
