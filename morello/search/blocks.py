@@ -41,6 +41,15 @@ class Keeper(Protocol):
         ...
 
 
+@attrs.frozen
+class Alternative:
+    """A step that might be taken, and the cost of the best program that begins with it; at least that unless `exact`."""
+
+    step: str
+    cost: int
+    exact: bool
+
+
 @attrs.define
 class _Part:
     """An engine, and the rounds that solve its cells."""
@@ -73,6 +82,8 @@ class BlockSearch:
         self._seeds: dict[LogicalSpec, None] = {}
         self._parts: dict[bool, _Part] = {}
         self._impls: dict[Spec, Impl] = {}
+        #: Specs whose programs depend on limits that are left out at first.
+        self._limited: set[Spec] = set()
 
     @property
     def solved(self) -> int:
@@ -93,15 +104,37 @@ class BlockSearch:
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
         """The cheapest program of each Spec; None where there is none."""
+        self.settle(specs)
+        return [self._solved_program(spec) for spec in specs]
+
+    def _solved_program(self, spec: Spec) -> Impl | None:
+        """The program of a Spec, solved anew with all limits where it does not fit those that had been left out."""
+        try:
+            if spec not in self._limited:
+                self.settle([spec])
+                return self._program(spec, limited=False)
+        except _DoesNotFit:
+            self._limited.add(spec)
+        self._run([spec], limited=True)
+        return self._program(spec, limited=True)
+
+    def settle(self, specs: Sequence[Spec]) -> None:
+        """Solve Specs, and all that their programs consist of, without building the programs."""
         self._run(specs, limited=False)
-        found: list[Impl | None] = []
-        for spec in specs:
-            try:
-                found.append(self._program(spec, limited=False))
-            except _DoesNotFit:
-                self._run([spec], limited=True)
-                found.append(self._program(spec, limited=True))
-        return found
+
+    def alternatives(self, spec: Spec, count: int) -> list[Alternative]:
+        """The chosen step of a Spec, then the `count` best others, cheapest first; none if it has no program.
+
+        What the others cost is worked out only as far as it takes to order them.
+        """
+        if self._solved_program(spec) is None:
+            return []
+        part = self._parts.get(True) if spec in self._limited else self._part(limited=False)
+        assert part is not None, "a program was found"
+        (cell,) = part.engine.cells_of([spec]).tolist()
+        chosen = part.rounds.choices.rank(cell)
+        found = part.rounds.ranking(cell, chosen, count)
+        return [Alternative(str(part.engine.step(cell, rank)), int(cost), exact) for rank, cost, exact in found]
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""

@@ -30,6 +30,10 @@ EXACT = 2.0**53
 WIDENINGS = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.4, 2.0, np.inf])
 
 
+#: Rounds that may be spent on what the steps of one cell that were not chosen cost.
+_RANKING_ROUNDS = 4
+
+
 @attrs.define
 class Descent:
     """The edges that one way down has made, by iteration, and the cells expanded in each."""
@@ -84,6 +88,35 @@ class Rounds:
             self._round(cells, low)
             left = ~self.cells.solved[cells] & (self.cells.low.values[cells] <= low)
             cells, low = cells[left], low[left]
+
+    def ranking(self, cell: int, chosen: int, count: int) -> list[tuple[int, float, bool]]:
+        """The place of the chosen step of a solved cell and of the `count` best others, with their costs.
+
+        Costs that are not exact are lower bounds, of steps that are not among the best or have no program at all.
+        """
+        cost = budget = self.cells.low.values[cell]
+        best: list[tuple[float, int, Ints]] = []
+        for _ in range(_RANKING_ROUNDS):
+            budget = np.floor(budget * 1.2) + 1
+            best = sorted(self._others(cell, chosen, budget), key=lambda step: step[:2])[:count]
+            open_cells = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(cells for _, _, cells in best)]))
+            if len(open_cells):
+                self._fit()
+                self._round(open_cells, self._cap(open_cells))
+            elif len(best) == count:
+                break
+        return [(chosen, cost, True), *((rank, own, not len(cells)) for own, rank, cells in best)]
+
+    def _others(self, cell: int, chosen: int, budget: float) -> list[tuple[float, int, Ints]]:
+        """Steps on a cell within a budget, without the chosen one: cost at least, place, parts that are not solved."""
+        found: dict[int, tuple[float, int, Ints]] = {}
+        for edges in self.engine.expand(np.array([cell]), np.array([budget])):
+            costs = edges.total(self.cells.low.values)
+            for index, rank in enumerate(edges.rank.tolist()):
+                child = edges.child[:, index]
+                if rank != chosen and (rank not in found or costs[index] < found[rank][0]):
+                    found[rank] = costs[index], rank, child[~self.cells.solved[child]]
+        return list(found.values())
 
     def tables_done(self) -> tuple[int, int]:
         """How many tables have been met, and how many of them have no cell left to solve."""
