@@ -113,6 +113,8 @@ def read_headers(file: File, of: Print, labels: str | None = None) -> list[Heade
     for one, row in zip(found, rows, strict=True):
         if one.crc != row[4]:
             raise file.damaged(f"table {one.id} has changed")
+    if labels is not None and len(found) > 1:
+        raise file.damaged(f"tables {found[0].id} and {found[1].id} are the same")
     return found
 
 
@@ -256,9 +258,20 @@ def write_boxes(
     headers = []
     for table, (boxes, checksum) in change.items():
         old = tables[table].header
-        now = attrs.evolve(old, boxes=old.boxes + boxes, checksum=(old.checksum + checksum) % _BITS)
-        headers.append((now.boxes, now.checksum, now.crc, table))
-    file.connection.executemany("UPDATE tables SET boxes = ?, checksum = ?, crc = ? WHERE id = ?", headers)
+        headers.append(attrs.evolve(old, boxes=old.boxes + boxes, checksum=(old.checksum + checksum) % _BITS))
+    values = [(one.boxes, one.checksum, one.crc, one.id) for one in headers]
+    file.connection.executemany("UPDATE tables SET boxes = ?, checksum = ?, crc = ? WHERE id = ?", values)
+    for header in headers:
+        _read_back(file, header)
+
+
+def _read_back(file: File, written: Header) -> None:
+    """Raises Damaged unless a table is found by its labels and has its rows: an index may be damaged."""
+    count = "SELECT count(*), coalesce(sum(crc), 0) FROM rectangles WHERE tab = ?"
+    boxes, checksum = file.connection.execute(count, (written.id,)).fetchone()
+    found = read_headers(file, written.print, written.labels)
+    if found != [written] or (boxes, checksum % _BITS) != (written.boxes, written.checksum):
+        raise file.damaged(f"what is written to table {written.id} is not found again")
 
 
 def _storable(number: int) -> int | str:

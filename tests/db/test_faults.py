@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -140,3 +142,20 @@ def test_an_empty_file_is_filled(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     store.add(faults.TARGET, faults.piece(0))
     assert faults.look(store, 0) == "all"
+
+
+def test_a_damaged_index_neither_hides_nor_doubles_a_table(whole: Path) -> None:
+    """Labels stand in the table and in its index: whichever is damaged, nothing is stored where it is not found."""
+    data = whole.read_bytes()
+    places = [found.start() for found in re.finditer(b"FillZero 2|Move 2", data)]
+    assert len(places) >= 6
+    found: Counter[str] = Counter()
+    for place in places:
+        for offset in (0, 3):
+
+            def change(copy: bytearray, _: random.Random, at: int = place + offset) -> None:
+                copy[at] ^= 32
+
+            found += faults.damage(whole, 3, 1, random.Random(0), change)
+    # Some places are left over from rows that have moved, and mean nothing.
+    assert found["refused"] + found["missing"] >= 6

@@ -170,7 +170,7 @@ def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces
         check(filled(folder, "b.db", world, pieces[::-1]), world, cells)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(worlds, pieces)
 def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
