@@ -92,7 +92,9 @@ class Bounds:
         self.kernels = kernels
         self.axes = LimitAxes(target)
         self.move_key = {
-            key.rank: key for key in spaces.by_key if key.op.moves_data and len(spaces.by_key[key].operands) == 2
+            (key.rank, key.serial): key
+            for key in spaces.by_key
+            if key.op.moves_data and len(spaces.by_key[key].operands) == 2
         }
         self.by_key = {key: SpaceBounds(space) for key, space in spaces.by_key.items()}
         self.cheapest, self.smallest = self._class_minima()
@@ -166,9 +168,9 @@ class Bounds:
                 one = self.spaces.by_key[key].operands[operand]
                 rank = len(one.dims)
                 if one.reads:
-                    yield self.move_key[rank], (cls, move.into)
+                    yield self.move_key[rank, key.serial], (cls, move.into)
                 if one.writes:
-                    yield self.move_key[rank], (move.into, cls)
+                    yield self.move_key[rank, key.serial], (move.into, cls)
 
     def _order(self) -> list[Key]:
         """Spaces in an order in which each comes after those that its steps lead to, itself aside."""
@@ -180,7 +182,9 @@ class Bounds:
                 return
             state[key] = 1
             below = [part.space.key for step in self.spaces.steps[key] for part in step.parts]
-            below += [self.move_key[len(one.dims)] for one in self.spaces.by_key[key].operands if self.move_key]
+            below += [
+                self.move_key[len(one.dims), key.serial] for one in self.spaces.by_key[key].operands if self.move_key
+            ]
             for other in below:
                 if other != key:
                     visit(other)
@@ -379,7 +383,7 @@ class Bounds:
     def copies(self, space: Space, move: MoveClass, cls: int, rows: Ints) -> Floats:
         """What loading and storing cost at least when an operand is moved, with all memory free."""
         one = space.operands[move.operand]
-        key = self.move_key[len(one.dims)]
+        key = self.move_key[len(one.dims), space.key.serial]
         below = self.by_key[key]
         at = self.move_shapes(space, move.operand)[rows]
         total = np.zeros(len(rows))
@@ -393,7 +397,7 @@ class Bounds:
         """Per shape of a space, the shape of the Move that copies one operand."""
         key = space.key, operand
         if key not in self._move_shapes:
-            below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims)]]
+            below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims), space.key.serial]]
             self._move_shapes[key] = below.numbers(list(space.operand_shapes(operand)))
         return self._move_shapes[key]
 

@@ -282,7 +282,7 @@ class SpaceExpander:
         child = [self._cells(self.number, after, shape, limits)]
         times = [np.ones(len(cells))]
         copied = np.where(view, -1, self.bounds.move_shapes(self.space, operand)[shape])
-        key = self.bounds.move_key[len(one.dims)]
+        key = self.bounds.move_key[len(one.dims), self.space.key.serial]
         for wanted, pair in ((one.reads, (state, fresh)), (one.writes, (fresh, state))):
             if wanted and not view.all():
                 child.append(self._cells(self.tables.index[key], np.stack(pair, axis=-1), copied, limits))
