@@ -12,17 +12,22 @@ from hypothesis import strategies as st
 
 import morello
 from morello.errors import NoImplementation
+from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32
-from morello.ir.impl import Impl, Node, expand, figures, leaves, walk
+from morello.ir.impl import figures, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.schedule import Position, apply, schedule_of
-from morello.search.exhaustive import ExhaustiveSearch, expansions
+from morello.search.blocks import BlockSearch
+from morello.search.exhaustive import ExhaustiveSearch
 from morello.search.progress import Progress
 from morello.testing.generate import random_spec
+from morello.testing.textbook import Textbook
 
+Search = type[ExhaustiveSearch] | type[BlockSearch]
+SEARCHES: list[Search] = [ExhaustiveSearch, BlockSearch]
 SMALL = [
     ("Move", (2, 2)),
     ("Move", (1, 8)),
@@ -52,35 +57,17 @@ def test_pruning_changes_no_answer(seed: int, avx2: Target) -> None:
         assert pruned.synthesize(spec) == plain.synthesize(spec)
 
 
-def textbook(spec: Spec, target: Target, seen: dict[Spec, tuple[int, Impl] | None]) -> tuple[int, Impl] | None:
-    """The plain recursion, without bounds or reuse of answers under other limits: cost and program."""
-    if spec not in seen:
-        best: tuple[int, Impl] | None = None
-        for expansion in expansions(spec.logical, target):
-            node = expand(spec, expansion, target.exact)
-            children = [textbook(leaf.spec, target, seen) for leaf in leaves(node)] if node else []
-            if node is None or None in children:
-                continue
-            found = [child for child in children if child is not None]
-            cost = int(expansion.cost)
-            cost += sum(int(part.times) * own for part, (own, _) in zip(expansion.parts, found, strict=True))
-            if best is None or cost < best[0]:
-                best = cost, Node(spec, expansion, tuple(program for _, program in found), node.exact)
-        seen[spec] = best
-    return seen[spec]
-
-
 @pytest.mark.parametrize("seed", range(40, 70))
 def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -> None:
     spec = small_spec(seed, avx2)
-    expected = textbook(spec, avx2, {})
+    expected = Textbook(avx2).solve(spec)
     search = ExhaustiveSearch(avx2)
     if expected is None:
         assert search.solve(spec) is None
         return
     impl = search.synthesize(spec)
-    assert figures(impl).cost == expected[0]
-    assert impl == expected[1]
+    assert figures(impl) == expected.figures
+    assert impl == expected.impl
 
 
 @settings(max_examples=40, deadline=None)
@@ -127,13 +114,15 @@ def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
     assert again.impl == done.impl
 
 
-def test_progress_counts_specs() -> None:
+def test_progress_counts_specs(avx2: Target) -> None:
     seen: list[Progress] = []
-    morello.goal("Matmul(1×1×1×1, GL, GL, GL, serial)", target="x86_avx2").synthesize(progress=seen.append)
+    goal = morello.goal("Matmul(1×1×1×1, GL, GL, GL, serial)", target="x86_avx2")
+    ExhaustiveSearch(avx2, progress=seen.append).synthesize(goal.spec)
     assert [one.solved for one in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].seconds >= seen[0].seconds >= 0
 
 
+@pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -142,22 +131,25 @@ def test_progress_counts_specs() -> None:
         ("(MatmulAccum(1×1×1×8, RF, VRF, VRF, serial), [0, 0, 0, 0])", "VRF needs at least 32 bytes, not 0"),
     ],
 )
-def test_too_little_memory_names_the_level(text: str, message: str | None) -> None:
-    goal = morello.goal(text, target="x86_avx2")
+def test_too_little_memory_names_the_level(search: Search, text: str, message: str | None, avx2: Target) -> None:
+    spec = parse_spec(text, avx2)
     if message is None:
-        assert figures(goal.synthesize().impl).cost == 2
+        assert figures(search(avx2).synthesize(spec)).cost == 2
         return
     with pytest.raises(NoImplementation, match=re.escape(message)):
-        goal.synthesize()
+        search(avx2).synthesize(spec)
 
 
-def test_no_kernel_at_all_says_which_there_are() -> None:
+@pytest.mark.parametrize("search", SEARCHES)
+def test_no_kernel_at_all_says_which_there_are(search: Search, avx2: Target) -> None:
+    spec = parse_spec("MatmulAccum(1×1×1×1, (i32, RF), (i32, RF), (i32, RF), serial)", avx2)
     with pytest.raises(NoImplementation, match="no implementation exists for MatmulAccum") as caught:
-        morello.goal("MatmulAccum(1×1×1×1, (i32, RF), (i32, RF), (i32, RF), serial)", target="x86_avx2").synthesize()
+        search(avx2).synthesize(spec)
     assert "MultAdd" in str(caught.value.hint)
 
 
-def test_a_level_that_suffices_only_with_others() -> None:
-    goal = morello.goal("(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 0])", target="x86_avx2")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_level_that_suffices_only_with_others(search: Search, avx2: Target) -> None:
+    spec = parse_spec("(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 0])", avx2)
     with pytest.raises(NoImplementation, match="L1 needs at least 256 bytes, not 0"):
-        goal.synthesize()
+        search(avx2).synthesize(spec)

@@ -1,0 +1,93 @@
+"""The textbook recursion: every step on every Spec, nothing left out. What search gives is held against it.
+
+Plugin authors can use it to see whether search agrees on their rewrites and microkernels. It is slow: for small
+shapes and little memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+
+from morello.frontend.printer import show_logical
+from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins.target import Target
+from morello.search.exhaustive import expansions
+
+
+@attrs.frozen
+class Found:
+    """The cheapest program of a Spec, with its figures by the recursion."""
+
+    figures: Figures
+    impl: Impl
+
+
+class Textbook:
+    """The plain recursion, without bounds or reuse of answers under other limits. `seen` is every Spec on the way."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.seen: dict[Spec, Found | None] = {}
+        self._expansions: dict[LogicalSpec, list[Expansion]] = {}
+
+    def solve(self, spec: Spec) -> Found | None:
+        """The cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
+        if spec not in self.seen:
+            self.seen[spec] = self._best(spec)
+        return self.seen[spec]
+
+    def expansions(self, logical: LogicalSpec) -> list[Expansion]:
+        """What every step makes of a Spec, in tie-break order."""
+        if logical not in self._expansions:
+            self._expansions[logical] = [*expansions(logical, self.target)]
+        return self._expansions[logical]
+
+    def _best(self, spec: Spec) -> Found | None:
+        best: Found | None = None
+        for expansion in self.expansions(spec.logical):
+            found = self._program(spec, expansion)
+            if found and (best is None or found.figures.cost < best.figures.cost):
+                best = found
+        return best
+
+    def _program(self, spec: Spec, expansion: Expansion) -> Found | None:
+        """The best program that begins with `expansion`."""
+        node = expand(spec, expansion, self.target.exact)
+        children = []
+        for leaf in leaves(node) if node else ():
+            child = self.solve(leaf.spec)
+            if child is None:
+                return None
+            children.append(child)
+        if node is None:
+            return None
+        total = combine(expansion, [child.figures for child in children], self.target.exact)
+        return Found(total, Node(spec, expansion, tuple(child.impl for child in children), node.exact))
+
+
+def differences(
+    seen: dict[Spec, Found | None], search: Callable[[Sequence[Spec]], Iterable[Impl | None]]
+) -> Iterator[str]:
+    """The Specs on which a search disagrees, each with both answers."""
+    for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):
+        told = figures(impl) if impl else None
+        if told != (expected.figures if expected else None) or impl != (expected.impl if expected else None):
+            yield f"{describe(spec)}\n  expected {_answer(expected and expected.impl)}\n  found    {_answer(impl)}"
+
+
+def describe(spec: Spec) -> str:
+    """A Spec with its limits, as Spec files have it."""
+    return f"({show_logical(spec.logical)}, {list(spec.limits)})"
+
+
+def _answer(impl: Impl | None) -> str:
+    if impl is None:
+        return "no program"
+    told = figures(impl)
+    steps = "; ".join(str(node.expansion.step) for node in walk(impl) if isinstance(node, Node))
+    return f"cost {told.cost}, peak {list(told.peak)}: {steps}"
