@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -20,7 +20,7 @@ from morello.ir.layout import row_major
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
-from morello.ir.spec import LogicalSpec
+from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState
 from morello.plugins import (
     MemoryLevel,
@@ -36,6 +36,7 @@ from morello.plugins import (
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, Rewrite, Select, argument
 from morello.rewrites.base import Case
+from morello.search.blocks import BlockSearch
 from morello.search.exhaustive import ExhaustiveSearch
 
 REGISTERS = MemoryLevel(name="R", kind="scalar", capacity=32, unit=4)
@@ -347,6 +348,15 @@ def divide(spec: LogicalSpec, target: Target) -> int:
     raise ZeroDivisionError("no bandwidth")
 
 
+def uses(spec: Spec, target: Target) -> list[Callable[[], object]]:
+    """What asks a microkernel whether it applies, and what it costs: a schedule, and either search."""
+    return [
+        lambda: Goal.of(spec, target).select("Zero"),
+        lambda: ExhaustiveSearch(target).synthesize(spec),
+        lambda: BlockSearch(target).synthesize(spec),
+    ]
+
+
 COSTS = [
     (divide, "its cost failed: ZeroDivisionError: no bandwidth"),
     (lambda spec, target: 0, "its cost is an integer of at least 1, not 0"),
@@ -361,7 +371,7 @@ COSTS = [
 def test_a_kernels_cost_is_a_positive_integer(cost: Any, rule: str) -> None:
     target = target_of(**kernel(cost=cost))
     spec = target.spec(logical(2, 4))
-    for use in (lambda: Goal.of(spec, target).select("Zero"), lambda: ExhaustiveSearch(target).synthesize(spec)):
+    for use in uses(spec, target):
         with pytest.raises(PluginError) as raised:
             use()
         assert f"plugin 'faulty', microkernel Zero of target tiny: {rule}" in str(raised.value)
@@ -389,7 +399,7 @@ def test_a_condition_that_raises_names_its_plugin() -> None:
 
     target = target_of(**kernel(when=when))
     spec = target.spec(logical(2, 4))
-    for use in (lambda: Goal.of(spec, target).select("Zero"), lambda: ExhaustiveSearch(target).synthesize(spec)):
+    for use in uses(spec, target):
         with pytest.raises(PluginError) as raised:
             use()
         assert "plugin 'faulty', microkernel Zero of target tiny: its `when` failed: KeyError: 'n'" in str(raised.value)
