@@ -43,7 +43,7 @@ class Keeper(Protocol):
 
 @attrs.frozen
 class Alternative:
-    """A step that might be taken, and the cost of the best program that begins with it; at least that unless `exact`."""
+    """A step that might be taken, and what the best program that begins with it costs: at least that unless `exact`."""
 
     step: str
     cost: int
@@ -81,6 +81,8 @@ class BlockSearch:
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
         self._parts: dict[bool, _Part] = {}
+        #: Specs solved by engines that are not used any more.
+        self._earlier = 0
         self._impls: dict[Spec, Impl] = {}
         #: Specs whose programs depend on limits that are left out at first.
         self._limited: set[Spec] = set()
@@ -88,7 +90,7 @@ class BlockSearch:
     @property
     def solved(self) -> int:
         """Specs solved so far."""
-        return sum(int(part.engine.cells.solved.sum()) - 1 for part in self._parts.values())
+        return self._earlier + sum(int(part.engine.cells.solved.sum()) - 1 for part in self._parts.values())
 
     def solve(self, spec: Spec) -> Figures | None:
         """Cost and peak memory of the cheapest program, None if there is none."""
@@ -162,6 +164,8 @@ class BlockSearch:
         """
         known = self._parts.get(limited)
         if known is None or len(known.engine.seeds) != len(self._seeds):
+            if known:
+                self._earlier += int(known.engine.cells.solved.sum()) - 1
             levels = self.target.levels
             free = [] if limited or not self.prune else [i for i, one in enumerate(levels) if one.kind == "memory"]
             engine = Engine(self._seeds, self.target, free, prune=self.prune)

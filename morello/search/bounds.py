@@ -7,7 +7,9 @@ of any Spec it stands for. It is solved exactly, for all shapes and for the limi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import numpy as np
@@ -24,6 +26,8 @@ Ints = npt.NDArray[np.int64]
 
 Classes = tuple[int, ...]
 
+#: Threads that share the work.
+THREADS = min(4, os.cpu_count() or 1)
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.
 LEAST = 1.0
 
@@ -53,6 +57,22 @@ class Columns:
     count: int
     strides: Ints
     numbers: Ints  # [count, levels]: the limits of each column
+
+
+@attrs.frozen
+class _Planned:
+    """A move of class tuple `columns`, whose operand is of class `cls`.
+
+    `table[which[shape]]` are the columns that its own lead to; `depends` are the first columns of the class tuples
+    that its cost depends on.
+    """
+
+    columns: Columns
+    move: MoveClass
+    cls: int
+    table: Ints
+    which: Ints
+    depends: tuple[int, ...]
 
 
 class SpaceBounds:
@@ -267,7 +287,8 @@ class Bounds:
         loops = [*self._loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
         plan = [*self._move_plan(bounds)]
-        for rows in space.layers():
+
+        def fill(rows: Ints) -> None:
             block = base[rows]
             for main, times, rest in loops:
                 at = np.flatnonzero(main[rows] >= 0)
@@ -280,8 +301,12 @@ class Bounds:
             for step in others:
                 self._apply(step, rows, block, bounds)
             values[rows] = np.minimum(values[rows], block)
-            while self._relax_moves(plan, rows, values, space):
-                pass
+            self._relax_moves(plan, rows, values, space)
+
+        # Shapes of a layer do not depend on each other, and numpy lets other threads run.
+        with ThreadPoolExecutor(THREADS) as pool:
+            for rows in space.layers():
+                list(pool.map(fill, np.array_split(rows, min(THREADS, len(rows)))))
 
     def _kernel_base(self, bounds: SpaceBounds) -> Floats:
         """What the cheapest kernel costs, per shape and column."""
@@ -342,10 +367,9 @@ class Bounds:
             here = slice(columns.first, columns.first + columns.count)
             block[at, here] = np.minimum(block[at, here], total)
 
-    def _move_plan(self, bounds: SpaceBounds) -> Iterator[tuple[Columns, MoveClass, int, Ints, Ints]]:
+    def _move_plan(self, bounds: SpaceBounds) -> Iterator[_Planned]:
         """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""
-        space = bounds.space
-        key = space.key
+        key = bounds.space.key
         ordered = sorted(bounds.columns, key=lambda one: sum(self.states.classes[cls].level for cls in one.classes))
         for columns in ordered:
             for operand, cls in enumerate(columns.classes):
@@ -356,7 +380,13 @@ class Bounds:
                     child = bounds.columns[bounds.tuples[into]]
                     amounts, which = np.unique(move.bytes, return_inverse=True)
                     table = self._columns_after(columns, child, move.level, amounts, bounds.width)
-                    yield columns, move, cls, table, which
+                    # Copies of a Move's operands are Moves themselves.
+                    copies = [] if move.view or not key.op.moves_data else [(cls, move.into), (move.into, cls)]
+                    depends = [
+                        child.first,
+                        *(bounds.columns[bounds.tuples[two]].first for two in copies if two in bounds.tuples),
+                    ]
+                    yield _Planned(columns, move, cls, table, which, tuple(depends))
 
     def _columns_after(self, columns: Columns, child: Columns, level: int, amounts: Ints, never: int) -> Ints:
         """Per amount taken of a level: the column of the child for each column; `never` where it does not fit."""
@@ -365,20 +395,29 @@ class Bounds:
         numbers[:, :, level] = np.maximum(left, 0)
         return np.where(left < 0, never, child.first + numbers @ child.strides)
 
-    def _relax_moves(self, plan: Sequence, rows: Ints, values: Floats, space: Space) -> bool:
-        """Improve `rows` by moves; whether anything changed, so that moves of what changed may help others."""
-        changed = False
-        for columns, move, cls, table, which in plan:
-            own = move.cost[rows] + self.cheapest[cls][space.tensors[move.operand][rows]]
-            if not move.view:
-                own = own + self.copies(space, move, cls, rows)
-            found = values[rows[:, None], table[which[rows]]] + own[:, None]
-            here = slice(columns.first, columns.first + columns.count)
-            before = values[rows, here]
-            if np.any(found < before):
-                values[rows, here] = np.minimum(found, before)
-                changed = True
-        return changed
+    def _relax_moves(self, plan: Sequence[_Planned], rows: Ints, values: Floats, space: Space) -> None:
+        """Improve `rows` by moves, until none does: those of what a move leads to go again when that has changed."""
+        clock = 0
+        changed: dict[int, int] = {}
+        tried: dict[int, int] = {}
+        again = True
+        while again:
+            again = False
+            for index, one in enumerate(plan):
+                if index in tried and tried[index] >= max(changed.get(below, 0) for below in one.depends):
+                    continue
+                clock += 1
+                tried[index] = clock
+                own = one.move.cost[rows] + self.cheapest[one.cls][space.tensors[one.move.operand][rows]]
+                if not one.move.view:
+                    own = own + self.copies(space, one.move, one.cls, rows)
+                found = values[rows[:, None], one.table[one.which[rows]]] + own[:, None]
+                here = slice(one.columns.first, one.columns.first + one.columns.count)
+                before = values[rows, here]
+                if np.any(found < before):
+                    values[rows, here] = np.minimum(found, before)
+                    changed[one.columns.first] = clock
+                    again = True
 
     def copies(self, space: Space, move: MoveClass, cls: int, rows: Ints) -> Floats:
         """What loading and storing cost at least when an operand is moved, with all memory free."""

@@ -129,7 +129,7 @@ class Tables:
         classes = self.bounds.states.cls[states[:, :operands]]
         self.classes.extend(np.array([known[tuple(row)] for row in classes.tolist()], dtype=np.int64))
         levels = self.bounds.states.level[states[:, :operands]]
-        self.relevant.extend(self._relevant_of_level[levels].any(axis=1))
+        self.relevant.extend(np.any(self._relevant_of_level[levels], axis=1))
 
 
 class Cells:

@@ -83,7 +83,7 @@ class Choices:
         undecided, further = [np.zeros(0, dtype=np.int64)], []
         for edges in chunks:
             first = edges.select(best[edges.parent] == edges.rank)
-            solved = known.solved[first.child].all(axis=0)
+            solved = np.asarray(np.all(known.solved[first.child], axis=0))
             self._add(first.select(solved))
             further.append(first.child[:, solved].reshape(-1))
             # Whether these steps are as cheap as they may be is not known yet: look at their parts.

@@ -21,6 +21,7 @@ from morello.search.states import WHOLE
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 #: Elements of the arrays that a step's first test works on: small enough to stay in a core's cache.
 _CHUNK = 1 << 18
@@ -44,7 +45,7 @@ class Edges:
     live: Ints | None = None
     needs: Ints | None = None
 
-    def select(self, keep: npt.NDArray[np.bool_] | Ints) -> Edges:
+    def select(self, keep: Bools | Ints) -> Edges:
         """Those of the edges that a mask or numbers pick."""
         held, live, needs = (None if one is None else one[keep] for one in (self.held, self.live, self.needs))
         rows = self.parent[keep], self.cost[keep], self.rank[keep], self.child[:, keep], self.times[:, keep]
@@ -73,7 +74,7 @@ class _Group:
     """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes]."""
 
     ranks: Ints
-    valid: npt.NDArray[np.bool_]
+    valid: Bools
     cost: Ints
     parts: tuple[_GroupPart, ...]
 
@@ -269,7 +270,7 @@ class SpaceExpander:
             yield self._move_edges(move, cells[at], budgets[at], step, fresh[step, at], left[step, at], view[step, at])
 
     def _move_edges(
-        self, move: MoveClass, cells: Ints, budgets: Floats, step: Ints, fresh: Ints, left: Ints, view: Ints
+        self, move: MoveClass, cells: Ints, budgets: Floats, step: Ints, fresh: Ints, left: Ints, view: Bools
     ) -> Edges:
         table, shape = self.cells.table.values[cells], self.cells.shape.values[cells]
         operand, one = move.operand, self.space.operands[move.operand]

@@ -109,10 +109,13 @@ def _compiled(library: tuple[cffi.FFI, Any], taken: Taken, budget: Floats, low: 
     scratch = np.empty(len(low)), np.empty(len(low))
 
     def ints(array: Ints) -> Any:
-        return ffi.from_buffer("int64_t[]", np.ascontiguousarray(array, dtype=np.int64))
+        return ffi.from_buffer("int64_t[]", np.ascontiguousarray(array, dtype=np.int64).data)
 
     def floats(array: Floats) -> Any:
-        return ffi.from_buffer("double[]", np.ascontiguousarray(array))
+        return ffi.from_buffer("double[]", np.ascontiguousarray(array).data)
+
+    def results(array: Floats) -> Any:
+        return ffi.from_buffer("double[]", array.data, require_writable=True)
 
     functions.morello_propagate(
         len(taken.cell_ends),
@@ -126,9 +129,7 @@ def _compiled(library: tuple[cffi.FFI, Any], taken: Taken, budget: Floats, low: 
         ints(taken.child),
         floats(taken.times),
         floats(budget),
-        ffi.from_buffer("double[]", low, require_writable=True),
-        ffi.from_buffer("double[]", high, require_writable=True),
-        *(ffi.from_buffer("double[]", one, require_writable=True) for one in scratch),
+        *map(results, (low, high, *scratch)),
     )
 
 

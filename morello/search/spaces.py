@@ -85,10 +85,9 @@ class Space:
 
     def operand_shapes(self, operand: int) -> Ints:
         """A row per dimension of the operand, a column per shape."""
-        shape = self.operands[operand].shape(self.sizes)
-        return (
-            np.stack([np.broadcast_to(size, (self.count,)) for size in shape]) if shape else np.zeros((0, self.count))
-        )
+        shape = self.operands[operand].shape(list(self.sizes))
+        columns = [np.broadcast_to(np.asarray(size, dtype=np.int64), (self.count,)) for size in shape]
+        return np.stack(columns) if columns else np.zeros((0, self.count), dtype=np.int64)
 
     def batch(self, states: Sequence[OperandState], cells: Ints | None = None) -> LogicalSpec:
         """Specs of these shapes (all of them by default) as one batch."""
