@@ -83,7 +83,7 @@ class BlockSearch:
         self._parts: dict[bool, _Part] = {}
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
-        self._impls: dict[Spec, Impl] = {}
+        self._impls: dict[bool, dict[Spec, Impl]] = {False: {}, True: {}}
         #: Specs whose programs depend on limits that are left out at first.
         self._limited: set[Spec] = set()
 
@@ -187,8 +187,9 @@ class BlockSearch:
 
     def _program(self, spec: Spec, *, limited: bool) -> Impl | None:
         """The program of a solved Spec. Raises _DoesNotFit."""
-        if spec in self._impls:
-            return self._impls[spec]
+        known = self._impls[limited]
+        if spec in known:
+            return known[spec]
         part = self._part(limited=limited)
         (cell,) = part.engine.cells_of([spec]).tolist()
         if part.engine.cells.low.values[cell] == np.inf:
@@ -203,5 +204,5 @@ class BlockSearch:
             child = self._program(leaf.spec, limited=limited)
             assert child is not None, "the parts of a program have programs"
             children.append(child)
-        self._impls[spec] = Node(spec, node.expansion, tuple(children), node.exact)
-        return self._impls[spec]
+        known[spec] = Node(spec, node.expansion, tuple(children), node.exact)
+        return known[spec]
