@@ -140,9 +140,9 @@ class BlockSearch:
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
-        known = self._parts.get(limited)
         for logical in dict.fromkeys(spec.logical for spec in specs):
-            if known is None or not known.engine.covers(logical):
+            # What one engine covers is below seeds, so that the other covers it too, once it is made of all of them.
+            if not any(part.engine.covers(logical) for part in self._parts.values()):
                 self._seeds.setdefault(logical)
         while True:
             part = self._part(limited=limited)
