@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import click
@@ -24,6 +24,7 @@ from morello.ir.impl import leaves
 from morello.runtime.kernel import Kernel
 
 Command = Callable[..., None]
+_T = TypeVar("_T")
 
 
 def rendered(table: Table, *, plain: bool = False) -> str:
@@ -81,12 +82,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def _load(file: str, spec: str | None, target: str | None) -> list[Goal]:
     text = read_file(file)
     goals = api.parse(text, target=target, filename=file)
-    if spec is None:
-        return list(goals.values())
-    if spec not in goals:
-        hint = suggestion(spec, goals, f"its Specs are {', '.join(goals)}")
-        raise MorelloError(f"{file} has no Spec {quoted(spec)}", hint)
-    return [goals[spec]]
+    return list(goals.values()) if spec is None else [named(goals, spec, file)]
+
+
+def named(found: Mapping[str, _T], name: str, file: str) -> _T:
+    """What is found in a file under the name of a Spec. Raises MorelloError if there is no such Spec."""
+    if name not in found:
+        hint = suggestion(name, found, f"its Specs are {', '.join(found)}")
+        raise MorelloError(f"{file} has no Spec {quoted(name)}", hint)
+    return found[name]
 
 
 def _database(path: str | None) -> SpecStore | None:
@@ -118,7 +122,7 @@ class Made:
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     """The kernel of a goal, with search's progress on stderr. Raises what `api.compile` raises, naming the goal."""
     before = goal.search.solved
-    with SearchDisplay(goal.name, before) as display:
+    with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
             kernel = api.compile(goal, db=db, cc=cc, progress=display)
         except NoImplementation as error:

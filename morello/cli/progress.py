@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,42 +19,37 @@ LINE_SECONDS = 10.0
 UPDATE_SECONDS = 0.1
 
 
-class SearchDisplay:
-    """Called with search's progress while it is open: a live line on a terminal, else a plain line now and then.
+class Display:
+    """While open, shows what `describe` says: a live line on a terminal, else a plain line now and then."""
 
-    `before` are the Specs that the same search solved earlier. Ctrl-C leaves with a message that says how far it came.
-    """
-
-    def __init__(self, name: str, before: int):
-        self.name = name
-        self.solved = 0
-        self._before = before
+    def __init__(self) -> None:
         self._started = self._shown = time.monotonic()
         self._stopped: float | None = None
         screen = Console(stderr=True, markup=False, highlight=False)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         self._bar = Bar(*columns, console=screen, transient=True) if screen.is_terminal else None
-        self._task = self._bar.add_task(f"searching {name}", total=None) if self._bar else None
+        self._task = self._bar.add_task("", total=None) if self._bar else None
 
     @property
     def seconds(self) -> float:
         """How long it has been open."""
         return (self._stopped or time.monotonic()) - self._started
 
-    def __call__(self, progress: Progress) -> None:
-        self.solved = progress.solved - self._before
+    def describe(self) -> str:
+        """What to show now."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Show the state of things, if enough time has gone by since the last time."""
         now = time.monotonic()
         if now - self._shown < (UPDATE_SECONDS if self._bar else LINE_SECONDS):
             return
         self._shown = now
         if self._bar and self._task is not None:
             self._bar.start()
-            self._bar.update(self._task, description=self._line())
+            self._bar.update(self._task, description=self.describe())
         else:
-            click.echo(f"{self._line()}, {self.seconds:.0f} s", err=True)
-
-    def _line(self) -> str:
-        return f"searching {self.name}: {self.solved:,} Specs solved, {self.solved / max(self.seconds, 1e-9):,.0f}/s"
+            click.echo(f"{self.describe()}, {self.seconds:.0f} s", err=True)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +60,57 @@ class SearchDisplay:
         self._stopped = time.monotonic()
         if self._bar and self._bar.live.is_started:
             self._bar.stop()
+
+
+class SearchDisplay(Display):
+    """Called with search's progress. Ctrl-C leaves with a message that says how far it came.
+
+    `before` are the Specs that the same search solved earlier; what is solved is kept in `kept`, if there is one.
+    """
+
+    def __init__(self, name: str, before: int, kept: Path | None = None):
+        super().__init__()
+        self.name = name
+        self.solved = 0
+        self._before = before
+        self._kept = kept
+        self._progress = Progress(0, 0.0)
+
+    def __call__(self, progress: Progress) -> None:
+        self.solved = progress.solved - self._before
+        self._progress = progress
+        self.refresh()
+
+    def describe(self) -> str:
+        return f"searching {self.name}: {work(self._progress, self.solved, self.seconds)}"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
         if isinstance(error, KeyboardInterrupt):
+            done = f"{self.solved:,} Specs had been solved in {self.seconds:.1f} s"
             raise KeyboardInterrupt(
-                f"interrupted the search for {self.name}: {self.solved:,} Specs had been solved in {self.seconds:.1f} s"
+                f"interrupted the search for {self.name}: {done}{kept_in(self._kept, error)}"
             ) from None
+
+
+def work(progress: Progress, solved: int, seconds: float) -> str:
+    """How far search is: how long it still takes cannot be told, as what is left to solve is not known."""
+    parts = [f"{solved:,} Specs solved, {solved / max(seconds, 1e-9):,.0f}/s"]
+    if progress.tables:
+        parts.append(f"{progress.tables_done:,} of {progress.tables:,} tables done")
+    if progress.high is not None:
+        parts.append(f"the cost is between {progress.low:,} and {progress.high:,}")
+    elif progress.low:
+        parts.append(f"the cost is at least {progress.low:,}")
+    return ", ".join(parts)
+
+
+def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:
+    """What is left after Ctrl-C, as the end of a sentence."""
+    if path is None:
+        return ""
+    if isinstance(interrupt.__context__, KeyboardInterrupt):
+        return f"; not all of it is kept in {path}, as saving was interrupted too"
+    return f"; what was solved is kept in {path}, and the next run goes on from there"
