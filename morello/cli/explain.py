@@ -1,22 +1,33 @@
-"""`morello explain`: where a program's cost and memory go."""
+"""`morello explain`: where a program's cost and memory go, and what other steps would have cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from morello.cli.common import json_option, make, print_json, print_table, with_goals
-from morello.cli.tree import memory, program_tree, tree_table
+from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
+from morello.cli.progress import SearchDisplay
+from morello.cli.tree import Others, RunnerUp, memory, program_tree, tree_table
+from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
 from morello.goal import Goal
+from morello.ir.impl import Impl, Leaf
+from morello.ir.spec import Spec
+from morello.search.blocks import Alternative
 
 
 @click.command("explain")
 @with_goals
+@click.option(
+    "--runner-ups",
+    metavar="N",
+    type=click.IntRange(0, 1000),
+    help="Show the N best other steps of each node, 0 for none.  [default: 1, and 0 for what was solved before]",
+)
 @json_option
-def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool) -> None:
+def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None, as_json: bool) -> None:
     """Show the programs of FILE with what each part costs and holds.
 
     \b
@@ -26,11 +37,19 @@ def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool) -> None:
     implements  the Spec: operation, sizes, and the memory level of each operand
     holds       memory that the node itself takes, per level
     peak        most memory in use at a time, with all that is below it
+
+    Below a node stand runner-ups, each after `or`: another step, and what the best program that begins with it
+    costs; after `≥`, what it costs at least. Of equal costs the step that the target lists first was chosen. Nodes
+    that a schedule fixed have none. What was solved before has to be searched again for them, in part or in full:
+    give --runner-ups for that.
     """
     trees = []
     for goal in goals:
         made = make(goal, db)
-        tree = program_tree(made.kernel.impl, goal.target)
+        found = made.searched > 0 and made.solved == 0 and db is not None
+        count = (0 if found else 1) if runner_ups is None else runner_ups
+        others = _others(goal, made, db, count) if count else (lambda impl: None)
+        tree = program_tree(made.kernel.impl, goal.target, others)
         if as_json:
             head = {"name": goal.name, "target": goal.target.name, "spec": show_logical(goal.spec.logical)}
             trees.append({**head, "cost": tree.cost, "peak": tree.peak, "program": tree.as_dict()})
@@ -38,6 +57,47 @@ def command(goals: Sequence[Goal], db: SpecStore | None, as_json: bool) -> None:
         click.echo(f"{goal.name} for {goal.target.name}: {show_logical(goal.spec.logical)}")
         click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}")
         print_table(tree_table(tree))
+        if found and runner_ups is None:
+            click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
         click.echo()
     if as_json:
         print_json(trees)
+
+
+def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
+    """The runner-ups of every node that search found."""
+    search = goal.search
+    if db and search.keeper is None:
+        search.keeper = StoreKeeper(db)
+    nodes = [*_searched(goal.impl, made.kernel.impl)]
+    with SearchDisplay(f"runner-ups of {goal.name}", search.solved, db.path if db else None) as display:
+        search.progress = display
+        found: dict[Spec, tuple[RunnerUp, ...]] = {
+            spec: _runner_ups(search.alternatives(spec, count)) for spec in dict.fromkeys(node.spec for node in nodes)
+        }
+    places = {id(node) for node in nodes}
+    return lambda impl: found[impl.spec] if id(impl) in places else None
+
+
+def _searched(scheduled: Impl, made: Impl) -> Iterator[Impl]:
+    """The nodes of a program that its schedule left to search."""
+    open_ = isinstance(scheduled, Leaf)
+    if open_:
+        yield made
+    for index, child in enumerate(_children(made)):
+        yield from _searched(scheduled if open_ else _children(scheduled)[index], child)
+
+
+def _children(impl: Impl) -> Sequence[Impl]:
+    return () if isinstance(impl, Leaf) else impl.children
+
+
+def _runner_ups(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
+    chosen, *others = alternatives
+    return tuple(_runner_up(one, chosen.cost) for one in others)
+
+
+def _runner_up(one: Alternative, least: int) -> RunnerUp:
+    # Bounds of search may lie below the optimum; no program does.
+    cost = max(one.cost, least)
+    return RunnerUp(one.step, cost, one.exact, cost - least, 100 * (cost - least) / least)

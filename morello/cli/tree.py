@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -16,12 +16,38 @@ from morello.plugins.target import Target
 
 
 @attrs.frozen
+class RunnerUp:
+    """A step that was not taken: what one run of the best program that begins with it costs, or at least costs.
+
+    `more` is by how much that exceeds the cost of what was chosen, `percent` the same in percent of the latter.
+    """
+
+    step: str
+    cost: int
+    exact: bool
+    more: int
+    percent: float
+
+    @property
+    def cost_text(self) -> str:
+        return f"{'' if self.exact else '≥ '}{self.cost:,}"
+
+    @property
+    def more_text(self) -> str:
+        """The difference in words."""
+        if not self.more:
+            return "as cheap, comes later" if self.exact else "not cheaper"
+        return f"{'' if self.exact else '≥ '}{self.more:,} more ({self.percent:.3g} %)"
+
+
+@attrs.frozen
 class Branch:
     """A node of a program. Costs are the model's; memory is in bytes per level, fastest first.
 
     `cost` is that of one run and `own` the node's part in it; it is run `runs` times in all, and `share` is the
     percentage that its own cost makes up of the whole program's then: shares add up to 100. `holds` is the most
-    that the node itself keeps at a time, `peak` includes what is below it.
+    that the node itself keeps at a time, `peak` includes what is below it. `runner_ups` are the best other steps, if
+    they were asked for.
     """
 
     step: str
@@ -37,6 +63,7 @@ class Branch:
     holds: dict[str, int]
     peak: dict[str, int]
     children: tuple[Branch, ...]
+    runner_ups: tuple[RunnerUp, ...] | None = None
 
     @property
     def label(self) -> str:
@@ -47,19 +74,25 @@ class Branch:
     def as_dict(self) -> dict[str, Any]:
         """The same as nested dictionaries and lists."""
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
-        return {**fields, "children": [child.as_dict() for child in self.children]}
+        others = None if self.runner_ups is None else [attrs.asdict(one) for one in self.runner_ups]
+        children = [child.as_dict() for child in self.children]
+        return {**fields, "runner_ups": others, "children": children}
 
 
-def program_tree(impl: Impl, target: Target) -> Branch:
+#: The runner-ups of a node, None where they are not known.
+Others = Callable[[Impl], tuple[RunnerUp, ...] | None]
+
+
+def program_tree(impl: Impl, target: Target, others: Others = lambda impl: None) -> Branch:
     """A finished program as data. Raises SpecError for an unfinished one."""
-    return _branch(impl, target, "body", 1, int(figures(impl).cost))
+    return _branch(impl, target, "body", 1, int(figures(impl).cost), others)
 
 
-def _branch(impl: Impl, target: Target, role: str, runs: int, total: int) -> Branch:
+def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: Others) -> Branch:
     assert not isinstance(impl, Leaf)
     expansion = impl.expansion
     children = tuple(
-        _branch(child, target, part.role, runs * int(part.times), total)
+        _branch(child, target, part.role, runs * int(part.times), total, others)
         for part, child in zip(expansion.parts, impl.children, strict=True)
     )
     found = combine(expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.exact)
@@ -77,6 +110,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int) -> Bra
         holds=by_level(_held(expansion.needs, expansion.parts), target),
         peak=by_level(found.peak, target),
         children=children,
+        runner_ups=others(impl),
     )
 
 
@@ -112,17 +146,23 @@ def tree_table(root: Branch, *, compact: bool = False) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in () if compact else ("implements", "holds", "peak"):
         table.add_column(heading, overflow="fold")
-    for guides, branch in _lines(root):
+    for guides, rest, branch in _lines(root):
         program = Text.assemble((guides, "dim"), (branch.label, "bold" if branch.kernel else ""))
         share = f"{branch.share:.1f} %" if branch.own else "–"
         details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
         table.add_row(program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details)
+        for one in branch.runner_ups or ():
+            words = "" if compact else one.more_text
+            table.add_row(f"{rest}  or {one.step}", one.cost_text, "", "", words, style="dim")
     return table
 
 
-def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, Branch]]:
-    """Every node in program order, with the guides that lead to it; an only child stands below its parent."""
-    yield head, branch
+def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch]]:
+    """Every node in program order, with the guides that lead to it and those of the line below it.
+
+    An only child stands below its parent.
+    """
+    yield head, rest + ("│ " if len(branch.children) > 1 else ""), branch
     if len(branch.children) == 1:
         yield from _lines(branch.children[0], rest, rest)
         return
