@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from morello.cli import bench, check, compile, db, explain, run, targets
+from morello.cli import bench, check, compile, db, explain, precompute, run, targets
 from morello.errors import MorelloError
 from morello.frontend.diagnostics import SourceError
 
@@ -53,5 +53,5 @@ def main() -> None:
     """
 
 
-for module in (run, compile, check, bench, explain, targets, db):
+for module in (run, compile, check, bench, explain, precompute, targets, db):
     main.add_command(module.command)
