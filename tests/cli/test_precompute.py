@@ -1,0 +1,172 @@
+"""`morello precompute` fills a database for all sizes up to a bound."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from morello.cli import precompute
+from morello.cli.precompute import batches
+from morello.db.block import Kind
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.frontend.family import families, family
+from morello.frontend.parser import parse_spec
+from morello.search.blocks import BlockSearch
+
+TRANSPOSE = "Move({}, GL, (GL, col_major), serial)"
+PACK = "Move({}, GL, (GL, layout[0, 1, 0p4]), serial)"
+
+
+@pytest.fixture
+def fill(cli, tmp_path):
+    """Runs the command on x86_avx2 and a database, whose path it gives."""
+
+    def run(what: str, bound: str, *more: str, code: int = 0) -> tuple[str, SpecStore]:
+        db = str(tmp_path / "solved.db")
+        result = cli("precompute", what, "--up-to", bound, "--db", db, "--target", "x86_avx2", *more)
+        assert result.exit_code == code, result.output
+        return result.output, SpecStore(db)
+
+    return run
+
+
+@pytest.mark.parametrize(("spec", "bound", "axes"), [(TRANSPOSE, "2x3", ([1, 2], [1, 2, 3]))])
+def test_all_sizes_are_answered(fill, avx2, spec, bound, axes):
+    said, store = fill(spec.format("1×1"), bound)
+    assert "6 Specs, 0 solved before, 6 now, in " in said
+    for shape in itertools.product(*axes):
+        goal = parse_spec(spec.format("×".join(map(str, shape))), avx2)
+        impl = store.program(avx2, goal)
+        assert impl is not None
+        assert impl == BlockSearch(avx2).synthesize(goal)
+
+
+def test_compiles_without_a_search(fill, cli, write, monkeypatch):
+    _, store = fill(TRANSPOSE.format("1×1"), "4x4")
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr("morello.search.blocks.BlockSearch.settle", fail)
+    for shape in ("1×1", "2×4", "4×4"):
+        path = write(f"spec move = {TRANSPOSE.format(shape)}\n")
+        assert cli("compile", path, "--db", str(store.path)).exit_code == 0
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
+    assert "9 Specs, 9 solved before, 0 now" in said
+
+
+def test_a_larger_bound_goes_on(fill):
+    fill(TRANSPOSE.format("1×1"), "2x2")
+    said, _ = fill(TRANSPOSE.format("1×1"), "2x4")
+    assert "6 Specs, 4 solved before, 2 now" in said
+
+
+def test_interrupted_run_goes_on(fill, monkeypatch):
+    monkeypatch.setattr(precompute, "_BATCH", 2)
+    settle, runs = BlockSearch.settle, []
+
+    def interrupt(self, specs):
+        runs.append(len(specs))
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        settle(self, specs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockSearch, "settle", interrupt)
+        said, store = fill(TRANSPOSE.format("1×1"), "4x4", code=130)
+    done = sum(runs[:2])
+    assert f"interrupted: {done} of 9 goals are done; what was solved is kept in {store.path}" in said
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
+    assert f"9 Specs, {done} solved before, {9 - done} now" in said
+
+
+def test_specs_that_small_sizes_do_not_have_are_left_out(fill):
+    """Strips of 4 do not divide 1 and 2."""
+    said, _ = fill(PACK.format("4×4"), "4x2")
+    assert "2 Specs" in said
+    said, _ = fill(PACK.format("4×4"), "6x2", code=1)
+    assert "layout[0, 1, 0p4]" in said
+
+
+def test_specs_without_a_program_are_counted(fill, avx2):
+    text = "(Matmul(1×1×1×1, GL, GL, GL, serial), [0, 0, 0, 1024])"
+    said, store = fill(text, "1x1x1x1")
+    assert "1 now, of which 1 have no program" in said or "1 now, in" in said
+    entry = store.find(avx2, parse_spec(text, avx2))
+    assert entry is None or entry.kind != Kind.EXACT
+
+
+def test_file_with_several_specs(cli, write, tmp_path):
+    path = write("spec a = FillZero(4×4, GL)\nspec b = FillZero(4×4, L1)\nschedule b { tile [2, 2]; synthesize }\n")
+    db = str(tmp_path / "solved.db")
+    assert "18 Specs, 0 solved before" in cli("precompute", path, "--up-to", "4x4", "--db", db).stdout
+    assert "9 Specs, 9 solved before" in cli("precompute", path, "--up-to", "4x4", "--spec", "b", "--db", db).stdout
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        ("4", "1 sizes for the 2 dimensions of FillZero"),
+        ("4x4x4", "3 sizes for the 2 dimensions"),
+        ("4x", "these are no sizes"),
+        ("4xfour", "these are no sizes"),
+        ("-4x4", "these are no sizes"),
+        ("0x4", "sizes are at least 1"),
+        ("99999999999999x1", "bytes, more than 2^47"),
+    ],
+)
+def test_bad_bounds(cli, write, refused, tmp_path, bound, words):
+    path = write("spec zero = FillZero(4×4, GL)\n")
+    refused(cli("precompute", path, f"--up-to={bound}", "--db", str(tmp_path / "solved.db")), "error: ", words)
+    assert not (tmp_path / "solved.db").exists()
+
+
+def test_too_many_sizes(cli, refused, tmp_path):
+    text = f"FillZero({'×'.join('1' * 12)}, GL)"
+    given = "--up-to", "x".join(["16"] * 12), "--target", "x86_avx2", "--db", str(tmp_path / "solved.db")
+    refused(cli("precompute", text, *given), "more than 100,000")
+
+
+def test_what_else_may_be_wrong(cli, write, refused, tmp_path):
+    path = write("spec zero = FillZero(4×4, GL)\n")
+    db = "--up-to", "4x4", "--db", str(tmp_path / "solved.db")
+    refused(cli("precompute", "FillZero(4×4, GL)", *db), "a Spec needs a target", "--target NAME")
+    refused(cli("precompute", "FillZero(4×4", *db, "--target", "x86_avx2"), "SPEC:1:", "error:")
+    refused(cli("precompute", path, *db, "--target", "z80"), "unknown target 'z80'")
+    refused(cli("precompute", path, *db, "--spec", "zro"), "no Spec 'zro'", "did you mean 'zero'?")
+    refused(cli("precompute", str(tmp_path / "none.spec"), *db), "cannot read")
+    refused(cli("precompute", path, "--up-to", "4x4", MORELLO_DB="off"), "there is no database to fill", "--db PATH")
+    refused(cli("precompute", path, "--up-to", "4x4", "--db", path), "error: database")
+    compose = write("spec two = Compose([Matmul, Matmul], [(1×4×4, GL), (1×4×4, GL), (1×4×4, GL), (1×4×4, GL)])\n")
+    refused(cli("precompute", compose, *db), "two is a Compose")
+    refused(cli("precompute", "FillZero(4, GL)", *db, "--spec", "a", "--target", "x86_avx2"), "--spec", code=2)
+
+
+def test_what_cannot_be_stored_is_an_error(cli, refused, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise MorelloError("database: no space left")
+
+    monkeypatch.setattr(SpecStore, "add", fail)
+    given = "--up-to", "2x2", "--target", "x86_avx2", "--db", str(tmp_path / "solved.db")
+    refused(cli("precompute", "FillZero(1×1, GL)", *given), "error: ", "no space left")
+
+
+def test_the_largest_come_first(avx2):
+    one = family("Matmul(1×1×1×1, GL, GL, GL, serial)", avx2)
+    specs = [one.at((1, m, k, n)) for m in (1, 2, 4) for k in (1, 2, 4) for n in (1, 2, 4)]
+    first, *rest = batches(specs)
+    assert first[0] == one.at((1, 4, 4, 4))
+    assert {spec.logical.states for spec in first} == {spec.logical.states for spec in specs}
+    assert sorted(map(str, [*first, *itertools.chain(*rest)])) == sorted(map(str, specs))
+    volumes = [spec.shape[1] * spec.shape[2] * spec.shape[3] for spec in itertools.chain(*rest)]
+    assert volumes == sorted(volumes)
+    assert list(batches([])) == []
+
+
+def test_families_keep_all_but_sizes(avx2):
+    text = "target x86_avx2\nspec a = (Move(8×1, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 1024])\n"
+    (one,) = families(text)
+    made = one.at((4, 16))
+    assert made == parse_spec("(Move(4×16, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 1024])", avx2)
