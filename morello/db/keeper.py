@@ -71,6 +71,8 @@ class StoreKeeper:
         low, high = np.zeros(len(table)), np.full(len(table), np.inf)
         for number, cells in _by_table(table):
             labels = engine.labels(number)
+            if not self.store.has(engine.target, labels):
+                continue
             space = engine.tables.spaces[int(engine.tables.space.values[number])].space
             sizes = space.sizes[:, shape[cells]].T
             given = np.stack([engine.bounds.axes.bytes(i, limits[cells, i]) for i in range(limits.shape[1])], axis=-1)

@@ -134,6 +134,10 @@ class SpecStore:
 
         return min(entries, key=preference)
 
+    def has(self, target: Target, labels: LogicalSpec) -> bool:
+        """Whether anything is known of a table."""
+        return self._table(target, labels) is not None
+
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
     ) -> tuple[Ints, npt.NDArray[np.int8]]:

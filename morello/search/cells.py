@@ -152,6 +152,7 @@ class Cells:
         self.limits.extend(np.zeros((1, levels)))
         #: What is known of cells from earlier: their tables, shapes and limits give bounds on their costs.
         self.recall: Callable[[Ints, Ints, Ints], tuple[Floats, Floats]] | None = None
+        self._remembered = 1
         self._places = [_Places(one) for one in tables.spaces]
 
     def __len__(self) -> int:
@@ -179,19 +180,24 @@ class Cells:
         for number in np.unique(spaces):
             at = spaces == number
             low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
-        high = np.full(len(keys), np.inf)
-        if self.recall:
-            known_low, known_high = self.recall(table, shape, limits)
-            low, high = np.maximum(low, known_low), np.minimum(high, known_high)
         self.table.extend(table)
         self.shape.extend(shape)
         self.limits.extend(limits)
         self.low.extend(low)
-        self.high.extend(high)
+        self.high.extend(np.full(len(keys), np.inf))
 
     def bound(self, space: int, classes: Ints, shape: Ints, limits: Ints) -> Floats:
         """Lower bounds of class tuples of one space; `limits` as numbers, [..., levels]."""
         return self._places[space].bound(classes, shape, limits)
+
+    def remember(self) -> None:
+        """Use what is known from earlier of the cells that are new since the last time."""
+        new = slice(self._remembered, len(self))
+        if self.recall and new.start < new.stop:
+            low, high = self.recall(self.table.values[new], self.shape.values[new], self.limits.values[new])
+            self.low.values[new] = np.maximum(self.low.values[new], low)
+            self.high.values[new] = np.minimum(self.high.values[new], high)
+        self._remembered = new.stop
 
     @property
     def solved(self) -> npt.NDArray[np.bool_]:

@@ -55,10 +55,17 @@ class Choices:
         """
         known = self._rounds.cells
         pending = np.unique(cells)
+        passed = np.zeros(0, dtype=np.bool_)
         while len(pending):
             self._fit()
-            pending = pending[(self.row[pending] < 0) & (known.low.values[pending] < np.inf)]
-            pending = self._choose(pending, settle) if len(pending) else pending
+            passed = np.concatenate([passed, np.zeros(len(self.row) - len(passed), dtype=np.bool_)])
+            pending = pending[~passed[pending] & (known.low.values[pending] < np.inf)]
+            # Below what was chosen earlier there may be cells that were left open then.
+            chosen = pending[self.row[pending] >= 0]
+            passed[chosen] = True
+            further = np.unique(self._children.values[self.row[chosen]])
+            left = pending[self.row[pending] < 0]
+            pending = np.union1d(further, self._choose(left, settle)) if len(left) else further
 
     def peaks(self, cells: Ints) -> Ints:
         """Peak memory in bytes, [n, levels], of the programs of cells; -1 where they are not known to the end."""

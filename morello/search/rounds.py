@@ -73,12 +73,15 @@ class Rounds:
         """Solve these cells. Raises MorelloError for costs past 2^53."""
         self.goals = goals
         goals = np.unique(goals)
-        while len(goals := goals[~self.cells.solved[goals]]):
-            self._fit()
+        self._fit()
+        while len(goals):
             low = self.cells.low.values[goals]
             if np.any((low >= EXACT) & (low < np.inf)):
                 raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
-            self._round(goals, self._cap(goals))
+            goals = goals[~self.cells.solved[goals]]
+            if len(goals):
+                self._fit()
+                self._round(goals, self._cap(goals))
 
     def solve_at_least(self, cells: Ints) -> None:
         """Solve these cells, or raise their lower bounds."""
@@ -136,7 +139,8 @@ class Rounds:
         self.after(self)
 
     def _fit(self) -> None:
-        """Arrays with a value per cell as long as there are cells now."""
+        """Arrays with a value per cell as long as there are cells now, and what is known of new cells."""
+        self.cells.remember()
         grown = len(self.cells) - len(self._failures)
         if grown > 0:
             first = 0 if self._prune else len(WIDENINGS) - 1

@@ -1,0 +1,64 @@
+"""Search and database together: what is kept changes no answer, however often search is saved or stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import morello
+from morello.db import keeper
+from morello.db.store import SpecStore
+from morello.ir.impl import Impl, walk
+from morello.plugins.target import Target
+from morello.search import propagate
+from morello.search.progress import Progress
+
+
+def matmul(size: int) -> morello.Goal:
+    return morello.goal(f"Matmul(1×{size}×{size}×{size}, GL, GL, GL, serial)", target="x86_avx2")
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[int, Impl]:
+    """Programs found without a database."""
+    return {size: matmul(size).synthesize().impl for size in (4, 8, 16)}
+
+
+def test_search_goes_on_from_what_smaller_goals_left(
+    tmp_path: Path, expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "_PAUSE", 0.0)  # save after every round
+    for size in expected:
+        store = SpecStore(tmp_path / "specs.db")
+        assert matmul(size).synthesize(store).impl == expected[size]
+
+
+def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dict[int, Impl], avx2: Target) -> None:
+    matmul(16).synthesize(SpecStore(tmp_path / "specs.db"))
+    store = SpecStore(tmp_path / "specs.db")
+    assert store.program(avx2, matmul(16).spec) == expected[16]
+    assert all(store.program(avx2, node.spec) == node for node in walk(expected[16]))  # pyright: ignore
+    again = matmul(16)
+    assert again.synthesize(store).impl == expected[16]
+    assert again.search.solved == 0
+
+
+@pytest.mark.parametrize("iterations", [3, 12, 30])
+def test_a_search_that_was_stopped_goes_on(tmp_path: Path, expected: dict[int, Impl], iterations: int) -> None:
+    seen: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        if len(seen) == iterations:
+            raise KeyboardInterrupt
+
+    store = SpecStore(tmp_path / "specs.db")
+    with pytest.raises(KeyboardInterrupt):
+        matmul(16).synthesize(store, progress=stop)
+    assert matmul(16).synthesize(SpecStore(tmp_path / "specs.db")).impl == expected[16]
+
+
+def test_the_compiled_loop_and_numpy_agree(expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(propagate, "compiled", lambda: None)
+    assert {size: matmul(size).synthesize().impl for size in expected} == expected
