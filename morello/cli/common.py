@@ -27,6 +27,10 @@ Command = Callable[..., None]
 _T = TypeVar("_T")
 
 
+#: Under which a command's context keeps whether to tell how the search went.
+_VERBOSE = "morello.verbose"
+
+
 def rendered(table: Table, *, plain: bool = False) -> str:
     """A table as text, never wrapped; with colours on a terminal, unless `plain`."""
     colors = None if plain else "auto"
@@ -60,10 +64,14 @@ def with_goals(command: Command) -> Command:
         "the user's cache directory.",
     )
     @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
+    @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
-    def wrapped(file: str, spec: str | None, target: str | None, db: str | None, no_db: bool, **options: Any) -> None:
+    def wrapped(
+        file: str, spec: str | None, target: str | None, db: str | None, no_db: bool, verbose: bool, **options: Any
+    ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
+        click.get_current_context().meta[_VERBOSE] = verbose
         goals = _load(file, spec, target)
         command(goals=goals, db=None if no_db else _database(db), **options)
 
@@ -127,6 +135,9 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
             kernel = api.compile(goal, db=db, cc=cc, progress=display)
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
+    if click.get_current_context().meta.get(_VERBOSE):
+        for line in goal.search.details():
+            click.echo(f"{goal.name}: {line}", err=True)
     return Made(kernel, sum(1 for _ in leaves(goal.impl)), goal.search.solved - before, display.seconds)
 
 

@@ -19,6 +19,7 @@ from morello.plugins.target import Target
 from morello.search.engine import Engine
 from morello.search.missing import missing
 from morello.search.progress import Progress
+from morello.search.propagate import compiled
 from morello.search.rounds import Rounds
 from morello.search.singles import Uncovered
 
@@ -91,6 +92,21 @@ class BlockSearch:
     def solved(self) -> int:
         """Specs solved so far."""
         return self._earlier + sum(int(part.engine.cells.solved.sum()) - 1 for part in self._parts.values())
+
+    def details(self) -> list[str]:
+        """How the search went, in words."""
+        lines = []
+        for part in self._parts.values():
+            rounds, cells = part.rounds, part.engine.cells
+            lines.append(
+                f"{len(cells) - 1:,} Specs met in {len(part.engine.tables.space.values):,} tables, "
+                f"{int(cells.solved.sum()) - 1:,} of them solved; {rounds.edges:,} steps taken in {rounds.count} rounds"
+            )
+        if compiled() is None:
+            lines.append("costs are worked out in numpy: Morello was installed without its compiled loop")
+        for keyword in self.slow_rewrites:
+            lines.append(f"`{keyword}` is taken Spec by Spec, which is slow: search cannot tell what it does to blocks")
+        return lines
 
     def solve(self, spec: Spec) -> Figures | None:
         """Cost and peak memory of the cheapest program, None if there is none."""

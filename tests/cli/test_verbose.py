@@ -1,0 +1,32 @@
+"""--verbose tells how the search went, and of rewrites that made it slow."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from morello.search.singles import Singles
+
+
+def test_verbose_tells_how_the_search_went(cli, write) -> None:
+    result = cli("compile", write(), "--no-db", "--verbose")
+    assert "one: " in result.stderr
+    assert "Specs met in" in result.stderr
+    assert "Spec by Spec" not in result.stderr
+    assert "Specs met in" not in cli("compile", write(), "--no-db").stderr
+
+
+def test_rewrites_unknown_to_search_are_named(cli, write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite that does not say that it is structural is taken Spec by Spec, with the same answer."""
+    from morello.rewrites import Tile
+
+    expected = cli("compile", write(), "--no-db").stdout
+    monkeypatch.setattr(Tile, "structural", False)
+    result = cli("compile", write(), "--no-db", "--verbose")
+    assert "`tile` is taken Spec by Spec" in result.stderr
+    assert result.stdout == expected
+
+
+def test_no_rewrites_are_singles_by_default(avx2) -> None:
+    assert not Singles(avx2)
+    assert Singles(attrs.evolve(avx2, rewrites=(*avx2.rewrites, type("Other", (avx2.rewrites[0],), {}))))
