@@ -1,0 +1,176 @@
+"""Holds search on blocks against the textbook recursion on every Spec that small random goals lead to.
+
+    python scripts/sweep.py [--specs 100000] [--seed 0] [--target NAME] [--full]
+
+Cost, peak memory and the whole program must be equal. `--full` works out the costs of FULL anew, with the plain
+search, which takes minutes. Exit code 1 if anything differs. tests/search runs the same on fewer Specs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from morello.frontend.parser import parse_spec
+from morello.ir.dtypes import by_name as dtype_named
+from morello.ir.impl import figures
+from morello.ir.ops import by_name
+from morello.ir.spec import Spec
+from morello.plugins.microkernel import Microkernel
+from morello.plugins.registry import Registry, installed
+from morello.plugins.target import Target
+from morello.search.blocks import BlockSearch
+from morello.search.exhaustive import ExhaustiveSearch
+from morello.testing.generate import random_spec
+from morello.testing.textbook import Found, Textbook, describe, differences
+
+TOY = Path(__file__).parents[1] / "tests" / "thirdparty" / "toy_cpu" / "src"
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing")
+
+#: What Matmul of f32 in GL costs on x86_avx2 with all its memory, by the plain search.
+FULL = {(1, 2, 2, 8): 88, (1, 4, 4, 4): 130, (1, 4, 4, 8): 178}
+
+#: Operations, sizes and types of random goals: no more than the recursion solves in seconds.
+DRAWS = [
+    *[
+        ("Move", shape, dtypes)
+        for shape in ((2, 3), (5, 3), (1, 8), (6, 7), (4, 8))
+        for dtypes in ("f32 f32", "i32 i32")
+    ],
+    *[("Move", shape, "bf16 f32") for shape in ((3, 5), (2, 8), (1, 7))],
+    *[("FillZero", shape, dtype) for shape in ((3, 7), (2, 8), (13,)) for dtype in ("f32", "i32")],
+    *[("Matmul", shape, "f32 f32 f32") for shape in ((1, 1, 2, 3), (1, 2, 3, 2), (1, 1, 1, 8), (1, 5, 1, 3))],
+    *[("MatmulAccum", shape, "f32 f32 f32") for shape in ((1, 3, 1, 5), (2, 1, 3, 1), (1, 1, 8, 1), (1, 2, 1, 8))],
+    ("MatmulAccum", (1, 1, 7, 1), "bf16 f32 f32"),
+    ("Matmul", (1, 2, 2, 3), "i32 i32 i32"),
+]
+
+
+class Enough(Exception):
+    """The recursion has seen as many Specs as it may."""
+
+
+class Bounded(Textbook):
+    """A textbook recursion that gives up when it has seen `most` Specs; what it has seen by then holds."""
+
+    most = 0
+
+    def solve(self, spec: Spec) -> Found | None:
+        if len(self.seen) >= self.most:
+            raise Enough
+        return super().solve(spec)
+
+
+def target_named(name: str) -> Target:
+    """An installed target, toy_cpu from its sources, or `packing`."""
+    if name not in ("toy_cpu", "packing"):
+        return installed().target(name)
+    plugin = toy_plugin()
+    return Registry.of(toy_cpu=packing(plugin) if name == "packing" else plugin).target("toy_cpu")
+
+
+def toy_plugin() -> Any:
+    """The plugin object of toy_cpu."""
+    if str(TOY) not in sys.path:
+        sys.path.append(str(TOY))
+    return importlib.import_module("toy_cpu.plugin").PLUGIN
+
+
+def packing(plugin: Any) -> Any:
+    """toy_cpu with memory so cheap that copies in it pay: what search finds without its limit often does not fit."""
+
+    def changed(kernel: Microkernel) -> Microkernel:
+        costs: dict[str, Callable[..., Any]] = {
+            "MultAdd": lambda spec, target: 60,
+            "Copy": lambda spec, target: 1,
+            "AddScaledRow": lambda spec, target: spec.shape[3],
+        }
+        if kernel.name not in costs:
+            return kernel
+        operands = tuple(attrs.evolve(one, levels=("R", "C", "MEM")) for one in kernel.operands)
+        return attrs.evolve(kernel, operands=operands, cost=costs[kernel.name])
+
+    *rest, memory = plugin.levels
+    memory = attrs.evolve(memory, destinations=("C", "MEM"), hit_cost=1)
+    return attrs.evolve(plugin, levels=(*rest, memory), kernels=tuple(map(changed, plugin.kernels)))
+
+
+def random_goal(rng: random.Random, target: Target) -> Spec:
+    """A goal of a few values, with operands anywhere and little memory."""
+    while True:
+        name, shape, types = rng.choice(DRAWS)
+        dtypes = [dtype_named(one) for one in types.split()]
+        if len({*dtypes}) == 1 or target.info.casts:
+            break
+    levels = [level.name for level in target.levels]
+    # Where vectors do not fit, operands go elsewhere.
+    spec = random_spec(rng, target, by_name(name), shape, dtypes, rng.choice([levels, levels[-2:], levels[-2:-1]]))
+    return Spec(spec.logical, random_limits(rng, target))
+
+
+def random_limits(rng: random.Random, target: Target) -> tuple[int, ...]:
+    """No memory or little of it, at every level."""
+    return tuple(
+        level.unit * rng.randint(0, 3) if level.is_register else rng.choice([0, *(level.unit << i for i in range(3))])
+        for level in target.levels
+    )
+
+
+def sweep(target: Target, rng: random.Random, goals: int, most: int) -> tuple[int, list[str]]:
+    """Compare all Specs below some random goals: how many, and those that differ."""
+    textbook = Bounded(target)
+    for _ in range(goals):
+        textbook.most = len(textbook.seen) + most
+        with contextlib.suppress(Enough):
+            textbook.solve(random_goal(rng, target))
+    return len(textbook.seen), [*differences(textbook.seen, BlockSearch(target).programs)]
+
+
+def full_spec(shape: tuple[int, ...], target: Target) -> Spec:
+    return parse_spec(f"Matmul({'×'.join(map(str, shape))}, GL, GL, GL, serial)", target)
+
+
+def full() -> list[str]:
+    """The costs of FULL that the plain search does not confirm, or search on blocks does not find."""
+    target, wrong = target_named("x86_avx2"), []
+    for shape, cost in FULL.items():
+        spec = full_spec(shape, target)
+        start = time.monotonic()
+        plain, blocks = (figures(search(target).synthesize(spec)) for search in (ExhaustiveSearch, BlockSearch))
+        print(f"{describe(spec)}: {plain.cost}, {time.monotonic() - start:.0f} s", flush=True)
+        if plain != blocks or plain.cost != cost:
+            wrong.append(f"{describe(spec)}: {plain} by the plain search, {blocks} on blocks, {cost} was known")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--specs", type=int, default=100_000, help="compare at least so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=NAMES, action="append", help="by default all, in turn")
+    parser.add_argument("--full", action="store_true", help="also work out what FULL says")
+    options = parser.parse_args()
+    rng, start = random.Random(options.seed), time.monotonic()
+    wrong = full() if options.full else []
+    compared = turn = 0
+    while compared < options.specs:
+        name = (options.target or NAMES)[turn % len(options.target or NAMES)]
+        count, found = sweep(target_named(name), rng, goals=8, most=1500)
+        compared, turn, wrong = compared + count, turn + 1, wrong + [f"{name}: {one}" for one in found]
+        told = f"{compared:,} Specs compared, {len(wrong)} differ, {time.monotonic() - start:.0f} s"
+        print(f"{told}; last: {count} on {name}", flush=True)
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

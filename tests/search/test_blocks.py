@@ -1,0 +1,340 @@
+"""Search on blocks: it gives what the plain search gives, whatever else is asked with it, and its laws hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, ClassVar, Self
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morello.errors import MorelloError
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Impl, KernelCall, Leaf, Node, child_limits, figures, walk
+from morello.ir.limits import fits
+from morello.ir.spec import LogicalSpec, Spec
+from morello.plugins import Microkernel, Multiple, OperandPattern
+from morello.plugins.registry import Registry
+from morello.plugins.target import Target
+from morello.rewrites import STANDARD, Rewrite, argument
+from morello.rewrites.base import Case
+from morello.rewrites.tile import loop_cases
+from morello.search.blocks import BlockSearch
+from morello.search.engine import Engine
+from morello.search.exhaustive import ExhaustiveSearch, expansions
+from morello.search.rounds import Rounds
+from morello.testing.textbook import Textbook, differences
+
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing")
+TargetNamed = Callable[[str], Target]
+#: What an expansion comes to: its own cost, and its parts as cells with how often each runs.
+Outcome = tuple[int, tuple[tuple[int, int], ...]]
+
+seeds = st.integers(0, 10**9)
+names = st.sampled_from(NAMES)
+
+
+def goals(sweep: ModuleType, target: Target, seed: int, count: int) -> list[Spec]:
+    rng = random.Random(seed)
+    return [sweep.random_goal(rng, target) for _ in range(count)]
+
+
+@settings(max_examples=40)
+@given(name=names, seed=seeds)
+def test_random_goals_have_the_programs_of_the_plain_search(
+    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
+) -> None:
+    target = target_named(name)
+    (spec,) = goals(sweep, target, seed, 1)
+    plain, search = ExhaustiveSearch(target), BlockSearch(target)
+    expected = plain.solve(spec)
+    assert search.solve(spec) == (expected and expected.figures)
+    if expected:
+        assert search.synthesize(spec) == plain.synthesize(spec)
+
+
+@settings(max_examples=12)
+@given(name=names, seed=seeds)
+def test_pruning_changes_no_answer(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+    target = target_named(name)
+    specs = goals(sweep, target, seed, 4)
+    assert BlockSearch(target, prune=False).programs(specs) == BlockSearch(target).programs(specs)
+
+
+@settings(max_examples=8)
+@given(name=names, seed=seeds, rng=st.randoms(use_true_random=False))
+def test_what_else_is_asked_changes_no_answer(
+    name: str, seed: int, rng: random.Random, sweep: ModuleType, target_named: TargetNamed
+) -> None:
+    target = target_named(name)
+    specs = goals(sweep, target, seed, 5)
+    together = dict(zip(specs, BlockSearch(target).programs(specs), strict=True))
+    shuffled = rng.sample(specs, len(specs))
+    search = BlockSearch(target)
+    parts = [shuffled[:2], shuffled[2:3], shuffled[1:]]
+    assert [search.programs(part) for part in parts] == [[together[spec] for spec in part] for part in parts]
+    assert BlockSearch(target).programs(specs[:1]) == [together[specs[0]]]
+
+
+@settings(max_examples=15)
+@given(name=names, seed=seeds)
+def test_more_memory_never_costs_more(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+    target = target_named(name)
+    (spec,) = goals(sweep, target, seed, 1)
+    richer = []
+    for index, level in enumerate(target.levels):
+        limits = [int(limit) for limit in spec.limits]
+        limits[index] = max(2 * limits[index], level.unit)
+        richer.append(Spec(spec.logical, target.limits(limits)))
+    first, *others = BlockSearch(target).programs([spec, *richer])
+    if first:
+        assert all(other and figures(other).cost <= figures(first).cost for other in others)
+
+
+@settings(max_examples=15)
+@given(name=names, seed=seeds)
+def test_parts_of_programs_are_optimal_themselves(
+    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
+) -> None:
+    target = target_named(name)
+    search = BlockSearch(target)
+    found = search.programs(goals(sweep, target, seed, 4))
+    parts = [node for impl in found if impl for node in walk(impl)]
+    assert search.programs([part.spec for part in parts]) == parts
+    assert all(fits(figures(part).peak, part.spec.limits) for part in parts)
+
+
+def test_serial_and_parallel_specs_in_one_search(avx2: Target) -> None:
+    """Operands of either are copied by Moves of their own kind."""
+    text = "(MatmulAccum(1×4×1×4, L1, (f32, GL), (f32, L1, col_major){}), [16, 0, 256, 0])"
+    specs = [parse_spec(text.format(flag), avx2) for flag in ("", ", serial")]
+    parallel, serial = BlockSearch(avx2).programs(specs)
+    assert parallel == ExhaustiveSearch(avx2).synthesize(specs[0])
+    assert serial == ExhaustiveSearch(avx2).synthesize(specs[1])
+    assert {node.spec.logical.serial for impl in (parallel,) if impl for node in walk(impl)} == {False}
+
+
+# The engine's laws.
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_on_blocks_are_those_on_single_specs(
+    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
+) -> None:
+    """At a budget without end, a cell has the edges that single rewrites of its Spec give, the same step first."""
+    target, rng = target_named(name), random.Random(seed)
+    specs = goals(sweep, target, seed, 4)
+    engine = Engine([spec.logical for spec in specs], target, prune=False)
+    pending, compared = engine.cells_of(specs), 0
+    for _ in range(4):
+        cells = np.unique(pending)
+        made = engine.expand(cells, np.full(len(cells), np.inf))
+        steps: dict[int, dict[Outcome, int]] = {int(cell): {} for cell in cells}
+        for edges in made:
+            for index, (cell, cost, rank) in enumerate(zip(edges.parent, edges.cost, edges.rank, strict=True)):
+                parts = zip(edges.child[:, index], edges.times[:, index], strict=True)
+                outcome = int(cost), tuple(sorted((int(child), int(times)) for child, times in parts if child))
+                known = steps[int(cell)]
+                known[outcome] = min(int(rank), known.get(outcome, int(rank)))
+        for cell, found in steps.items():
+            logical = engine.logical(cell)
+            told = {outcome: str(engine.step(cell, rank)) for outcome, rank in found.items()}
+            assert told == outcomes(engine, cell, logical), logical
+            compared += len(told)
+        children = np.concatenate([np.zeros(0, np.int64), *(edges.child.reshape(-1) for edges in made)])
+        children = np.unique(children[children > 0])
+        pending = np.array(rng.sample(children.tolist(), min(20, len(children))), dtype=np.int64)
+    assert compared
+
+
+def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
+    """What single rewrites make of a cell's Spec, each with the first step that does."""
+    axes, target = engine.cells.axes, engine.target
+    numbers = engine.cells.limits.values[cell].astype(np.int64)
+    limits = tuple(int(axes.bytes(level, number)) for level, number in enumerate(numbers))
+    found: dict[Outcome, str] = {}
+    for made in expansions(logical, target):
+        lowered = child_limits(made, limits, target.exact)
+        if lowered is None:
+            continue
+        children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]
+        cells = engine.cells_of(children).tolist()
+        parts = sorted((child, int(part.times)) for child, part in zip(cells, made.parts, strict=True))
+        found.setdefault((int(made.cost), tuple(parts)), str(made.step))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+    """No Spec costs less than its first bound, and rounds end with its cost: on every Spec below some goals."""
+    target = target_named(name)
+    textbook = Textbook(target)
+    for spec in goals(sweep, target, seed, 3):
+        textbook.solve(spec)
+    costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
+    engine = Engine([spec.logical for spec in goals(sweep, target, seed, 3)], target)
+    assert all(engine.covers(spec.logical) for spec in textbook.seen)
+    cells = engine.cells_of([*textbook.seen])
+    assert np.all(engine.cells.low.values[cells] <= costs)
+    Rounds(engine).solve(cells)
+    assert np.array_equal(engine.cells.low.values[cells], costs)
+    assert np.array_equal(engine.cells.high.values[cells], costs)
+
+
+# Large costs.
+
+BIG = 1 << 22
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        # A memset touches every line once, at 20 a line of 16 values.
+        (f"FillZero({BIG}×{BIG}, (f32, GL), serial)", BIG * BIG // 16 * 20),
+        (f"FillZero({BIG + 1}×{BIG - 31}, (f32, GL), serial)", -(-(BIG - 31) * (BIG + 1) // 16) * 20),
+        # Without memory there is only MultAdd: three lines of 2, and 1.
+        (f"(MatmulAccum(1×{BIG}×3×{BIG}, L1, L1, L1, serial), [0, 0, 0, 0])", 7 * 3 * BIG * BIG),
+        (f"(MatmulAccum(1×{BIG + 1}×5×{BIG + 2}, L1, L1, L1, serial), [0, 0, 0, 0])", 7 * 5 * (BIG + 1) * (BIG + 2)),
+        (f"(MatmulAccum(1×{BIG}×64×{BIG}, L1, L1, L1, serial), [0, 0, 0, 0])", 7 * 64 * BIG * BIG),
+    ],
+)
+def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> None:
+    spec = parse_spec(text, avx2)
+    assert 2**32 < figures(BlockSearch(avx2).synthesize(spec)).cost == cost
+    engine = Engine([spec.logical], avx2)
+    cells = engine.cells_of([spec])
+    Rounds(engine).solve(cells)
+    assert int(engine.cells.low.values[cells[0]]) == cost
+
+
+@pytest.mark.parametrize("size", [BIG, BIG + 1])
+def test_costs_past_53_bits_are_an_error(size: int, avx2: Target) -> None:
+    spec = parse_spec(f"(MatmulAccum(1×{size}×256×{size}, L1, L1, L1, serial), [0, 0, 0, 0])", avx2)
+    with pytest.raises(MorelloError, match="costs past 2\\^53 cannot be counted exactly"):
+        BlockSearch(avx2).synthesize(spec)
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_kernel_past_53_bits_is_an_error(prune: bool, sweep: ModuleType) -> None:
+    """Also where no bound says so before the round that finds it. As floats, both kernels cost the same."""
+    plugin = sweep.toy_plugin()
+    zero = next(kernel for kernel in plugin.kernels if kernel.name == "Zero")
+    costs = {"Dear": 2**53 + 1, "Cheap": 2**53}
+    kernels = [attrs.evolve(zero, name=name, cost=lambda spec, target, cost=cost: cost) for name, cost in costs.items()]
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=tuple(kernels))).target("toy_cpu")
+    with pytest.raises(MorelloError, match="costs past 2\\^53 cannot be counted exactly"):
+        BlockSearch(target, prune=prune).synthesize(parse_spec("FillZero(1, C, serial)", target))
+
+
+# What third parties add.
+
+
+def cut(logical: LogicalSpec, dim: int, size: int) -> tuple[int, ...]:
+    return tuple(size if dim == other else 0 for other in range(len(logical.shape)))
+
+
+@attrs.frozen(cache_hash=True)
+class Halve(Rewrite):
+    """`halve 1`: a loop over both halves of a dimension."""
+
+    keyword: ClassVar[str] = "halve"
+    dim: int = argument(int)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        whole = {*logical.op.reductions(len(logical.shape))}
+        yield from (cls(dim) for dim, size in enumerate(logical.shape) if dim not in whole and size % 2 == 0)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        yield from loop_cases(logical, cut(logical, self.dim, int(logical.shape[self.dim]) // 2), self, target)
+
+
+@attrs.frozen(cache_hash=True)
+class Threes(Rewrite):
+    """`threes 1`: a loop over tiles of 3 along a dimension, which no tile of a power of two leads to."""
+
+    keyword: ClassVar[str] = "threes"
+    dim: int = argument(int)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        whole = {*logical.op.reductions(len(logical.shape))}
+        yield from (cls(dim) for dim, size in enumerate(logical.shape) if dim not in whole and size > 3)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        yield from loop_cases(logical, cut(logical, self.dim, 3), self, target)
+
+
+def three_values(plugin: Any) -> Microkernel:
+    """The toy CPU's kernel for rows, but for three values, and cheap: it pays to make tiles of three."""
+    row = next(kernel for kernel in plugin.kernels if kernel.name == "AddScaledRow")
+    near = OperandPattern(levels=("C",), dtypes=("f32", "i32"))
+    operands = (near, near, near)
+    return attrs.evolve(row, name="AddThree", operands=operands, shape=(1, 1, 1, 3), cost=lambda spec, target: 2)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize(
+    ("added", "texts"),
+    [
+        (
+            (Halve,),
+            ("(Matmul(1×2×2×6, C, C, C, serial), [8, 0, 0])", "(Move(6×4, (f32, C), (f32, C, col_major)), [4, 32, 0])"),
+        ),
+        ((Threes,), ("(MatmulAccum(1×2×2×8, C, C, C, serial), [8, 32, 0])", "(FillZero(7×5, C, serial), [4, 32, 0])")),
+        ((Halve, Threes), ("(MatmulAccum(1×1×2×12, C, C, C, serial), [8, 0, 0])",)),
+    ],
+    ids=["halve", "threes", "both"],
+)
+def test_rewrites_of_third_parties(
+    added: tuple[type[Rewrite], ...], texts: Sequence[str], first: bool, sweep: ModuleType
+) -> None:
+    plugin = sweep.toy_plugin()
+    rewrites = (*added, *STANDARD) if first else (*STANDARD, *added)
+    kernels = (*plugin.kernels, three_values(plugin))
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, rewrites=rewrites, kernels=kernels)).target("toy_cpu")
+    textbook, search = Textbook(target), BlockSearch(target)
+    for text in texts:
+        textbook.solve(parse_spec(text, target))
+    assert not [*differences(textbook.seen, search.programs)]
+    assert set(search.slow_rewrites) == {one.keyword for one in added}
+    steps = {type(step) for found in textbook.seen.values() if found for step in steps_of(found.impl)}
+    # Behind the others, halves are never better: tiles do the same.
+    assert steps.issuperset(added if first else {*added} - {Halve})
+
+
+def steps_of(impl: Impl) -> Iterator[object]:
+    for node in walk(impl):
+        if isinstance(node, Node):
+            yield node.expansion.step
+
+
+def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(sweep: ModuleType, target_named: TargetNamed) -> None:
+    plugin = sweep.toy_plugin()
+    fives = attrs.evolve(three_values(plugin), name="AddFives", shape=(1, 1, 1, Multiple(of=5)))
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=(*plugin.kernels, fives))).target("toy_cpu")
+    spec = parse_spec("(MatmulAccum(1×2×3×10, C, C, C, serial), [8, 32, 0])", target)
+    before, after = BlockSearch(target_named("toy_cpu")).synthesize(spec), BlockSearch(target).synthesize(spec)
+    assert after == ExhaustiveSearch(target).synthesize(spec)
+    assert {call.kernel for call in calls(after)} == {"AddFives"}
+    assert "AddFives" not in {call.kernel for call in calls(before)}
+    assert figures(after).cost == 12 < figures(before).cost
+
+
+def calls(impl: Impl) -> Iterator[KernelCall]:
+    for node in walk(impl):
+        if not isinstance(node, Leaf) and isinstance(node.expansion, KernelCall):
+            yield node.expansion
+
+
+@pytest.mark.parametrize("sizes", ["1×5×6×7", "1×7×3×5", "3×5×1×6"])
+def test_sizes_that_are_no_powers_of_two(sizes: str, avx2: Target) -> None:
+    spec = parse_spec(f"(Matmul({sizes}, L1, L1, L1, serial), [8, 0, 0, 0])", avx2)
+    assert BlockSearch(avx2).synthesize(spec) == ExhaustiveSearch(avx2).synthesize(spec)

@@ -1,0 +1,107 @@
+"""Search on blocks equals the textbook recursion on every Spec that a fixed set of goals leads to.
+
+`scripts/sweep.py` does the same for random goals, many more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import figures
+from morello.plugins.target import Target
+from morello.search.blocks import BlockSearch
+from morello.search.exhaustive import ExhaustiveSearch
+from morello.testing.textbook import Textbook, differences
+
+#: Per set: the target, how many Specs are compared at least, and the goals.
+GOALS = {
+    "matmul": (
+        "x86_avx2",
+        10_000,
+        (
+            "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0])",
+            "(Matmul(1×2×3×4, L1, (f32, L1, col_major), L1, serial), [16, 64, 128, 0])",
+            "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0])",
+            "(MatmulAccum(1×6×1×5, (f32, L1), (f32, L1, ua), (f32, L1, c0), serial), [8, 0, 128, 0])",
+            "(MatmulAccum(2×1×8×1, L1, (f32, L1, col_major), L1, serial), [8, 0, 128, 0])",
+            "(MatmulAccum(1×2×1×8, RF, (f32, VRF, v8), (f32, VRF, v8)), [8, 64, 0, 0])",
+            "(MatmulAccum(1×1×3×2, (bf16, L1), L1, L1, serial), [8, 32, 64, 0])",
+        ),
+    ),
+    "move": (
+        "x86_avx2",
+        7_000,
+        (
+            "(Move(6×7, (f32, L1), (f32, L1, col_major), serial), [16, 64, 128, 0])",
+            "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0])",
+            "(Move(2×6, (i32, GL, ua, c0), (i32, L1), serial), [8, 32, 128, 0])",
+            "(Move(4×8, (f32, L1, layout[0, 1, 0p2]), (f32, VRF, v8), serial), [8, 96, 128, 0])",
+            "(Move(2×3, (f32, GL, c0), (f32, GL, col_major)), [8, 0, 128, 64])",
+            "(FillZero(3×7, (f32, GL), serial), [8, 64, 128, 0])",
+            "(FillZero(5×2×3, (bf16, L1, c1), serial), [4, 0, 64, 0])",
+        ),
+    ),
+    "wide": (
+        "x86_avx512",
+        2_500,
+        (
+            "(Matmul(1×2×3×2, L1, L1, L1, serial), [8, 64, 128, 0])",
+            "(Move(3×6, (bf16, L1), (f32, L1), serial), [8, 64, 128, 0])",
+            "(FillZero(7×4, L1, serial), [8, 64, 128, 0])",
+        ),
+    ),
+    "toy": (
+        "toy_cpu",
+        14_000,
+        (
+            "(Matmul(2×1×5×6, (i32, MEM), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
+            "(Matmul(1×3×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
+            "(Move(6×7, (i32, MEM), (i32, MEM, col_major), serial), [32, 256, 0])",
+            "(FillZero(3×7, (f32, MEM, ua), serial), [32, 256, 0])",
+        ),
+    ),
+    "packing": (
+        "packing",
+        2_000,
+        (
+            "(MatmulAccum(1×2×1×4, MEM, (f32, MEM, ua), MEM, serial), [8, 32, 64])",
+            "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 128])",
+            "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 64])",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target]) -> None:
+    of, count, texts = GOALS[name]
+    target = target_named(of)
+    textbook = Textbook(target)
+    for text in texts:
+        spec = parse_spec(text, target)
+        plain = ExhaustiveSearch(target).solve(spec)
+        found = textbook.solve(spec)
+        assert (plain and plain.figures) == (found and found.figures), text
+    assert len(textbook.seen) >= count
+    wrong = [*differences(textbook.seen, BlockSearch(target).programs)]
+    assert not wrong, f"{len(wrong)} of {len(textbook.seen)} Specs differ, the first of them:\n{wrong[0]}"
+
+
+def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target]) -> None:
+    """Of programs that search finds without the limit of memory, some do not fit: then it counts."""
+    target = target_named("packing")
+    text = "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 32, {}])"
+    search = BlockSearch(target)
+    costs = [figures(search.synthesize(parse_spec(text.format(limit), target))).cost for limit in (0, 32, 64)]
+    assert costs[0] > costs[1] >= costs[2]
+
+
+def test_all_memory_of_the_target(sweep: ModuleType, avx2: Target) -> None:
+    """The plain search takes minutes for these: `scripts/sweep.py --full` holds it against the same costs."""
+    known = {**sweep.FULL, (1, 16, 16, 16): 2688, (1, 64, 64, 64): 96768}
+    found = BlockSearch(avx2).programs([sweep.full_spec(shape, avx2) for shape in known])
+    assert {shape: figures(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known
