@@ -24,6 +24,7 @@ from morello.plugins.target import Target
 from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import Case
 from morello.rewrites.tile import loop_cases
+from morello.search import propagate
 from morello.search.blocks import BlockSearch
 from morello.search.engine import Engine
 from morello.search.exhaustive import ExhaustiveSearch, expansions
@@ -186,6 +187,25 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, targ
     Rounds(engine).solve(cells)
     assert np.array_equal(engine.cells.low.values[cells], costs)
     assert np.array_equal(engine.cells.high.values[cells], costs)
+
+
+@pytest.mark.skipif(propagate.compiled() is None, reason="the compiled loop is not built")
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_finds_what_the_compiled_loop_finds(
+    name: str, sweep: ModuleType, target_named: TargetNamed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also every bound on the way, so that both take the same rounds."""
+    target = target_named(name)
+    specs = goals(sweep, target, 5, 6)
+    told = []
+    for way in (propagate.compiled, lambda: None):
+        monkeypatch.setattr(propagate, "compiled", way)
+        search = BlockSearch(target)
+        engine = Engine([spec.logical for spec in specs], target)
+        rounds = Rounds(engine)
+        rounds.solve(engine.cells_of(specs))
+        told.append((search.programs(specs), rounds.count, engine.cells.low.values.tolist()))
+    assert told[0] == told[1]
 
 
 # Large costs.
