@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,9 +13,12 @@ import numpy.typing as npt
 from morello.db.block import Block, Kind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
+from morello.ir.impl import Impl
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
 from morello.search.engine import Engine
 from morello.search.rounds import Rounds
-from morello.search.solved import Solved, solved
+from morello.search.solved import Solved, bytes_of, solved
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -32,6 +35,7 @@ class StoreKeeper:
         self._saved: WeakKeyDictionary[Engine, npt.NDArray[np.bool_]] = WeakKeyDictionary()
         self._failed = False
         self._last = time.monotonic()
+        self._target: Target
 
     def attach(self, engine: Engine) -> None:
         """Let an engine ask the store about every cell that it meets."""
@@ -39,7 +43,17 @@ class StoreKeeper:
         def recall(table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
             return self._recall(engine, table, shape, limits)
 
-        engine.cells.recall = recall
+        def peak(cell: int) -> Sequence[int] | None:
+            limits = bytes_of(engine, engine.cells.limits.values[cell : cell + 1])[0].tolist()
+            entry = self.store.find(engine.target, Spec(engine.logical(cell), tuple(limits)))
+            return [int(one) for one in entry.peak] if entry and entry.kind == Kind.EXACT else None
+
+        engine.cells.recall, engine.cells.recall_peak = recall, peak
+        self._target = engine.target
+
+    def program(self, spec: Spec) -> Impl | None:
+        """A program that is stored."""
+        return self.store.program(self._target, spec)
 
     def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
         """Store cells solved since the last time, in one transaction. What is in progress waits for a while.
@@ -56,13 +70,19 @@ class StoreKeeper:
 
     def _save(self, engine: Engine, rounds: Rounds) -> None:
         done = engine.cells.solved
+        engine.cells.remember()
+        done |= engine.cells.recalled.values
         before = self._saved.get(engine, np.zeros(1, dtype=np.bool_))
         fresh = done.copy()
         fresh[: len(before)] &= ~before
+        fresh &= ~engine.cells.recalled.values
         fresh[0] = False
         cells = np.flatnonzero(fresh)
         if len(cells):
             self.store.add(engine.target, map(block_of, solved(rounds, cells)))
+            # Where it is not known yet which program is chosen, that waits for the next time.
+            unknown = (rounds.choices.peaks(cells)[:, 0] < 0) & (engine.cells.low.values[cells] < np.inf)
+            done[cells[unknown]] = False
         self._saved[engine] = done
         self._last = time.monotonic()
 
@@ -75,7 +95,7 @@ class StoreKeeper:
                 continue
             space = engine.tables.spaces[int(engine.tables.space.values[number])].space
             sizes = space.sizes[:, shape[cells]].T
-            given = np.stack([engine.bounds.axes.bytes(i, limits[cells, i]) for i in range(limits.shape[1])], axis=-1)
+            given = bytes_of(engine, limits[cells])
             costs, kinds = self.store.known(engine.target, labels, sizes, given)
             low[cells] = np.where(kinds == Kind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
             high[cells] = np.where(kinds == Kind.EXACT, costs, np.inf)

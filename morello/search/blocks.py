@@ -16,6 +16,7 @@ import numpy.typing as npt
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
+from morello.search.choices import RECALLED
 from morello.search.engine import Engine
 from morello.search.missing import missing
 from morello.search.progress import Progress
@@ -39,6 +40,10 @@ class Keeper(Protocol):
 
     def attach(self, engine: Engine) -> None:
         """Called with every new engine, before it is used."""
+        ...
+
+    def program(self, spec: Spec) -> Impl | None:
+        """A program that was kept."""
         ...
 
 
@@ -150,6 +155,8 @@ class BlockSearch:
         part = self._parts.get(True) if spec in self._limited else self._part(limited=False)
         assert part is not None, "a program was found"
         (cell,) = part.engine.cells_of([spec]).tolist()
+        if part.rounds.choices.rank(cell) == RECALLED:
+            part.rounds.choices.make_own(cell)
         chosen = part.rounds.choices.rank(cell)
         found = part.rounds.ranking(cell, chosen, count)
         return [Alternative(str(part.engine.step(cell, rank)), int(cost), exact) for rank, cost, exact in found]
@@ -210,6 +217,13 @@ class BlockSearch:
         (cell,) = part.engine.cells_of([spec]).tolist()
         if part.engine.cells.low.values[cell] == np.inf:
             return None
+        if part.rounds.choices.rank(cell) == RECALLED:
+            kept = self.keeper.program(spec) if self.keeper else None
+            if kept is not None:
+                known[spec] = kept
+                return kept
+            # Part of it is missing where it was kept.
+            part.rounds.choices.make_own(cell)
         step = part.engine.step(cell, part.rounds.choices.rank(cell))
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.exact)
         if node is None:

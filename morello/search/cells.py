@@ -6,7 +6,7 @@ A *table* is an operation with the states of its operands; a cell is a table, a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,7 +133,11 @@ class Tables:
 
 
 class Cells:
-    """All cells: table, shape, numbers of limits, and what is known: `low` <= cost <= `high`."""
+    """All cells: table, shape, numbers of limits, and what is known: `low` <= cost <= `high`.
+
+    `full` is the cell of the same table and shape with all memory there is: it never costs more. Moves come under many
+    limits that make no difference to them, so for these it pays to look at `full` first; others stand for themselves.
+    """
 
     def __init__(self, tables: Tables, axes: LimitAxes):
         self.tables = tables
@@ -145,14 +149,21 @@ class Cells:
         self.table = Column(np.int64)
         self.shape = Column(np.int64)
         self.limits = Column(np.int16, levels)
+        self.full = Column(np.int64)
         self.low = Column(np.float64)
         self.high = Column(np.float64)
-        for column, value in ((self.table, 0), (self.shape, 0), (self.low, 0), (self.high, 0)):
+        for column, value in ((self.table, 0), (self.shape, 0), (self.full, 0), (self.low, 0), (self.high, 0)):
             column.extend(np.array([value]))
         self.limits.extend(np.zeros((1, levels)))
         #: What is known of cells from earlier: their tables, shapes and limits give bounds on their costs.
         self.recall: Callable[[Ints, Ints, Ints], tuple[Floats, Floats]] | None = None
+        #: The peak memory in bytes of the program that is known from earlier for a cell.
+        self.recall_peak: Callable[[int], Sequence[int] | None] | None = None
+        #: Cells whose programs are known from earlier.
+        self.recalled = Column(np.bool_)
+        self.recalled.extend(np.zeros(1, dtype=np.bool_))
         self._remembered = 1
+        self._moves = np.array([one.space.key.op.moves_data for one in tables.spaces])
         self._places = [_Places(one) for one in tables.spaces]
 
     def __len__(self) -> int:
@@ -180,11 +191,18 @@ class Cells:
         for number in np.unique(spaces):
             at = spaces == number
             low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
+        first = len(self)
         self.table.extend(table)
         self.shape.extend(shape)
         self.limits.extend(limits)
         self.low.extend(low)
         self.high.extend(np.full(len(keys), np.inf))
+        self.full.extend(first + np.arange(len(keys)))
+        less = np.flatnonzero(self._moves[spaces] & np.any(limits != self.axes.full, axis=1))
+        if len(less):
+            most = np.broadcast_to(self.axes.full, (len(less), len(self.axes.full)))
+            self.full.values[first + less] = self.numbers(table[less], shape[less], most)
+            self.low.values[first + less] = np.maximum(low[less], self.low.values[self.full.values[first + less]])
 
     def bound(self, space: int, classes: Ints, shape: Ints, limits: Ints) -> Floats:
         """Lower bounds of class tuples of one space; `limits` as numbers, [..., levels]."""
@@ -197,6 +215,9 @@ class Cells:
             low, high = self.recall(self.table.values[new], self.shape.values[new], self.limits.values[new])
             self.low.values[new] = np.maximum(self.low.values[new], low)
             self.high.values[new] = np.minimum(self.high.values[new], high)
+            self.recalled.extend(high < np.inf)
+        else:
+            self.recalled.extend(np.zeros(new.stop - new.start, dtype=np.bool_))
         self._remembered = new.stop
 
     @property

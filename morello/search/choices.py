@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-#: Before every place in tie-breaks.
+#: In place of a place in tie-breaks: the program is known from earlier, and its steps are not known here.
+RECALLED = -2
+#: After every place in tie-breaks.
 _NONE = np.iinfo(np.int64).max
 
 
@@ -65,7 +68,26 @@ class Choices:
             passed[chosen] = True
             further = np.unique(self._children.values[self.row[chosen]])
             left = pending[self.row[pending] < 0]
+            left = left[~self._recalled(left)]
             pending = np.union1d(further, self._choose(left, settle)) if len(left) else further
+
+    def make_own(self, cell: int) -> None:
+        """Choose for a cell whose program is known from earlier as for any other."""
+        self._rounds.cells.recalled.values[cell] = False
+        self.row[cell] = -1
+        self.make(np.array([cell]))
+
+    def _recalled(self, cells: Ints) -> Bools:
+        """Which cells have programs that are known from earlier; their peaks are asked for."""
+        known = self._rounds.cells
+        found = known.recalled.values[cells] & (cells < known.recalled.count)
+        for index in np.flatnonzero(found).tolist():
+            cell = int(cells[index])
+            peak = known.recall_peak(cell) if known.recall_peak else None
+            found[index] = peak is not None
+            if peak is not None:
+                self._add(_known(cell, peak))
+        return found
 
     def peaks(self, cells: Ints) -> Ints:
         """Peak memory in bytes, [n, levels], of the programs of cells; -1 where they are not known to the end."""
@@ -152,6 +174,11 @@ class Choices:
 
 def _no_edge(levels: int) -> Edges:
     """Stands for "no child": it takes no memory."""
+    return _known(0, [0] * levels)
+
+
+def _known(cell: int, peak: Sequence[int]) -> Edges:
+    """Stands for a program that is not looked into."""
     none = np.zeros((0, 1))
-    zero = np.zeros(1, dtype=np.int64)
-    return Edges(zero, none.sum(axis=0), zero, none.astype(np.int64), none, needs=np.zeros((1, levels), dtype=np.int64))
+    needs = np.array([peak], dtype=np.int64)
+    return Edges(np.array([cell]), none.sum(axis=0), np.array([RECALLED]), none.astype(np.int64), none, needs=needs)

@@ -40,6 +40,8 @@ class Descent:
 
     edges: list[list[Edges]] = attrs.field(factory=list)
     expanded: list[Ints] = attrs.field(factory=list)
+    #: Cells in place of which those with all memory were looked at first.
+    waiting: list[Ints] = attrs.field(factory=list)
 
 
 class Rounds:
@@ -156,9 +158,11 @@ class Rounds:
         made = Descent()
         self._fit()
         self.budget[:] = -1
-        self.budget[goals] = budgets
+        instead = self._instead(goals, budgets)
+        np.maximum.at(self.budget, instead, budgets)
+        made.waiting.append(goals[instead != goals])
         explored = np.full(len(self.budget), -1.0)
-        pending = goals
+        pending = np.unique(instead)
         while len(pending):
             explored[pending] = self.budget[pending]
             chunks = self.engine.expand(pending, self.budget[pending])
@@ -167,11 +171,19 @@ class Rounds:
             made.edges.append(chunks)
             made.expanded.append(pending)
             self.edges += sum(len(edges.parent) for edges in chunks)
-            pending = self._hand_down(chunks, explored)
+            pending = self._hand_down(chunks, explored, made)
             self.often(self)
         return made
 
-    def _hand_down(self, chunks: Sequence[Edges], explored: Floats) -> Ints:
+    def _instead(self, cells: Ints, budgets: Floats) -> Ints:
+        """Cells to look at first: with all memory, which serve many limits, until those are solved.
+
+        Below a budget without end everything is looked at itself.
+        """
+        full = self.cells.full.values[cells]
+        return np.where(self.cells.solved[full] | (budgets == np.inf), cells, full)
+
+    def _hand_down(self, chunks: Sequence[Edges], explored: Floats, made: Descent) -> Ints:
         """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
         low, solved = self.cells.low.values, self.cells.solved
         touched = [np.zeros(0, dtype=np.int64)]
@@ -181,9 +193,11 @@ class Rounds:
                 at = np.flatnonzero(~solved[child])
                 cells = child[at]
                 offered = low[cells] + np.floor(slack[at] / times[at])
-                capped = np.where(offered < np.inf, np.minimum(offered, self._cap(cells)), np.inf)
-                np.maximum.at(self.budget, cells, capped)
-                touched.append(cells)
+                instead = self._instead(cells, offered)
+                capped = np.where(offered < np.inf, np.minimum(offered, self._cap(instead)), np.inf)
+                np.maximum.at(self.budget, instead, capped)
+                touched.append(instead)
+                made.waiting.append(np.unique(cells[instead != cells]))
         cells = np.unique(np.concatenate(touched))
         return cells[self.budget[cells] > explored[cells]]
 
@@ -192,7 +206,15 @@ class Rounds:
         low, high = self.cells.low.values, self.cells.high.values
         groups = self._groups(made)
         capped = [cells[self.budget[cells] >= self._cap(cells)] for cells, _ in groups]
-        propagate(Taken.of(groups[::-1]), self.budget, low, high)
+        taken = Taken.of(groups[::-1])
+        waiting = np.unique(np.concatenate(made.waiting))
+        changed = True
+        while changed:
+            propagate(taken, self.budget, low, high)
+            # Less memory never costs less.
+            least = low[self.cells.full.values[waiting]]
+            changed = bool(np.any(least > low[waiting]))
+            low[waiting] = np.maximum(low[waiting], least)
         for cells, _ in groups:
             # All that is below these has been looked at, so the best program found is the best there is.
             whole = cells[self.budget[cells] == np.inf]

@@ -44,7 +44,7 @@ def solved(rounds: Rounds, cells: Ints, *, bounds: bool = False) -> Iterator[Sol
     rounds.choices.make(priced, settle=False)
     known = rounds.cells
     peaks = rounds.choices.peaks(cells)
-    full = _bytes(rounds.engine, known.axes.full[None])[0]
+    full = bytes_of(rounds.engine, known.axes.full[None])[0]
     exact = done[cells] & np.all((peaks >= 0) & (peaks <= full), axis=1)
     none = known.low.values[cells] == np.inf
     keep = exact | none | (bounds & ~exact)
@@ -69,7 +69,7 @@ def _of_table(rounds: Rounds, cells: Ints, exact: npt.NDArray[np.bool_], peaks: 
     return Solved(
         engine.logical(int(cells[0])),
         space.sizes[:, known.shape.values[cells]].T,
-        _bytes(engine, known.limits.values[cells]),
+        bytes_of(engine, known.limits.values[cells]),
         np.where(low < np.inf, low, -1).astype(np.int64),
         exact,
         np.where(exact[:, None], peaks, 0),
@@ -78,6 +78,7 @@ def _of_table(rounds: Rounds, cells: Ints, exact: npt.NDArray[np.bool_], peaks: 
     )
 
 
-def _bytes(engine: Engine, numbers: Ints) -> Ints:
+def bytes_of(engine: Engine, numbers: Ints) -> Ints:
+    """Limits in bytes from their numbers, [n, levels]."""
     axes = engine.bounds.axes
     return np.stack([axes.bytes(level, numbers[:, level]) for level in range(numbers.shape[1])], axis=-1)
