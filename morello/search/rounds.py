@@ -29,7 +29,8 @@ EXACT = 2.0**53
 #: fails often most likely has no program at all, which only shows when there is nothing left to look at.
 WIDENINGS = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.4, 2.0, np.inf])
 
-
+#: After more failures than this, what has all memory is not looked at in place of what has less.
+PATIENCE = 5
 #: Rounds that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_ROUNDS = 4
 
@@ -178,10 +179,12 @@ class Rounds:
     def _instead(self, cells: Ints, budgets: Floats) -> Ints:
         """Cells to look at first: with all memory, which serve many limits, until those are solved.
 
-        Below a budget without end everything is looked at itself.
+        Not where those fail too often, as what has no program fails the longer the more memory it has, and not below a
+        budget without end, where everything is looked at itself.
         """
         full = self.cells.full.values[cells]
-        return np.where(self.cells.solved[full] | (budgets == np.inf), cells, full)
+        apart = self.cells.solved[full] | (budgets == np.inf) | (self._failures[full] > PATIENCE)
+        return np.where(apart, cells, full)
 
     def _hand_down(self, chunks: Sequence[Edges], explored: Floats, made: Descent) -> Ints:
         """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
