@@ -30,7 +30,7 @@ EXACT = 2.0**53
 WIDENINGS = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.4, 2.0, np.inf])
 
 #: After more failures than this, what has all memory is not looked at in place of what has less.
-PATIENCE = 5
+PATIENCE = 4
 #: Rounds that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_ROUNDS = 4
 
