@@ -82,6 +82,10 @@ class ForgivingStore(SavingStore):
         parent = super()
         return self._try(lambda: parent.find(target, spec), None)
 
+    def has(self, target: Target, labels: LogicalSpec) -> bool:
+        parent = super()
+        return self._try(lambda: parent.has(target, labels), False)
+
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
     ) -> tuple[Ints, npt.NDArray[np.int8]]:
