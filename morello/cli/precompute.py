@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import click
 
@@ -188,13 +187,9 @@ class _Filling(Display):
             f"{self.done:,} now{none}, in {self.seconds:.1f} s"
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, traceback)
-        if isinstance(error, KeyboardInterrupt):
-            done = f"{self.known + self.done:,} of {self.count:,} goals are done"
-            raise KeyboardInterrupt(f"interrupted: {done}{kept_in(self.store.path, error)}") from None
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        done = f"{self.known + self.done:,} of {self.count:,} goals are done"
+        return f"interrupted: {done}{kept_in(self.store.path, error)}"
 
 
 def batches(specs: Sequence[Spec]) -> Iterator[list[Spec]]:

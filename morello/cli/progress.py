@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,8 +20,11 @@ LINE_SECONDS = 10.0
 UPDATE_SECONDS = 0.1
 
 
-class Display:
-    """While open, shows what `describe` says: a live line on a terminal, else a plain line now and then."""
+class Display(ABC):
+    """While open, shows what `describe` says: a live line on a terminal, else a plain line now and then.
+
+    Ctrl-C leaves with what `interrupted` says.
+    """
 
     def __init__(self) -> None:
         self._started = self._shown = time.monotonic()
@@ -35,9 +39,13 @@ class Display:
         """How long it has been open."""
         return (self._stopped or time.monotonic()) - self._started
 
+    @abstractmethod
     def describe(self) -> str:
         """What to show now."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        """What to say when Ctrl-C has ended it."""
 
     def refresh(self) -> None:
         """Show the state of things, if enough time has gone by since the last time."""
@@ -60,6 +68,8 @@ class Display:
         self._stopped = time.monotonic()
         if self._bar and self._bar.live.is_started:
             self._bar.stop()
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(self.interrupted(error)) from None
 
 
 class SearchDisplay(Display):
@@ -84,15 +94,9 @@ class SearchDisplay(Display):
     def describe(self) -> str:
         return f"searching {self.name}: {work(self._progress, self.solved, self.seconds)}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, traceback)
-        if isinstance(error, KeyboardInterrupt):
-            done = f"{self.solved:,} Specs had been solved in {self.seconds:.1f} s"
-            raise KeyboardInterrupt(
-                f"interrupted the search for {self.name}: {done}{kept_in(self._kept, error)}"
-            ) from None
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        done = f"{self.solved:,} Specs had been solved in {self.seconds:.1f} s"
+        return f"interrupted the search for {self.name}: {done}{kept_in(self._kept, error)}"
 
 
 def work(progress: Progress, solved: int, seconds: float) -> str:

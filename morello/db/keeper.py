@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +18,7 @@ from morello.ir.spec import Spec
 from morello.plugins.target import Target
 from morello.search.engine import Engine
 from morello.search.rounds import Rounds
-from morello.search.solved import Solved, bytes_of, solved
+from morello.search.solved import Solved, by_table, bytes_of, solved
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -89,7 +89,7 @@ class StoreKeeper:
     def _recall(self, engine: Engine, table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
         """Between which costs cells must be, as far as the store knows: [0, infinity] where it does not."""
         low, high = np.zeros(len(table)), np.full(len(table), np.inf)
-        for number, cells in _by_table(table):
+        for number, cells in by_table(table):
             labels = engine.labels(number)
             if not self.store.has(engine.target, labels):
                 continue
@@ -102,17 +102,10 @@ class StoreKeeper:
         return low, high
 
 
-def _by_table(table: Ints) -> Iterator[tuple[int, Ints]]:
-    order = np.argsort(table, kind="stable")
-    bounds = np.flatnonzero(np.diff(table[order], prepend=-1, append=-1))
-    for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        yield int(table[order[start]]), order[start:end]
-
-
 def block_of(found: Solved) -> Block:
     """What search has solved, as the store takes it."""
     none = found.costs < 0
-    kinds = np.where(none, Kind.NONE, np.where(found.exact, Kind.EXACT, Kind.LOWER)).astype(np.int8)
+    kinds = np.where(none, Kind.NONE, Kind.EXACT).astype(np.int8)
     return Block(
         labels=found.labels,
         shapes=found.shapes,

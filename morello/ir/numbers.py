@@ -72,6 +72,11 @@ def partition(codes: Sequence[Any]) -> Iterator[tuple[tuple[int, ...], Cells]]:
         yield tuple(codes), None
         return
     columns = np.broadcast_arrays(*codes)
-    distinct, group = np.unique(np.stack(columns, axis=-1), axis=0, return_inverse=True)
-    for index, row in enumerate(distinct):
-        yield tuple(int(code) for code in row), np.flatnonzero(group.reshape(-1) == index)
+    group = np.zeros(columns[0].shape, dtype=np.int64)
+    first = np.zeros(0, dtype=np.int64)
+    for column in columns:
+        # Groups so far are numbered in order, and split by one more code: numbers stay small.
+        _, kind = np.unique(column, return_inverse=True)
+        _, first, group = np.unique(group * group.size + kind, return_index=True, return_inverse=True)
+    for index, at in enumerate(first):
+        yield tuple(int(column[at]) for column in columns), np.flatnonzero(group == index)

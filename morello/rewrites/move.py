@@ -67,9 +67,7 @@ class Move(Rewrite):
         self._level(tensor.state, target)
         if self.dtype is not None:
             self._cast(one, tensor.state, target)
-        found = [*self.fresh(one.name, tensor, target)]
-        require(bool(found), f"{self.layout} does not describe {one.name}, a tensor of shape {_sizes(tensor)}")
-        for state, cells in found:
+        for state, cells in self.fresh(one.name, tensor, target):
             try:
                 yield from self._alloc(logical, one, tensor, state, cells, target)
             except Inapplicable:

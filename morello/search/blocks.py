@@ -11,7 +11,6 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
@@ -22,9 +21,7 @@ from morello.search.missing import missing
 from morello.search.progress import Progress
 from morello.search.propagate import compiled
 from morello.search.rounds import Rounds
-from morello.search.singles import Uncovered
-
-Ints = npt.NDArray[np.int64]
+from morello.search.singles import Uncovered, is_known
 
 
 class _DoesNotFit(Exception):
@@ -82,8 +79,6 @@ class BlockSearch:
         self.prune = prune
         self.progress = progress
         self.keeper = keeper
-        #: Rewrites that had to be taken Spec by Spec, for want of a form on blocks.
-        self.slow_rewrites: tuple[str, ...] = ()
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
         self._parts: dict[bool, _Part] = {}
@@ -97,6 +92,11 @@ class BlockSearch:
     def solved(self) -> int:
         """Specs solved so far."""
         return self._earlier + sum(int(part.engine.cells.solved.sum()) - 1 for part in self._parts.values())
+
+    @property
+    def slow_rewrites(self) -> tuple[str, ...]:
+        """Rewrites that have to be taken Spec by Spec, for want of a form on blocks."""
+        return tuple(one.keyword for one in self.target.rewrites if not is_known(one))
 
     def details(self) -> list[str]:
         """How the search went, in words."""
@@ -127,19 +127,18 @@ class BlockSearch:
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
         """The cheapest program of each Spec; None where there is none."""
-        self.settle(specs)
-        return [self._solved_program(spec) for spec in specs]
-
-    def _solved_program(self, spec: Spec) -> Impl | None:
-        """The program of a Spec, solved anew with all limits where it does not fit those that had been left out."""
-        try:
-            if spec not in self._limited:
-                self.settle([spec])
-                return self._program(spec, limited=False)
-        except _DoesNotFit:
-            self._limited.add(spec)
-        self._run([spec], limited=True)
-        return self._program(spec, limited=True)
+        found: dict[Spec, Impl | None] = {}
+        free = [spec for spec in specs if spec not in self._limited]
+        self.settle(free)
+        for spec in free:
+            try:
+                found[spec] = self._program(spec, limited=False)
+            except _DoesNotFit:
+                self._limited.add(spec)
+        # Programs that do not fit the limits that had been left out are looked for anew, with all limits.
+        rest = [spec for spec in specs if spec in self._limited]
+        self._run(rest, limited=True)
+        return [self._program(spec, limited=True) if spec in self._limited else found[spec] for spec in specs]
 
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
@@ -150,10 +149,9 @@ class BlockSearch:
 
         What the others cost is worked out only as far as it takes to order them.
         """
-        if self._solved_program(spec) is None:
+        if self.programs([spec]) == [None]:
             return []
-        part = self._parts.get(True) if spec in self._limited else self._part(limited=False)
-        assert part is not None, "a program was found"
+        part = self._parts[spec in self._limited]
         (cell,) = part.engine.cells_of([spec]).tolist()
         if part.rounds.choices.rank(cell) == RECALLED:
             part.rounds.choices.make_own(cell)
@@ -163,6 +161,8 @@ class BlockSearch:
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
+        if not specs:
+            return
         for logical in dict.fromkeys(spec.logical for spec in specs):
             # What one engine covers is below seeds, so that the other covers it too, once it is made of all of them.
             if not any(part.engine.covers(logical) for part in self._parts.values()):
@@ -192,7 +192,6 @@ class BlockSearch:
             levels = self.target.levels
             free = [] if limited or not self.prune else [i for i, one in enumerate(levels) if one.kind == "memory"]
             engine = Engine(self._seeds, self.target, free, prune=self.prune)
-            self.slow_rewrites = tuple(rewrite.keyword for _, rewrite in engine.singles.rewrites)
             if self.keeper:
                 self.keeper.attach(engine)
             rounds = Rounds(engine, prune=self.prune, after=self._after, often=self._tell)

@@ -145,7 +145,6 @@ class Cells:
         levels = len(axes.sizes)
         self._numbers = KeyNumbers(first=1)
         self._shapes = max(one.space.count for one in tables.spaces)
-        self._limits = int(np.prod(axes.sizes))
         self.table = Column(np.int64)
         self.shape = Column(np.int64)
         self.limits = Column(np.int16, levels)

@@ -18,7 +18,7 @@ from morello.search.cells import Cells, Tables
 from morello.search.expand import Edges, SpaceExpander
 from morello.search.kernels import kernel_rows
 from morello.search.singles import Singles
-from morello.search.spaces import MOVE_BITS, Key, Sizes, Spaces, step_rank
+from morello.search.spaces import MOVE_BITS, Key, Sizes, Spaces, key_of, step_rank
 from morello.search.states import States
 
 Ints = npt.NDArray[np.int64]
@@ -36,7 +36,6 @@ class Engine:
     ):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
-        self.unlimited = frozenset(unlimited)
         sizes: Sizes = {}
         for seed in self.seeds:
             axes = sizes.setdefault(key_of(seed), [set() for _ in seed.shape])
@@ -52,7 +51,7 @@ class Engine:
         self.bounds = Bounds(
             list(goals), self.spaces, self.states, self.kernels, target, trivial=bool(self.singles) or not prune
         )
-        relevant = relevant_limits(self.bounds, self.unlimited, everything=bool(self.singles))
+        relevant = relevant_limits(self.bounds, unlimited, everything=bool(self.singles))
         self.tables = Tables(self.bounds, relevant)
         self.cells = Cells(self.tables, self.bounds.axes)
         self.expanders = [
@@ -132,10 +131,6 @@ class Engine:
             if self.singles:
                 edges += self.singles.expand(self, cells, budgets)
         return edges
-
-
-def key_of(logical: LogicalSpec) -> Key:
-    return Key(logical.op, len(logical.shape), logical.serial)
 
 
 def _states(logical: LogicalSpec):

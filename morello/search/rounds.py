@@ -64,7 +64,6 @@ class Rounds:
         self.count = 0
         self.goals: Ints = np.zeros(0, dtype=np.int64)
         self.edges = 0
-        self.last: Descent = Descent()
         self.after = after or (lambda rounds: None)
         self.often = often or (lambda rounds: None)
         self.choices = Choices(self)
@@ -136,8 +135,7 @@ class Rounds:
         return (known[0] or 0, known[1]) if known else (0, None)
 
     def _round(self, goals: Ints, budgets: Floats) -> None:
-        self.last = self._descend(goals, budgets)
-        self._ascend(self.last)
+        self._ascend(self._descend(goals, budgets))
         self.count += 1
         self.after(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -19,62 +20,56 @@ Ints = npt.NDArray[np.int64]
 class Solved:
     """Cells of one table, an array row each: sizes, limits in bytes, cost, and for programs their peaks and steps.
 
-    `costs` are exact where `exact`, else lower bounds; -1 where nothing implements the Spec. `step` indexes `steps`,
-    -1 where there is none. `labels` is some Spec of the table.
+    `costs` are -1 where nothing implements the Spec. `step` indexes `steps`, -1 where there is none. `labels` is some
+    Spec of the table.
     """
 
     labels: LogicalSpec
     shapes: Ints
     limits: Ints
     costs: Ints
-    exact: npt.NDArray[np.bool_]
     peaks: Ints
     steps: tuple[str, ...]
     step: Ints
 
 
-def solved(rounds: Rounds, cells: Ints, *, bounds: bool = False) -> Iterator[Solved]:
-    """What is known of these cells; with `bounds`, lower bounds of cells that are not solved too.
-
-    A solved cell whose program is not known to the end counts as a lower bound.
-    """
+def solved(rounds: Rounds, cells: Ints) -> Iterator[Solved]:
+    """What is known of solved cells; those whose programs are not known to the end are left out."""
     known = rounds.cells
-    done = known.solved
-    priced = cells[done[cells] & (known.low.values[cells] < np.inf)]
-    rounds.choices.make(priced, settle=False)
-    known = rounds.cells
+    rounds.choices.make(cells[known.low.values[cells] < np.inf], settle=False)
     peaks = rounds.choices.peaks(cells)
     full = bytes_of(rounds.engine, known.axes.full[None])[0]
-    exact = done[cells] & np.all((peaks >= 0) & (peaks <= full), axis=1)
-    none = known.low.values[cells] == np.inf
-    keep = exact | none | (bounds & ~exact)
-    cells, exact, peaks = cells[keep], exact[keep], peaks[keep]
-    tables = known.table.values[cells]
+    keep = np.all((peaks >= 0) & (peaks <= full), axis=1) | (known.low.values[cells] == np.inf)
+    cells, peaks = cells[keep], peaks[keep]
+    for _, rows in by_table(known.table.values[cells]):
+        yield _of_table(rounds, cells[rows], peaks[rows])
+
+
+def by_table(tables: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each table, and where it is in an array of tables."""
     order = np.argsort(tables, kind="stable")
-    ends = np.flatnonzero(np.diff(tables[order], append=-1)) + 1
-    for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True) if len(order) else ():
-        rows = order[start:end]
-        yield _of_table(rounds, cells[rows], exact[rows], peaks[rows])
+    ends = np.flatnonzero(np.diff(tables[order], prepend=-1, append=-1)).tolist()
+    for start, end in pairwise(ends):
+        yield int(tables[order[start]]), order[start:end]
 
 
-def _of_table(rounds: Rounds, cells: Ints, exact: npt.NDArray[np.bool_], peaks: Ints) -> Solved:
+def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
     engine, known = rounds.engine, rounds.cells
     space = engine.tables.spaces[int(engine.tables.space.values[known.table.values[cells[0]]])].space
     low = known.low.values[cells]
-    ranks = np.array(
-        [rounds.choices.rank(cell) if fine else -1 for cell, fine in zip(cells.tolist(), exact, strict=True)]
-    )
-    distinct = {rank: index for index, rank in enumerate(np.unique(ranks[exact]).tolist())}
-    example = {int(rank): int(cell) for rank, cell in zip(ranks, cells, strict=True)}
+    priced = low < np.inf
+    ranks, example, step = np.unique(rounds.choices.ranks(cells[priced]), return_index=True, return_inverse=True)
+    steps = np.full(len(cells), -1, dtype=np.int64)
+    steps[priced] = step
+    examples = cells[priced][example].tolist()
     return Solved(
         engine.logical(int(cells[0])),
         space.sizes[:, known.shape.values[cells]].T,
         bytes_of(engine, known.limits.values[cells]),
-        np.where(low < np.inf, low, -1).astype(np.int64),
-        exact,
-        np.where(exact[:, None], peaks, 0),
-        tuple(str(engine.step(example[rank], rank)) for rank in distinct),
-        np.array([distinct.get(int(rank), -1) for rank in ranks], dtype=np.int64),
+        np.where(priced, low, -1).astype(np.int64),
+        np.where(priced[:, None], peaks, 0),
+        tuple(str(engine.step(cell, rank)) for cell, rank in zip(examples, ranks.tolist(), strict=True)),
+        steps,
     )
 
 

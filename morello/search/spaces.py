@@ -36,6 +36,11 @@ class Key:
     serial: bool
 
 
+def key_of(logical: LogicalSpec) -> Key:
+    """The key of the space that a Spec, or a batch of Specs, is in."""
+    return Key(logical.op, len(logical.shape), logical.serial)
+
+
 #: Places in tie-breaks of one operand's moves.
 MOVE_BITS = 24
 #: Sizes wanted, per dimension of a space.
@@ -178,7 +183,7 @@ class Spaces:
             for case in step.cases(neutral(space, self.target), self.target):
                 cells = np.arange(space.count) if case.cells is None else case.cells
                 parts = case.expansion.parts
-                kinds = tuple((self._key(part.logical), part.args) for part in parts)
+                kinds = tuple((key_of(part.logical), part.args) for part in parts)
                 same = next(
                     (known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None
                 )
@@ -200,9 +205,6 @@ class Spaces:
             known.shape[cells] = known.space.numbers(shape)
             known.times[cells] = part.times
         return attrs.evolve(table, parts=tuple(parts))
-
-    def _key(self, logical: LogicalSpec) -> Key:
-        return Key(logical.op, len(logical.shape), logical.serial)
 
 
 def step_rank(order: int, index: int) -> int:
@@ -235,9 +237,7 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
                 with contextlib.suppress(Inapplicable):
                     for case in step.cases(batch, target):
                         for part in case.expansion.parts:
-                            logical = part.logical
-                            key = Key(logical.op, len(logical.shape), logical.serial)
-                            yield key, [np.asarray(size) for size in logical.shape]
+                            yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
     if Move in target.rewrites:
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))

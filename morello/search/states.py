@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,15 +10,16 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
-from morello.ir.layout import NAMED, Fit, Layout
-from morello.ir.numbers import take
+from morello.ir.layout import Fit
+from morello.ir.numbers import partition, take
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.target import Target
 from morello.rewrites.move import Move, seen_in
-from morello.search.spaces import MOVE_BITS, Space, Spaces, Tensors, step_rank
+from morello.search.spaces import MOVE_BITS, Space, Spaces, step_rank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -80,7 +82,6 @@ class States:
         for rank, state in goals:
             self.number(rank, state)
         self._close()
-        self.width = max(map(len, self.tensors.values()))
         self.cost = self._stacked(self._costs, np.inf)
         self.bytes = self._stacked(self._bytes, NEVER)
         self.tile = self._stacked(self._tile_rows, -1)
@@ -201,17 +202,21 @@ class States:
             tensors = self.tensors[rank]
             row = np.full(len(tensors), -1, dtype=np.int64)
             self._fresh[rank, general] = row
-            layout = step.layout is not None or self.target.level(step.level).kind == "scalar"
-            if layout and _applies_somewhere(step, tensors):
-                neutral = OperandState(dtype, step.level, None)
-                tensor = TensorSpec(tuple(tensors.dims), neutral)
-                for state, cells in general.fresh("operand", tensor, self.target):
-                    at = np.arange(len(tensors)) if cells is None else cells
-                    whole = TensorSpec(tuple(take(dim, at) for dim in tensors.dims), state).has_whole_vectors()
-                    at = at[np.broadcast_to(whole, at.shape)]
-                    if len(at):
-                        row[at] = self.number(rank, state)
+            if step.layout is not None or self.target.level(step.level).kind == "scalar":
+                with contextlib.suppress(Inapplicable):
+                    self._fill_fresh(row, rank, dtype, general)
         return self._fresh[rank, general]
+
+    def _fill_fresh(self, row: Ints, rank: int, dtype: DType, step: Move) -> None:
+        """Enter what a move makes. Raises Inapplicable where its layout describes none of the shapes."""
+        dims = tuple(self.tensors[rank].dims)
+        tensor = TensorSpec(dims, OperandState(dtype, step.level, None))
+        for state, cells in step.fresh("operand", tensor, self.target):
+            at = np.arange(len(row)) if cells is None else cells
+            whole = TensorSpec(tuple(take(dim, at) for dim in dims), state).has_whole_vectors()
+            at = at[np.broadcast_to(whole, at.shape)]
+            if len(at):
+                row[at] = self.number(rank, state)
 
     def _measure(self, number: int) -> None:
         """What one state costs and takes, and what its tiles are."""
@@ -240,10 +245,11 @@ class States:
             row[cells] = self.number(rank, state)
             return row
         codes = state.tile_codes(tuple(shape), tuple(cut), self.target.level(state.level).alignment)
-        for group, at in _grouped(codes, len(cells)):
+        for group, at in partition(codes):
             if Fit.STRADDLES in group[:-1]:
                 continue
             made = state.tiled(group)
+            at = np.arange(len(cells)) if at is None else at
             fine = np.broadcast_to(TensorSpec(tuple(cut[:, at]), made).has_whole_vectors(), at.shape)
             if fine.any():
                 row[cells[at[fine]]] = self.number(rank, made)
@@ -267,14 +273,6 @@ def _put(row: list[int], index: int, value: int) -> None:
     row[index] = value
 
 
-def _applies_somewhere(step: Move, tensors: Tensors) -> bool:
-    layout = step.layout
-    if layout is None:
-        return True
-    known = layout if isinstance(layout, Layout) else NAMED[layout](tensors.rank)
-    return bool(np.any(known.applies(tuple(tensors.dims))))
-
-
 def _describes(state: OperandState, dims: Ints) -> Bools:
     """The shapes that a state in normal form describes, in whole vectors."""
     count = dims.shape[1]
@@ -285,23 +283,12 @@ def _describes(state: OperandState, dims: Ints) -> Bools:
     cells = np.flatnonzero(fine)
     if len(cells):
         shape = tuple(dims[:, cells])
-        for codes, at in _grouped(layout.fit(shape, shape), len(cells)):
-            fine[cells[at]] = layout.tiled(state.contig, codes) == (layout, state.contig)
+        for codes, at in partition(layout.fit(shape, shape)):
+            fine[cells if at is None else cells[at]] = layout.tiled(state.contig, codes) == (layout, state.contig)
     cells = np.flatnonzero(fine)
     if len(cells):
         fine[cells] = TensorSpec(tuple(dims[:, cells]), state).has_whole_vectors()
     return fine
-
-
-def _grouped(codes: Sequence[Any], count: int) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Cells grouped by small codes, packed into one number each to be fast."""
-    columns = [np.broadcast_to(np.asarray(code, dtype=np.int64), (count,)) for code in codes]
-    packed = np.zeros(count, dtype=np.int64)
-    for column in columns:
-        packed = packed * 8 + column
-    _, first, group = np.unique(packed, return_index=True, return_inverse=True)
-    for number, at in enumerate(first):
-        yield tuple(int(column[at]) for column in columns), np.flatnonzero(group == number)
 
 
 def _tile_pairs(spaces: Spaces) -> dict[int, Ints]:
