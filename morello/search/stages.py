@@ -95,6 +95,12 @@ class Stages:
     def of(self, key: Key, dtypes: DTypes) -> list[Stage]:
         return self.steps.get((key, dtypes), [])
 
+    def below(self, key: Key) -> Iterator[Stage]:
+        """All stages of a space."""
+        for (own, _), stages in self.steps.items():
+            if own == key:
+                yield from stages
+
     def step(self, key: Key, dtypes: DTypes, rank: int) -> Rewrite:
         """The step that stands at a place in the target's order."""
         found = (stage for stage in self.of(key, dtypes) if rank in stage.ranks)
