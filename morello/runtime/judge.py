@@ -15,7 +15,6 @@ import numpy as np
 from morello.ir.dtypes import DType
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
-from morello.runtime.chain import chain
 from morello.runtime.datasets import convert
 
 
@@ -127,10 +126,7 @@ def _underflow_growth(logical: LogicalSpec, inputs: list[np.ndarray], output: DT
 
 
 def _intermediate_peak(logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray]) -> float:
-    """The largest magnitude that an intermediate of a chain can have; 0 if there is none."""
+    """The largest magnitude that an intermediate of a Compose can have; 0 if there is none."""
     if not isinstance(logical.op, Compose):
         return 0.0
-    values = chain(
-        logical.op, shape, [np.abs(value) for value in inputs], lambda op, own, args: op.magnitude(own, args)[0]
-    )
-    return max(float(np.max(value)) for value in values[:-1])
+    return max(float(np.max(value)) for value in logical.op.magnitudes(shape, inputs)[1:])

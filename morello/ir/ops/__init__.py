@@ -7,9 +7,20 @@ import pkgutil
 
 from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, operand
-from morello.ir.ops.compose import Compose
+from morello.ir.ops.compose import Arranged, Compose, Piece, Stage, arranged
 
-__all__ = ["BY_NAME", "Compose", "Operand", "Operation", "by_name", "operand"]
+__all__ = [
+    "BY_NAME",
+    "Arranged",
+    "Compose",
+    "Operand",
+    "Operation",
+    "Piece",
+    "Stage",
+    "arranged",
+    "by_name",
+    "operand",
+]
 
 BY_NAME: dict[str, Operation] = {
     op.name: op
