@@ -342,9 +342,7 @@ def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 
-def ranks_of(
-    ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None
-) -> tuple[int, ...]:
+def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
     """The ranks that stages with these inputs have, from those that are fixed and that of the output.
 
     Raises SpecError where they do not fit or do not follow.
