@@ -154,9 +154,19 @@ class Operation(ABC):
     def _parameters(cls) -> list[attrs.Attribute]:
         return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that `configured` takes."""
+        return tuple(field.name for field in self._parameters())
+
     def configured(self, given: Mapping[str, Value]) -> Operation:
         """The operation with these parameters, by name. Raises SpecError for one that it does not take."""
         known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
+        # A whole number will do where a parameter is a number.
+        given = {
+            name: float(value) if type(value) is int and float in (kinds := known.get(name, ())) and int not in kinds else value
+            for name, value in given.items()
+        }
         for name, value in given.items():
             if name not in known:
                 takes = ", ".join(known) or "no parameters"

@@ -18,6 +18,9 @@ __all__ = ["Arranged", "Compose", "Piece", "Stage", "arranged"]
 
 T = TypeVar("T")
 
+#: Any rank that all operations without a fixed one can have.
+_SOME_RANK = 32
+
 
 def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
     if len(stages) < 2:
@@ -77,13 +80,7 @@ class Compose(Operation):
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
         """Each operation's first input is the output of the next. `ranks` may be left out if one is fixed."""
-        wires: list[tuple[int, ...]] = []
-        external = 0
-        for number, op in enumerate(ops):
-            count = sum(not one.writes for one in op.operands(op.rank or (ranks[number] if ranks else 1)))
-            linked = number < len(ops) - 1
-            wires.append((*((~(number + 1),) if linked else ()), *range(external, external + count - linked)))
-            external += count - linked
+        wires = chained(ops)
         found = ranks_of(ops, wires) if ranks is None else ranks
         return cls(tuple(Stage(*each) for each in zip(ops, found, wires, strict=True)))
 
@@ -342,16 +339,37 @@ def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 
-def ranks_of(
-    ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None
-) -> tuple[int, ...]:
-    """The ranks that stages with these inputs have, from those that are fixed and that of the output.
+def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+    """What each stage of a chain reads: first what the next one makes, then external inputs."""
+    wires: list[tuple[int, ...]] = []
+    external = 0
+    for number, op in enumerate(ops, 1):
+        # How many operands there are does not depend on their rank.
+        own = sum(not one.writes for one in op.operands(op.rank or _SOME_RANK)) - (number < len(ops))
+        linked = (~number,) if number < len(ops) else ()
+        wires.append((*linked, *range(external, external + own)))
+        external += own
+    return tuple(wires)
 
-    Raises SpecError where they do not fit or do not follow.
+
+def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
+    """The ranks that stages with these inputs have, from those that are fixed, or else from that of the output.
+
+    Raises SpecError where they do not follow.
     """
-    found: list[int | None] = [op.rank for op in ops]
+    found = [op.rank for op in ops]
+    _spread_ranks(ops, wires, found)
     if output is not None and found[0] is None:
         found[0] = _rank(ops[0], -1, output)
+        _spread_ranks(ops, wires, found)
+    unknown = [str(op) for op, rank in zip(ops, found, strict=True) if rank is None]
+    if unknown:
+        raise SpecError(f"the number of dimensions of {unknown[0]} does not follow from the other operations")
+    return tuple(rank for rank in found if rank is not None)
+
+
+def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], found: list[int | None]) -> None:
+    """Ranks that follow from those known already: what one stage reads has the rank of what the other makes."""
     links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
     progress = True
     while progress:
@@ -359,16 +377,10 @@ def ranks_of(
         for user, at, maker in links:
             reader, writer = found[user], found[maker]
             if writer is None and reader is not None:
-                made = len(ops[user].operands(reader)[at].dims)
-                found[maker] = _rank(ops[maker], -1, made)
+                found[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
             elif reader is None and writer is not None:
                 found[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
         progress = found != before
-    ranks = tuple(rank for rank in found if rank is not None)
-    if len(ranks) < len(ops):
-        unknown = next(op for op, rank in zip(ops, found, strict=True) if rank is None)
-        raise SpecError(f"the number of dimensions of {unknown} does not follow from the other operations")
-    return ranks
 
 
 def _rank(op: Operation, operand: int, dims: int) -> int:

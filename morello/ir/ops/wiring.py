@@ -83,11 +83,11 @@ def substituted(terms: Terms, own: Sequence[Terms]) -> Terms:
 
 
 def merged(pairs: Any) -> Terms:
-    """Terms in order, one per dimension."""
+    """Terms in order, at most one per dimension."""
     total: dict[int, int] = {}
     for dim, c in pairs:
         total[dim] = total.get(dim, 0) + c
-    return tuple(sorted(total.items()))
+    return tuple(sorted((dim, c) for dim, c in total.items() if c))
 
 
 def wire(stages: Sequence[Stage], inputs: int) -> Wiring:
