@@ -26,7 +26,9 @@ def operation(source: Source, node: OperationNode, *others: str) -> Operation:
     if node.name not in BY_NAME:
         known = sorted([*BY_NAME, *others])
         listing = f"operations are {', '.join(known)}"
-        raise source.error(span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, known, listing))
+        raise source.error(
+            span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, known, listing)
+        )
     op = BY_NAME[node.name]
     return configured(source, op, node) if node.parameters else op
 

@@ -11,7 +11,7 @@ from morello.frontend.diagnostics import Source, SourceError, Span
 from morello.frontend.syntax import Numbers, span
 from morello.ir.ops import Compose
 from morello.ir.ops.base import Operand
-from morello.ir.ops.wiring import merged
+from morello.ir.ops.wiring import Extent, extents, merged
 
 _Terms = tuple[tuple[int, int], ...]
 
@@ -85,12 +85,12 @@ def infer_shape(
     unknowns = _Unknowns(waiting=_agreements(compose))
     for index, (one, shape) in enumerate(zip(compose.operands(rank), shapes, strict=True)):
         if len(shape) != len(one.dims):
-            sizes = "×".join(_dimension(terms, compose) for terms in one.dims)
+            sizes = "×".join(_dimension(each, compose) for each in extents(one))
             message = f"operand {index} ({names[index]}) has the {len(one.dims)} dimensions {sizes}, not {len(shape)}"
             raise source.error(texts[index].span, message)
-        for axis, (terms, size) in enumerate(zip(one.dims, shape, strict=True)):
+        for axis, (extent, size) in enumerate(zip(extents(one), shape, strict=True)):
             try:
-                unknowns.add(_Equation(terms, size - 1, index, axis), names[index])
+                unknowns.add(_Equation(extent.terms, size - 1 + extent.less, index, axis), names[index])
             except _Contradiction as error:
                 culprit = error.equation.operand
                 at = index if culprit is None else culprit
@@ -105,7 +105,10 @@ def infer_shape(
 def _agreements(compose: Compose) -> list[_Equation]:
     """Sizes that are one where a tensor is used in several ways."""
     return [
-        _Equation(merged((*each.one, *((dim, -c) for dim, c in each.other))), 0) for each in compose.wiring.agreements
+        _Equation(
+            merged((*each.one.terms, *((dim, -c) for dim, c in each.other.terms))), each.one.less - each.other.less
+        )
+        for each in compose.wiring.agreements
     ]
 
 
@@ -120,7 +123,7 @@ def _mismatch(
 ) -> SourceError:
     """The error for an operand that contradicts what is known, with the shape that was expected."""
     one = compose.operands(compose.rank)[index]
-    expected = [_expected(terms, unknowns, size) for terms, size in zip(one.dims, shape, strict=True)]
+    expected = [_expected(each, unknowns, size) for each, size in zip(extents(one), shape, strict=True)]
     differs = f"but {_times(expected)} was expected"
     if expected == list(shape):
         differs = "which does not fit the other operands"
@@ -128,10 +131,10 @@ def _mismatch(
     return source.error(span(number), message, _reason(compose, one, unknowns))
 
 
-def _expected(terms: _Terms, unknowns: _Unknowns, size: int) -> int:
-    if any(dim not in unknowns.values for dim, _ in terms):
+def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:
+    if any(dim not in unknowns.values for dim, _ in extent.terms):
         return size
-    return 1 + sum(c * unknowns.values[dim] for dim, c in terms)
+    return 1 - extent.less + sum(c * unknowns.values[dim] for dim, c in extent.terms)
 
 
 def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
@@ -139,12 +142,13 @@ def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
     names = compose.dims(compose.rank)
     dims = [dim for terms in one.dims for dim, _ in terms if dim in unknowns.values]
     known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]
-    return f"its dimensions are {'×'.join(_dimension(terms, compose) for terms in one.dims)}: {', '.join(known)}"
+    return f"its dimensions are {'×'.join(_dimension(each, compose) for each in extents(one))}: {', '.join(known)}"
 
 
-def _dimension(terms: _Terms, compose: Compose) -> str:
+def _dimension(extent: Extent, compose: Compose) -> str:
     names = compose.dims(compose.rank)
-    return "+".join(names[dim] if c == 1 else f"{c}·{names[dim]}" for dim, c in terms)
+    less = f"−{extent.less}" if extent.less else ""
+    return ("+".join(names[dim] if c == 1 else f"{c}·{names[dim]}" for dim, c in extent.terms) or "1") + less
 
 
 def _times(sizes: Iterable[int]) -> str:

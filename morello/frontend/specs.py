@@ -110,7 +110,9 @@ def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> 
     found: dict[str, Group] = {}
     for group in groups:
         if group.label is None:
-            raise source.error(group.span, "this operand has no name", f"write NAME: (...); names are {', '.join(names)}")
+            raise source.error(
+                group.span, "this operand has no name", f"write NAME: (...); names are {', '.join(names)}"
+            )
         if group.label in found:
             raise source.error(span(group.label), f"a second operand {quoted(group.label)}", "leave one of them out")
         if group.label not in names:

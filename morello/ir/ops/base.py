@@ -20,17 +20,22 @@ class Operand:
 
     Each of its dimensions is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a
     convolution's image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms
-    stand for a dimension of size 1.
+    stand for a dimension of size 1. `shrink` is what each dimension is smaller by, as a padded image is than what
+    a convolution reads; empty where that is nothing. Iteration dimensions of one that shrinks are not tiled.
     """
 
     name: str
     dims: tuple[tuple[tuple[int, int], ...], ...]
     reads: bool = True
     writes: bool = False
+    shrink: tuple[int, ...] = ()
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
         """Shape of the operand (or of its tile) where the iteration dimensions have `sizes`."""
-        return tuple(1 + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms in self.dims)
+        less = self.shrink or (0,) * len(self.dims)
+        return tuple(
+            1 - cut + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms, cut in zip(self.dims, less, strict=True)
+        )
 
     def start(self, starts: Sequence[Any]) -> tuple[Any, ...]:
         """Where the operand's tile starts if the iteration dimensions start at `starts`."""
@@ -149,6 +154,10 @@ class Operation(ABC):
         given = [_written(field.name, value) for field, value in values if value != field.default]
         return f"{self.name}[{', '.join(given)}]" if given else self.name
 
+    def normal(self, rank: int) -> Operation:
+        """The same operation on `rank` dimensions as all others that differ only in how they are written."""
+        return self
+
     @classmethod
     def _parameters(cls) -> list[attrs.Attribute]:
         return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
@@ -163,7 +172,9 @@ class Operation(ABC):
         known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.
         given = {
-            name: float(value) if type(value) is int and float in (kinds := known.get(name, ())) and int not in kinds else value
+            name: float(value)
+            if type(value) is int and float in (kinds := known.get(name, ())) and int not in kinds
+            else value
             for name, value in given.items()
         }
         for name, value in given.items():
