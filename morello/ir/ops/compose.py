@@ -12,11 +12,14 @@ import numpy as np
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import Operand, Operation
-from morello.ir.ops.wiring import Stage, Terms, Wiring, size_of, substituted, wire
+from morello.ir.ops.wiring import Extent, Stage, Wiring, extents, wire
 
 __all__ = ["Arranged", "Compose", "Piece", "Stage", "arranged"]
 
 T = TypeVar("T")
+
+#: Any rank that all operations without a fixed one can have.
+_SOME_RANK = 32
 
 
 def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
@@ -77,13 +80,7 @@ class Compose(Operation):
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
         """Each operation's first input is the output of the next. `ranks` may be left out if one is fixed."""
-        wires: list[tuple[int, ...]] = []
-        external = 0
-        for number, op in enumerate(ops):
-            count = sum(not one.writes for one in op.operands(op.rank or (ranks[number] if ranks else 1)))
-            linked = number < len(ops) - 1
-            wires.append((*((~(number + 1),) if linked else ()), *range(external, external + count - linked)))
-            external += count - linked
+        wires = chained(ops)
         found = ranks_of(ops, wires) if ranks is None else ranks
         return cls(tuple(Stage(*each) for each in zip(ops, found, wires, strict=True)))
 
@@ -129,7 +126,8 @@ class Compose(Operation):
 
     def dims(self, rank: int) -> tuple[str, ...]:
         stages = self.stages
-        return tuple(f"{stages[at].op.dims(stages[at].rank)[dim]}{at}" for at, dim in self.wiring.origins)
+        names = [(stages[at].op.dims(stages[at].rank)[dim], at) for at, dim in self.wiring.origins]
+        return tuple(f"{name}_{at}" if name[-1:].isdigit() else f"{name}{at}" for name, at in names)
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(self)
@@ -139,6 +137,10 @@ class Compose(Operation):
 
     def granule(self, dim: int) -> int:
         return self.wiring.granule(self.stages, dim)
+
+    def normal(self, rank: int) -> Operation:
+        stages = tuple(attrs.evolve(one, op=one.op.normal(one.rank)) for one in self.stages)
+        return self if stages == self.stages else Compose(stages)
 
     def accumulating(self) -> Operation | None:
         op = self.stages[0].op.accumulating()
@@ -151,7 +153,7 @@ class Compose(Operation):
 
     def stage_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
         """The iteration shape of a stage, where the Compose has `shape`."""
-        return tuple(size_of(terms, shape) for terms in self.wiring.terms[stage])
+        return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
 
     def intermediate_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
         """The shape of what a stage makes."""
@@ -173,7 +175,7 @@ class Compose(Operation):
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         for each in self.wiring.agreements:
-            one, other = size_of(each.one, shape), size_of(each.other, shape)
+            one, other = each.one.size(shape), each.other.size(shape)
             if one != other:
                 return f"{each.tensor} is needed with size {one} and with size {other}"
         for number, stage in enumerate(self.stages):
@@ -264,7 +266,7 @@ class Compose(Operation):
         output = ~mine[0] if mine[0] else self.inputs
         first = self.stages[mine[0]]
         if len(mine) == 1:
-            return Piece(first.op, self.wiring.terms[mine[0]], (*first.inputs, output))
+            return Piece(first.op, self.wiring.stages[mine[0]], (*first.inputs, output))
         entries = [entry for stage in mine for entry in self.stages[stage].inputs]
         external = sorted({entry for entry in entries if entry >= 0 or ~entry not in mine})
         local = {entry: number for number, entry in enumerate(external)}
@@ -274,25 +276,25 @@ class Compose(Operation):
             for stage in mine
         ]
         found = arranged(moved)
-        terms = tuple(self.wiring.terms[mine[found.order[at]]][dim] for at, dim in found.compose.wiring.origins)
-        return Piece(found.compose, terms, (*(external[entry] for entry in found.inputs), output))
+        dims = tuple(self.wiring.stages[mine[found.order[at]]][dim] for at, dim in found.compose.wiring.origins)
+        return Piece(found.compose, dims, (*(external[entry] for entry in found.inputs), output))
 
 
 @attrs.frozen
 class Piece:
     """Part of a Compose that was cut: an operation, or a smaller Compose.
 
-    `terms` are its iteration dimensions as sums of the whole's. `args` says for each of its operands which of the
+    `dims` are its iteration dimensions, made of the whole's. `args` says for each of its operands which of the
     whole's operands it is, or ~j for the output of the whole's stage j; the last one is what the piece makes.
     """
 
     op: Operation
-    terms: tuple[Terms, ...]
+    dims: tuple[Extent, ...]
     args: tuple[int, ...]
 
     def shape(self, whole: Sequence[Any]) -> tuple[Any, ...]:
         """Its iteration shape, from that of the whole."""
-        return tuple(size_of(terms, whole) for terms in self.terms)
+        return tuple(extent.size(whole) for extent in self.dims)
 
 
 @attrs.frozen
@@ -342,14 +344,37 @@ def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 
-def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
-    """The ranks that stages with these inputs have, from those that are fixed and that of the output.
+def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+    """What each stage of a chain reads: first what the next one makes, then external inputs."""
+    wires: list[tuple[int, ...]] = []
+    external = 0
+    for number, op in enumerate(ops, 1):
+        # How many operands there are does not depend on their rank.
+        own = sum(not one.writes for one in op.operands(op.rank or _SOME_RANK)) - (number < len(ops))
+        linked = (~number,) if number < len(ops) else ()
+        wires.append((*linked, *range(external, external + own)))
+        external += own
+    return tuple(wires)
 
-    Raises SpecError where they do not fit or do not follow.
+
+def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
+    """The ranks that stages with these inputs have, from those that are fixed, or else from that of the output.
+
+    Raises SpecError where they do not follow.
     """
-    found: list[int | None] = [op.rank for op in ops]
+    found = [op.rank for op in ops]
+    _spread_ranks(ops, wires, found)
     if output is not None and found[0] is None:
         found[0] = _rank(ops[0], -1, output)
+        _spread_ranks(ops, wires, found)
+    unknown = [str(op) for op, rank in zip(ops, found, strict=True) if rank is None]
+    if unknown:
+        raise SpecError(f"the number of dimensions of {unknown[0]} does not follow from the other operations")
+    return tuple(rank for rank in found if rank is not None)
+
+
+def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], found: list[int | None]) -> None:
+    """Ranks that follow from those known already: what one stage reads has the rank of what the other makes."""
     links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
     progress = True
     while progress:
@@ -357,16 +382,10 @@ def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: i
         for user, at, maker in links:
             reader, writer = found[user], found[maker]
             if writer is None and reader is not None:
-                made = len(ops[user].operands(reader)[at].dims)
-                found[maker] = _rank(ops[maker], -1, made)
+                found[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
             elif reader is None and writer is not None:
                 found[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
         progress = found != before
-    ranks = tuple(rank for rank in found if rank is not None)
-    if len(ranks) < len(ops):
-        unknown = next(op for op, rank in zip(ops, found, strict=True) if rank is None)
-        raise SpecError(f"the number of dimensions of {unknown} does not follow from the other operations")
-    return ranks
 
 
 def _rank(op: Operation, operand: int, dims: int) -> int:
@@ -393,10 +412,15 @@ def _operands(compose: Compose) -> tuple[Operand, ...]:
     for number, stage in enumerate(stages):
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
             if entry >= 0 and entry not in found:
-                found[entry] = Operand(f"{one.name}{number}", wiring.inputs[entry])
-    output = stages[0].output
-    dims = tuple(substituted(terms, wiring.terms[0]) for terms in output.dims)
-    return (*(found[entry] for entry in range(compose.inputs)), attrs.evolve(output, dims=dims))
+                found[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
+    output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
+    return (*(found[entry] for entry in range(compose.inputs)), output)
+
+
+def _made_of(dims: Sequence[Extent], one: Operand) -> Operand:
+    """An operand like `one`, with these dimensions."""
+    shrink = tuple(each.less for each in dims)
+    return attrs.evolve(one, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
 
 
 @cache

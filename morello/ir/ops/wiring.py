@@ -7,7 +7,7 @@ several ways, no tile of it would do for all of them: what is asked is kept whol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd, lcm
 from typing import Any
 
@@ -39,72 +39,89 @@ class Stage:
         return next(one for one in self.op.operands(self.rank) if one.writes)
 
 
+@attrs.frozen(cache_hash=True)
+class Extent:
+    """A dimension made of iteration dimensions: a sum of (dimension, coefficient) terms, smaller by `less`."""
+
+    terms: Terms
+    less: int = 0
+
+    def size(self, sizes: Sequence[Any]) -> Any:
+        """Its size where the iteration dimensions have `sizes`."""
+        return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
+
+    def within(self, own: Sequence[Extent]) -> Extent:
+        """The same where its dimensions are made of others."""
+        pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in own[outer].terms)
+        return Extent(merged(pairs), self.less + sum(c * own[dim].less for dim, c in self.terms))
+
+    @property
+    def is_dimension(self) -> bool:
+        """Whether it is an iteration dimension itself."""
+        return len(self.terms) == 1 and self.terms[0][1] == 1 and not self.less
+
+
+def extents(one: Operand) -> tuple[Extent, ...]:
+    """The dimensions of an operand."""
+    return tuple(map(Extent, one.dims, one.shrink or (0,) * len(one.dims)))
+
+
+def merged(pairs: Iterable[tuple[int, int]]) -> Terms:
+    """Terms in order, at most one per dimension."""
+    total: dict[int, int] = {}
+    for dim, c in pairs:
+        total[dim] = total.get(dim, 0) + c
+    return tuple(sorted((dim, c) for dim, c in total.items() if c))
+
+
 @attrs.frozen
 class Agreement:
     """Two ways to ask for one dimension of a tensor, whose sizes must agree."""
 
     tensor: str
-    one: Terms
-    other: Terms
+    one: Extent
+    other: Extent
 
 
 @attrs.frozen
 class Wiring:
-    """The iteration dimensions of a Compose, and all else in terms of them.
+    """The iteration dimensions of a Compose, and all else made of them.
 
-    `origins` says for each of them which dimension of which stage it is; `terms` gives, for each stage, its own
-    iteration dimensions; `inputs` each external input; `whole` what cannot be tiled.
+    `origins` says for each of them which dimension of which stage it is; `stages` gives each stage's own iteration
+    dimensions, `inputs` the dimensions of each external input; `whole` is what cannot be tiled.
     """
 
     origins: tuple[tuple[int, int], ...]
-    terms: tuple[tuple[Terms, ...], ...]
-    inputs: tuple[tuple[Terms, ...], ...]
+    stages: tuple[tuple[Extent, ...], ...]
+    inputs: tuple[tuple[Extent, ...], ...]
     agreements: tuple[Agreement, ...]
     whole: frozenset[int]
 
     def granule(self, stages: Sequence[Stage], dim: int) -> int:
         """Tiles of `dim` begin at multiples of this, as each stage's own tiles do."""
         found = 1
-        for stage, own in zip(stages, self.terms, strict=True):
-            for number, terms in enumerate(own):
+        for stage, own in zip(stages, self.stages, strict=True):
+            for number, extent in enumerate(own):
                 granule = stage.op.granule(number)
-                found = lcm(found, *(granule // gcd(granule, c) for other, c in terms if other == dim))
+                found = lcm(found, *(granule // gcd(granule, c) for other, c in extent.terms if other == dim))
         return found
-
-
-def size_of(terms: Terms, sizes: Sequence[Any]) -> Any:
-    """The size of a dimension that is this sum, where the dimensions in it have `sizes`."""
-    return 1 + sum(c * (sizes[dim] - 1) for dim, c in terms)
-
-
-def substituted(terms: Terms, own: Sequence[Terms]) -> Terms:
-    """A sum of a stage's dimensions as a sum of what these are sums of."""
-    return merged((dim, c * factor) for outer, factor in terms for dim, c in own[outer])
-
-
-def merged(pairs: Any) -> Terms:
-    """Terms in order, one per dimension."""
-    total: dict[int, int] = {}
-    for dim, c in pairs:
-        total[dim] = total.get(dim, 0) + c
-    return tuple(sorted(total.items()))
 
 
 def wire(stages: Sequence[Stage], inputs: int) -> Wiring:
     """The iteration dimensions of these stages, whose form has been checked."""
     maker = _Maker()
-    asked: dict[int, list[tuple[Terms, ...]]] = {}
+    asked: dict[int, list[tuple[Extent, ...]]] = {}
     names: dict[int, str] = {}
-    terms: list[tuple[Terms, ...]] = []
+    found: list[tuple[Extent, ...]] = []
     for number, stage in enumerate(stages):
         wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if number else ()
         own = maker.stage(number, stage, wanted)
-        terms.append(own)
+        found.append(own)
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
-            asked.setdefault(entry, []).append(tuple(substituted(each, own) for each in one.dims))
+            asked.setdefault(entry, []).append(tuple(each.within(own) for each in extents(one)))
             names.setdefault(entry, f"{one.name}{number}")
     external = [maker.agree(names[entry], asked[entry]) for entry in range(inputs)]
-    return maker.wiring(stages, terms, external)
+    return maker.wiring(stages, found, external)
 
 
 @attrs.define
@@ -116,70 +133,72 @@ class _Maker:
     whole: set[int] = attrs.field(factory=set)
     agreements: list[Agreement] = attrs.field(factory=list)
 
-    def stage(self, number: int, stage: Stage, wanted: tuple[Terms, ...]) -> tuple[Terms, ...]:
+    def stage(self, number: int, stage: Stage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
         """A stage's own dimensions: those of its output are what is wanted of it, all others new."""
-        own: dict[int, Terms] = {}
-        late: list[tuple[Terms, Terms]] = []
-        for written, want in zip(stage.output.dims, wanted, strict=bool(number)):
-            if len(written) == 1 and written[0][1] == 1 and written[0][0] not in own:
-                own[written[0][0]] = want
+        own: dict[int, Extent] = {}
+        late: list[tuple[Extent, Extent]] = []
+        for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
+            if written.is_dimension and written.terms[0][0] not in own:
+                own[written.terms[0][0]] = want
             else:
                 late.append((written, want))
         found = tuple(own[dim] if dim in own else self._fresh(number, dim) for dim in range(stage.rank))
         for written, want in late:
-            self._same(f"the output of {stage.op}", want, substituted(written, found))
+            self._same(f"the output of {stage.op}", want, written.within(found))
         return found
 
-    def agree(self, tensor: str, asked: list[tuple[Terms, ...]]) -> tuple[Terms, ...]:
+    def agree(self, tensor: str, asked: list[tuple[Extent, ...]]) -> tuple[Extent, ...]:
         """What is wanted of a tensor that several stages ask for."""
         for other in asked[1:]:
             for one, each in zip(asked[0], other, strict=True):
                 self._same(tensor, one, each)
         return asked[0]
 
-    def _fresh(self, number: int, dim: int) -> Terms:
+    def _fresh(self, number: int, dim: int) -> Extent:
         self.origins.append((number, dim))
         self.parents.append(len(self.parents))
-        return ((len(self.parents) - 1, 1),)
+        return Extent(((len(self.parents) - 1, 1),))
 
     def _find(self, dim: int) -> int:
         while self.parents[dim] != dim:
             dim = self.parents[dim]
         return dim
 
-    def _same(self, tensor: str, one: Terms, other: Terms) -> None:
-        """Two sums are one size. What differs is kept whole: a tile of the one is no tile of the other."""
+    def _same(self, tensor: str, one: Extent, other: Extent) -> None:
+        """Two extents are one size. What differs is kept whole: a tile of the one is no tile of the other."""
         one, other = self._renamed(one), self._renamed(other)
         if one == other:
             return
-        self.whole.update(dim for dim, _ in one + other)
-        if all(len(terms) == 1 and terms[0][1] == 1 for terms in (one, other)):
-            first, second = sorted((one[0][0], other[0][0]))
+        self.whole.update(dim for dim, _ in one.terms + other.terms)
+        if one.is_dimension and other.is_dimension:
+            first, second = sorted((one.terms[0][0], other.terms[0][0]))
             self.parents[second] = first
         else:
             self.agreements.append(Agreement(tensor, one, other))
 
-    def _renamed(self, terms: Terms) -> Terms:
-        return merged((self._find(dim), c) for dim, c in terms)
+    def _renamed(self, extent: Extent) -> Extent:
+        return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)
 
     def wiring(
-        self, stages: Sequence[Stage], terms: list[tuple[Terms, ...]], external: list[tuple[Terms, ...]]
+        self, stages: Sequence[Stage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
         """All of it, with dimensions numbered in the order in which they came up."""
         roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
         number = {dim: index for index, dim in enumerate(roots)}
 
-        def final(sums: Sequence[Terms]) -> tuple[Terms, ...]:
-            return tuple(merged((number[self._find(dim)], c) for dim, c in one) for one in sums)
+        def final(found: Sequence[Extent]) -> tuple[Extent, ...]:
+            pairs = [(((number[self._find(dim)], c) for dim, c in one.terms), one.less) for one in found]
+            return tuple(Extent(merged(terms), less) for terms, less in pairs)
 
-        own = tuple(map(final, terms))
+        own = tuple(map(final, made))
         whole = {number[self._find(dim)] for dim in self.whole}
-        for stage, sums in zip(stages, own, strict=True):
-            whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in sums[kept])
+        for stage, found in zip(stages, own, strict=True):
+            whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in found[kept].terms)
+        agreements = [Agreement(each.tensor, *final((each.one, each.other))) for each in self.agreements]
         return Wiring(
             tuple(self.origins[dim] for dim in roots),
             own,
             tuple(map(final, external)),
-            tuple(Agreement(each.tensor, *final((each.one, each.other))) for each in self.agreements),
+            tuple(each for each in agreements if each.one != each.other),
             frozenset(whole),
         )
