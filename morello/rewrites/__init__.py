@@ -11,4 +11,17 @@ from morello.rewrites.to_accum import ToAccum
 #: The rewrites of the paper's search that a target for dense linear algebra wants, in tie-break order.
 STANDARD: tuple[type[Rewrite], ...] = (Select, ToAccum, Bufferize, Tile, Split, Move)
 
-__all__ = ["STANDARD", "Bufferize", "Case", "Move", "Rewrite", "Select", "Split", "Tile", "ToAccum", "Vector", "Word", "argument"]
+__all__ = [
+    "STANDARD",
+    "Bufferize",
+    "Case",
+    "Move",
+    "Rewrite",
+    "Select",
+    "Split",
+    "Tile",
+    "ToAccum",
+    "Vector",
+    "Word",
+    "argument",
+]
