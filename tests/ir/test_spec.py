@@ -69,7 +69,7 @@ def test_compose_is_the_chain_of_its_meanings() -> None:
         (("Matmul",), "at least two"),
         (("Matmul", "MatmulAccum"), "only the first"),
         (("Matmul", "FillZero"), "needs an input"),
-        (("Matmul", "OnePrefix", "Matmul"), "Matmul reads 3 dimensions, but OnePrefix before it makes 4"),
+        (("Matmul", "OnePrefix", "Matmul"), "OnePrefix reads 2 dimensions, but Matmul before it makes 3"),
         (("Relu", "Relu"), "number of dimensions of Relu does not follow"),
     ],
 )
