@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import Protocol, Self, TypeVar
 
 import attrs
 from lark import Token
@@ -14,7 +15,7 @@ from morello.frontend.diagnostics import Source, Span, closest, quoted, suggesti
 from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
 from morello.ir.ops import BY_NAME, Arranged, Operation, Stage, arranged
 from morello.ir.ops.base import Value
-from morello.ir.ops.compose import chained, ranks_of
+from morello.ir.ops.ranks import chained, ranks_of
 
 COMPOSE = "Compose"
 #: Larger than any rank, for ranks that are not known.
@@ -29,12 +30,24 @@ def operation(source: Source, node: OperationNode, *others: str) -> Operation:
         raise source.error(
             span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, known, listing)
         )
-    op = BY_NAME[node.name]
-    return configured(source, op, node) if node.parameters else op
+    return configured(source, BY_NAME[node.name], node)
 
 
-def configured(source: Source, op: Operation, node: OperationNode) -> Operation:
-    """The operation with the parameters of the text."""
+class Configurable(Protocol):
+    """What takes parameters."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> tuple[str, ...]: ...
+    def configured(self, given: Mapping[str, Value], /) -> Self: ...
+
+
+C = TypeVar("C", bound=Configurable)
+
+
+def configured(source: Source, op: C, node: OperationNode) -> C:
+    """The operation with the parameters of the text, if it has any."""
     given: dict[str, Value] = {}
     for one in node.parameters:
         if one.name not in op.parameters:
@@ -44,7 +57,9 @@ def configured(source: Source, op: Operation, node: OperationNode) -> Operation:
         if one.name in given:
             raise source.error(span(one.name), f"a second {one.name}", "leave one of them out")
         given[str(one.name)] = _value(source, one)
-    with source.at(span(node.parameters[0], node.parameters[-1])):
+    if not given:
+        return op
+    with source.at(node.span):
         return op.configured(given)
 
 

@@ -51,11 +51,8 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers) -> _Re
         )
     shape = _shape(source, text)
     if call.name in NORMS:
-        norm = configured(source, NORMS[call.name], call.operation)
-        with source.at(text.span):
-            op: Operation = norm.compose(len(shape))
-    else:
-        op = operation(source, call.operation, COMPOSE, *NORMS)
+        return _norm(source, target, call, shape)
+    op = operation(source, call.operation, COMPOSE, *NORMS)
     if op.rank not in (None, len(shape)):
         names = "×".join(op.dims(op.rank or 0))
         raise source.error(text.span, f"{op} has the {op.rank} dimensions {names}, not {len(shape)}")
@@ -64,6 +61,18 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers) -> _Re
     _check_count(source, op, call, nodes, [one.name for one in declared])
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
     return LogicalSpec(op, shape, tuple(states), serial), nodes
+
+
+def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) -> _Read:
+    """LayerNorm and RMSNorm are other ways to write a Compose."""
+    norm = configured(source, NORMS[call.name], call.operation)
+    found = norm.arranged(len(shape))
+    nodes, serial = _operands(source, call)
+    _check_count(source, norm.name, call, nodes, norm.operands)
+    nodes = [nodes[entry] for entry in (*found.inputs, -1)]
+    declared = found.compose.operands(len(shape))
+    states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
+    return LogicalSpec(found.compose, shape, tuple(states), serial), nodes
 
 
 def _compose(source: Source, target: Target, call: Call) -> _Read:
@@ -154,7 +163,9 @@ def _operands(source: Source, call: Call) -> tuple[tuple[Token | Group, ...], bo
     return (call.operands[:-1] if serial else call.operands), serial
 
 
-def _check_count(source: Source, op: Operation, call: Call, nodes: Sequence[Token | Group], names: list[str]) -> None:
+def _check_count(
+    source: Source, op: Operation | str, call: Call, nodes: Sequence[Token | Group], names: Sequence[str]
+) -> None:
     if len(nodes) == len(names):
         return
     place: Span = span(nodes[len(names)]) if len(nodes) > len(names) else span(call.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -199,7 +199,7 @@ class Operation(ABC):
         """Names of the parameters that `configured` takes."""
         return tuple(field.name for field in self._parameters())
 
-    def configured(self, given: Mapping[str, Value]) -> Operation:
+    def configured(self, given: Mapping[str, Value]) -> Self:
         """The operation with these parameters, by name. Raises SpecError for one that it does not take."""
         known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.

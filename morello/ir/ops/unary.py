@@ -1,4 +1,4 @@
-"""Relu, Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt and Scale: a function of each value."""
+"""Relu, Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, Scale and Shift: a function of each value."""
 
 from __future__ import annotations
 
@@ -259,6 +259,30 @@ class Scale(Unary):
         return self.volume(shape)
 
 
+@attrs.frozen(cache_hash=True)
+class Shift(Unary):
+    """out = x + by, with `by` as f32 has it."""
+
+    by: float = parameter(int, float, default=0.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
+
+    @property
+    def term(self) -> float:
+        """`by`, rounded to f32."""
+        return float(np.float32(self.by))
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return values + self.term
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.abs(inputs[0]) + abs(self.term)]
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return errors
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
 def sigmoid(values: np.ndarray) -> np.ndarray:
     # Of e^x and e^-x the one that does not overflow.
     small = exp(-np.abs(values))
@@ -280,4 +304,4 @@ def _operands(rank: int) -> tuple[Operand, ...]:
     return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
 
 
-OPERATIONS: tuple[Operation, ...] = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), Exp(), Rsqrt(), Scale())
+OPERATIONS: tuple[Operation, ...] = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), Exp(), Rsqrt(), Scale(), Shift())
