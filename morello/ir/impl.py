@@ -68,7 +68,12 @@ class Expansion:
 
 @attrs.frozen
 class Loop(Expansion):
-    """Tiles of the iteration space: the main body, then one body per kind of boundary tile."""
+    """Tiles of the iteration space: the main body, then one body per kind of boundary tile.
+
+    `parallel`: threads share the tiles of the main body, so that its part runs fewer `times` than it has tiles.
+    """
+
+    parallel: bool = False
 
 
 @attrs.frozen
