@@ -14,7 +14,7 @@ import attrs
 
 from morello.errors import SpecError
 from morello.ir.limits import Limits, fits, lower, raise_peak
-from morello.ir.numbers import Num
+from morello.ir.numbers import Num, product
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 
@@ -49,6 +49,11 @@ class Part:
     live: tuple[Num, ...]
     region: tuple[Segment, ...] | None = None
     role: str = "body"
+
+    @property
+    def tiles(self) -> Num:
+        """How many tiles a loop's body is for, whoever runs them."""
+        return product(segment.trips for segment in self.region or ())
 
 
 @attrs.frozen

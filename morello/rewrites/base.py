@@ -80,7 +80,7 @@ class Rewrite(ABC):
         """
 
     def suits(self, level: MemoryLevel) -> bool:
-        """Whether the step applies to Specs with an operand in `level`. All that a structural step may ask of states."""
+        """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
         return True
 
     @abstractmethod
