@@ -104,7 +104,7 @@ def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target])
 def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str], Target]) -> None:
     """What the sweep compares does choose parallel loops, with remainders and without."""
     target = target_named("sharing")
-    texts = ("FillZero(3×7, MEM)", "FillZero(9×3, MEM)", "Move(2×2, MEM, (f32, MEM, col_major))")
+    texts = ("FillZero(3×7, MEM)", "FillZero(7×3, MEM)", "Move(2×2, MEM, (f32, MEM, col_major))")
     found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]
     loops = [node.expansion for impl in found for node in walk(impl) if isinstance(node, Node)]
     shared = [one for one in loops if isinstance(one, Loop) and one.parallel]
