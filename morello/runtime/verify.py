@@ -26,6 +26,8 @@ GUARD = 4096
 _GAP = 3
 #: Points of the iteration space that the slow reference computes at most, after its first data set, unless thorough.
 _REFERENCE_BUDGET = 2**30
+#: Numbers of threads whose results must be those of one thread, bit by bit.
+_THREADS = (2, 5)
 
 
 @attrs.frozen
@@ -136,11 +138,26 @@ def verify(
 def _run(
     kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet
 ) -> list[np.ndarray]:
-    """Call the kernel; the written operands as logical arrays. Raises VerificationError for stray writes."""
+    """Call the kernel; the written operands as logical arrays. Raises VerificationError for stray writes, and if
+    what it writes depends on the number of threads."""
+    first = _call(kernel, guarded, values, data, 1)
+    for threads in _THREADS if kernel.program.parallel else ():
+        again = _call(kernel, guarded, values, data, threads)
+        if any(one.tobytes() != other.tobytes() for one, other in zip(first, again, strict=True)):
+            raise VerificationError(
+                f"{kernel.program.name} on data set {data.name!r}: {threads} threads give other values than 1 does",
+                "the emitter or a microkernel lets threads write to the same memory",
+            )
+    return first
+
+
+def _call(
+    kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet, threads: int
+) -> list[np.ndarray]:
     tensors = kernel.spec.operands
     for one, value, tensor in zip(guarded, values, tensors, strict=True):
         one.fill(pack(value, tensor) if one.argument.reads else None)
-    kernel(*(one.array for one in guarded))
+    kernel(*(one.array for one in guarded), threads=threads)
     for one in guarded:
         stray = one.changed()
         if stray is not None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.plugins.target import Target
+from morello.rewrites.tile import Tile
 from morello.search.axes import LimitAxes
 from morello.search.kernels import KernelRow
 from morello.search.spaces import Key, Space, Spaces, StructuralStep
@@ -332,6 +333,8 @@ class Bounds:
         base = self._kernel_base(bounds)
         loops = [*self._loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
+        shared = [step for step in others if isinstance(step.step, Tile)]
+        others = [step for step in others if not isinstance(step.step, Tile)]
         plan = [*self._move_plan(bounds)]
 
         def fill(rows: Ints) -> None:
@@ -347,6 +350,8 @@ class Bounds:
             for step in others:
                 self._apply(step, rows, block, bounds)
             self._apply_stages(rows, block, bounds)
+            if shared:
+                self._share(shared, rows, block, bounds)
             values[rows] = np.minimum(values[rows], block)
             self._relax_moves(plan, rows, values, space)
 
@@ -403,6 +408,8 @@ class Bounds:
         cells = rows[step.valid[rows]]
         at = np.flatnonzero(step.valid[rows])
         for columns in bounds.columns if len(at) else ():
+            if not self.suit(step.suits, columns.classes):
+                continue
             total = np.broadcast_to(step.cost[cells][:, None].astype(np.float64), (len(at), columns.count)).copy()
             for part in step.parts:
                 below = self.by_key[part.space.key]
@@ -431,6 +438,26 @@ class Bounds:
                     total += below.values[np.ix_(part.shape[cells], column)]
                 here = slice(columns.first, columns.first + columns.count)
                 block[at, here] = np.minimum(block[at, here], total)
+
+    def _share(self, loops: Sequence[StructuralStep], rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
+        """All parallel loops at once: sharing cannot do better than to divide the serial Spec's cost by the threads.
+
+        That Spec can loop over the same tiles, as tiles of several dimensions are tiles of one after another.
+        """
+        at = np.flatnonzero(np.any([step.valid[rows] for step in loops], axis=0))
+        below = self.by_key[loops[0].parts[0].space.key]
+        whole = below.space.numbers(list(bounds.space.sizes[:, rows[at]]))
+        weights = self.target.weights
+        for columns in bounds.columns if len(at) else ():
+            if self.suit(loops[0].suits, columns.classes):
+                child = below.columns[below.tuples[columns.classes]]
+                serial = below.values[np.ix_(whole, child.first + columns.numbers @ child.strides)]
+                here = slice(columns.first, columns.first + columns.count)
+                block[at, here] = np.minimum(block[at, here], weights.sync + np.ceil(serial / weights.threads))
+
+    def suit(self, suits: Sequence[bool], classes: Classes) -> bool:
+        """Whether a step that suits these levels applies to operands of these classes."""
+        return all(suits[self.states.classes[cls].level] for cls in classes)
 
     def _move_plan(self, bounds: SpaceBounds) -> Iterator[_Planned]:
         """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""

@@ -122,13 +122,17 @@ class StepPart:
 
 @attrs.frozen
 class StructuralStep:
-    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies."""
+    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies.
+
+    `suits` says, per level of the target, whether it applies to operands there.
+    """
 
     step: Rewrite
     rank: int
     valid: npt.NDArray[np.bool_]
     cost: Ints
     parts: tuple[StepPart, ...]
+    suits: tuple[bool, ...]
 
 
 class Spaces:
@@ -187,10 +191,15 @@ class Spaces:
                 same = next(
                     (known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None
                 )
-                table = tables.pop(same) if same is not None else _no_step(space, step, rank)
+                table = tables.pop(same) if same is not None else self._no_step(space, step, rank)
                 kinds = max(kinds, same or (), key=len)
                 tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
         yield from tables.values()
+
+    def _no_step(self, space: Space, step: Rewrite, rank: int) -> StructuralStep:
+        suits = tuple(step.suits(level) for level in self.target.levels)
+        valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
+        return StructuralStep(step, rank, valid, cost, (), suits)
 
     def _with_case(self, table: StructuralStep, made: Expansion, cells: Ints, kinds: tuple) -> StructuralStep:
         _check_structural(made, table.step)
@@ -218,10 +227,6 @@ def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None)
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
-def _no_step(space: Space, step: Rewrite, rank: int) -> StructuralStep:
-    return StructuralStep(step, rank, np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64), ())
-
-
 def _check_structural(made: Expansion, step: Rewrite) -> None:
     held = [made.needs, *(part.live for part in made.parts)]
     if made.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
@@ -238,6 +243,9 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
                     for case in step.cases(batch, target):
                         for part in case.expansion.parts:
                             yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
+                            if part.logical.serial != space.key.serial:
+                                # Bounds compare the tiles of a parallel loop with the whole.
+                                yield key_of(part.logical), list(space.sizes)
     if Move in target.rewrites:
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))
