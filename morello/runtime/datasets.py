@@ -186,6 +186,25 @@ def _negative_zeros(rng: np.random.Generator, setting: Setting, index: int) -> n
     return np.where(rng.random(setting.shapes[index]) < 0.5, -0.0, 0.0)
 
 
+def _exponents(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """What exp makes any finite value of, and a little beyond on both sides."""
+    return rng.uniform(-110, 95, setting.shapes[index])
+
+
+def _positive(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Values far above 0, whose exponentials overflow unless a maximum is taken off first; divisors are not 0."""
+    return rng.uniform(1, 1000, setting.shapes[index])
+
+
+def _masked(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Logits of attention: some are −∞, and a row may be nothing else."""
+    shape = setting.shapes[index]
+    values = np.where(rng.random(shape) < 0.3, -np.inf, rng.standard_normal(shape))
+    if index == 0 and len(shape) and shape[0] > 1:
+        values[0] = -np.inf
+    return values
+
+
 def _wide(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
     """Magnitudes over sixty powers of two."""
     shape = setting.shapes[index]
@@ -206,6 +225,9 @@ _DATA_SETS = (
     DataSet("NaN", _sprinkled(np.nan), None),
     DataSet("subnormals", _subnormal, None),
     DataSet("negative zeros", _negative_zeros, None),
+    DataSet("exponents", _exponents, None),
+    DataSet("positive", _positive, None),
+    DataSet("masked", _masked, None),
 )
 
 _MORE = (

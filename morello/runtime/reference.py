@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -45,7 +46,9 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
     """The implementation that is a single microkernel. Raises Inapplicable if there is none."""
     spec = target.spec(logical)
     for step in Select.steps(spec.logical, target):
-        return rewrite_leaf(spec, step, target)
+        # A kernel for all operations of a class may not take this one.
+        with contextlib.suppress(Inapplicable):
+            return rewrite_leaf(spec, step, target)
     raise Inapplicable(f"{target.name} has no microkernel for {logical.op}")
 
 
