@@ -44,7 +44,7 @@ def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
         raise SpecError(f"Compose cannot contain {stage.op}: it needs an input and exactly one output")
     if number and operands[-1].reads:
         raise SpecError(
-            f"Compose: {stage.op} adds to what its output holds, which only the first operation may do",
+            f"Compose: {stage.op} adds to its output, which only the first operation may do",
             f"the first of [{', '.join(map(str, ops))}] runs last",
         )
     if len(stage.inputs) != len(operands) - 1:
@@ -175,6 +175,9 @@ class Compose(Operation):
         return (*read, self.intermediate_dtype(stage, dtypes))
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        for dim, name in enumerate(self.dims(len(shape))):
+            if not any(one.uses(dim) for one in self.operands(len(shape))):
+                return f"no operand has the dimension {name}, so none tells its size"
         for each in self.wiring.agreements:
             one, other = each.one.size(shape), each.other.size(shape)
             if one != other:
