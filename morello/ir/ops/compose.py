@@ -216,20 +216,6 @@ class Compose(Operation):
     ) -> list[np.ndarray]:
         return [self.values(shape, inputs, dtypes)[0]]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [self.magnitudes(shape, inputs)[0]]
-
-    def magnitudes(self, shape: Sequence[int], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The magnitude of what each stage makes, from those of what it reads."""
-
-        def one(number: int, given: list[np.ndarray]) -> np.ndarray:
-            return self.stages[number].op.magnitude(self.stage_shape(number, shape), given)[0]
-
-        return self.run([np.abs(value) for value in inputs], one)
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return sum(stage.op.roundings(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
-
     def flops(self, shape: tuple[int, ...]) -> int:
         return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
 
