@@ -15,6 +15,7 @@ from morello.frontend.diagnostics import Source, Span, closest, quoted, suggesti
 from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
 from morello.ir.ops import BY_NAME, Arranged, Operation, Stage, arranged
 from morello.ir.ops.base import Value
+from morello.ir.ops.norms import NORMS
 from morello.ir.ops.ranks import chained, ranks_of
 
 COMPOSE = "Compose"
@@ -24,6 +25,10 @@ _RANKS = 33
 
 def operation(source: Source, node: OperationNode, *others: str) -> Operation:
     """The operation that the text names; `others` might have stood here too."""
+    if node.name in NORMS and node.name not in others:
+        raise source.error(
+            span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
+        )
     if node.name not in BY_NAME:
         known = sorted([*BY_NAME, *others])
         listing = f"operations are {', '.join(known)}"

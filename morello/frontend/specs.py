@@ -131,7 +131,10 @@ def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> 
     for name in graph.names:
         if name not in found:
             known = [one for one in (*found, *_made(call)) if one != name]
-            hint = suggestion(name, known, f"list it: {name}: (1×64×128, f32, GL)")
+            listing = f"list it: {name}: (1×64×128, f32, GL)"
+            if name is graph.names[-1]:
+                raise source.error(span(name), f"the output {quoted(name)} is no operand", listing)
+            hint = suggestion(name, known, listing)
             raise source.error(span(name), f"{quoted(name)} is neither made by an equation nor an operand", hint)
     return [found[name] for name in names]
 

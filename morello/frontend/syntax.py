@@ -167,25 +167,23 @@ class _Nodes(Transformer):
 
     def primitive(self, operation: OperationNode, _open: Token, shape: Numbers, *rest: Any) -> Call:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
-        names = rest[end + 1] if rest[end + 1 :] else ()
+        names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
         return Call(span(operation, rest[end]), operation, shape, (), rest[:end], rest[end], names)
 
     def compose(
         self, operation: OperationNode, _open: Token, parts: tuple[OperationNode | Equation, ...], *rest: Any
     ) -> Call:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
-        names = rest[end + 1] if rest[end + 1 :] else ()
+        names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
         operands = tuple(one for one in rest[:end] if isinstance(one, Group) or one.type == "WORD")
         return Call(span(operation, rest[end]), operation, None, parts, operands, rest[end], names)
 
     def formula(self, operation: OperationNode, *rest: Any) -> Formula:
         return Formula(operation, rest[1] if rest else ())
 
-    def operation(self, name: Token, parameters: tuple[ParameterNode, ...] = ()) -> OperationNode:
-        return OperationNode(span(name, parameters[-1] if parameters else name), name, parameters)
-
-    def parameters(self, *parts: Any) -> tuple[ParameterNode, ...]:
-        return tuple(one for one in parts if isinstance(one, ParameterNode))
+    def operation(self, name: Token, brackets: tuple[Any, ...] = ()) -> OperationNode:
+        parameters = tuple(one for one in brackets if isinstance(one, ParameterNode))
+        return OperationNode(span(name, brackets[-1] if brackets else name), name, parameters)
 
     def parameter(self, name: Token, value: Token | Numbers | None = None) -> ParameterNode:
         return ParameterNode(span(name, value), name, value)
@@ -194,10 +192,12 @@ class _Nodes(Transformer):
         return parts[1:-1]
 
     def equation(self, name: Token, operation: OperationNode, inputs: tuple[Token, ...]) -> Equation:
-        return Equation(span(name, inputs[-1]), name, operation, inputs)
+        return Equation(span(name, inputs[-1]), name, operation, _of_type(inputs, "WORD"))
 
-    def application(self, *parts: Token) -> tuple[Token, ...]:
-        return _of_type(parts, "WORD")
+    def parameters(self, *parts: Any) -> tuple[Any, ...]:
+        return parts
+
+    application = parameters
 
     def group(self, *parts: Any) -> Group:
         return Group(span(parts[0], parts[-1]), parts[1:-1])

@@ -129,12 +129,12 @@ def _stages(
     if not isinstance(op, Compose):
         return [(op, shape, tuple(range(len(read))))], [written]
     stages: list[Stage] = []
+    types: list[tuple[DType, ...]] = []
 
     def stage(number: int, sources: list[int]) -> int:
         stages.append((op.stages[number].op, op.stage_shape(number, shape), tuple(sources)))
+        types.append((op.intermediate_dtype(number, dtypes),))
         return len(read) + len(stages) - 1
 
     op.run(range(len(read)), stage)
-    # Intermediates may have any operand's type.
-    coarsest = max((dtype for dtype in dtypes if dtype.is_float), key=lambda dtype: dtype.unit_roundoff)
-    return stages, [(coarsest,)] * (len(stages) - 1) + [written]
+    return stages, types

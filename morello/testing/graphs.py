@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from morello.ir.dtypes import F32
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
@@ -138,7 +139,9 @@ class _Drawn:
             return None
         found = arranged(_renumbered([self.stages[number] for number in order], order))
         own = [self.shapes[order[number]] for number in found.order]
-        return found.compose, tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
+        shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
+        types = [F32] * len(found.compose.operands(len(shape)))
+        return None if found.compose.check(shape, types) else (found.compose, shape)
 
 
 def _renumbered(stages: Sequence[Stage], order: Sequence[int]) -> list[Stage]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morello.errors import Inapplicable, SpecError
@@ -49,6 +49,7 @@ def close(one: np.ndarray, other: np.ndarray) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@settings(max_examples=300)
 @given(seed=SEEDS)
 def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
     rng = random.Random(seed)

@@ -44,7 +44,7 @@ def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
         raise SpecError(f"Compose cannot contain {stage.op}: it needs an input and exactly one output")
     if number and operands[-1].reads:
         raise SpecError(
-            f"Compose: {stage.op} adds to what its output holds, which only the first operation may do",
+            f"Compose: {stage.op} adds to its output, which only the first operation may do",
             f"the first of [{', '.join(map(str, ops))}] runs last",
         )
     if len(stage.inputs) != len(operands) - 1:
@@ -175,6 +175,9 @@ class Compose(Operation):
         return (*read, self.intermediate_dtype(stage, dtypes))
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        for dim, name in enumerate(self.dims(len(shape))):
+            if not any(one.uses(dim) for one in self.operands(len(shape))):
+                return f"no operand has the dimension {name}, so none tells its size"
         for each in self.wiring.agreements:
             one, other = each.one.size(shape), each.other.size(shape)
             if one != other:
@@ -212,20 +215,6 @@ class Compose(Operation):
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [self.values(shape, inputs, dtypes)[0]]
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [self.magnitudes(shape, inputs)[0]]
-
-    def magnitudes(self, shape: Sequence[int], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The magnitude of what each stage makes, from those of what it reads."""
-
-        def one(number: int, given: list[np.ndarray]) -> np.ndarray:
-            return self.stages[number].op.magnitude(self.stage_shape(number, shape), given)[0]
-
-        return self.run([np.abs(value) for value in inputs], one)
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return sum(stage.op.roundings(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
