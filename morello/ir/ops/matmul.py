@@ -48,6 +48,13 @@ class Matmul(Operation):
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return self.meaning(shape, [np.abs(value) for value in inputs], [])
 
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        lhs, rhs = np.abs(inputs[0]), np.abs(inputs[1])
+        moved = np.matmul(lhs + errors[0], errors[1]) + np.matmul(errors[0], rhs)
+        return [moved + errors[2] if self.accumulate else moved]
+
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 2 * shape[K] + 1
 
@@ -59,6 +66,10 @@ class Matmul(Operation):
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
+
+    @property
+    def whole_numbers(self) -> bool:
+        return True
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         lhs, rhs, out = dtypes
