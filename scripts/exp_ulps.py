@@ -138,7 +138,9 @@ def main() -> int:
             documented = FUNCTIONS[function].ulps
             assert documented is not None
             bad += not found.ulps <= documented
-            print(f"{function:<10} {values:>2} floats: {found.ulps:.3f} ulps at {found.argument!r}, stated {documented}")
+            print(
+                f"{function:<10} {values:>2} floats: {found.ulps:.3f} ulps at {found.argument!r}, stated {documented}"
+            )
             sys.stdout.flush()
     return 1 if bad else 0
 

@@ -24,13 +24,13 @@ class VectorFunction:
     """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
 
     `ulps` is the largest error of its result, in units in the last place; `calls` are the functions it needs.
-    `cycles` is the reciprocal throughput of one call on a vector of 32 bytes, measured.
+    `cycles` is the reciprocal throughput of a call, measured on vectors of at most 32 bytes and on those of 64.
     """
 
     text: str
     calls: tuple[str, ...] = ()
     ulps: float | None = None
-    cycles: int = 0
+    cycles: tuple[int, int] = (0, 0)
 
 
 _EXP_POLYNOMIAL = """\
@@ -48,11 +48,12 @@ static inline $f exp_polynomial_$f($f x, $f *n) {
     return ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
 }"""
 
-#: y·exp(x). Arguments beyond the limits give infinity or 0; `min` and `max` pass on a NaN in their second operand.
+#: y·exp(x), which may be a number where exp(x) alone is none. Arguments are limited so that both powers of two are
+#: normal numbers, or both infinite. `min` and `max` pass on a NaN in their second operand.
 _EXP_TIMES = """\
 static inline $f exp_times_$f($f x, $f y) {
     $f n;
-    x = ${p}_min_ps(${p}_set1_ps(90.0f), ${p}_max_ps(${p}_set1_ps(-112.0f), x));
+    x = ${p}_min_ps(${p}_set1_ps(177.4f), ${p}_max_ps(${p}_set1_ps(-174.0f), x));
     const $f p = exp_polynomial_$f(x, &n);
     const $i k = ($i)${p}_cvtps_epi32(n);
     const $i half = k >> 1;
@@ -64,7 +65,7 @@ static inline $f exp_times_$f($f x, $f y) {
 _EXP_TIMES_512 = """\
 static inline $f exp_times_$f($f x, $f y) {
     $f n;
-    x = ${p}_min_ps(${p}_set1_ps(90.0f), ${p}_max_ps(${p}_set1_ps(-112.0f), x));
+    x = ${p}_min_ps(${p}_set1_ps(1000.0f), ${p}_max_ps(${p}_set1_ps(-1000.0f), x));
     const $f p = exp_polynomial_$f(x, &n);
     return ${p}_scalef_ps(p * y, n);
 }"""
@@ -146,17 +147,42 @@ static inline $f rsqrt_$f($f x) {
     return 1.0f / ${p}_sqrt_ps(x);
 }"""
 
+#: exp(x - max), and 0 for an x of -infinity, even if that is the maximum.
+_EXP_BELOW = """\
+static inline $f exp_below_$f($f x, $f max) {
+    return exp_$f(x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
+}"""
+
+#: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number.
+_SOFTMAX = """\
+static inline $f softmax_$f($f x, $f max, $f denom) {
+    const $i small = ($f)(($i)denom & INT32_MAX) < 0x1p-64f;
+    const $f one = ${p}_set1_ps(1.0f), up = ${p}_set1_ps(0x1p64f), lowest = ${p}_set1_ps(-0x1.fffffep127f);
+    const $f scale = ($f)((small & ($i)up) | (~small & ($i)one));
+    return exp_times_$f(x - ${p}_max_ps(lowest, max), one / (denom * scale)) * scale;
+}"""
+
 FUNCTIONS = {
     "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
     "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",)),
-    "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0),
-    "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5),
-    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0),
-    "silu": VectorFunction(_SILU, ("exp",), ulps=3.0),
-    "gelu": VectorFunction(_GELU, ("exp",), ulps=7.0),
-    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=3.5),
-    "rsqrt": VectorFunction(_RSQRT, ulps=1.5),
+    "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(12, 12)),
+    "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(18, 18)),
+    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(26, 27)),
+    "silu": VectorFunction(_SILU, ("exp",), ulps=3.0, cycles=(20, 22)),
+    "gelu": VectorFunction(_GELU, ("exp_times",), ulps=7.0, cycles=(31, 40)),
+    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=3.5, cycles=(35, 39)),
+    "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(10, 20)),
+    "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(13, 13)),
+    "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(15, 15)),
 }
+
+#: Cycles that a vector division takes, measured likewise.
+DIVISION = (7, 7)
+
+
+def cycles(name: str, values: int) -> int:
+    """What one call on a vector of so many floats costs."""
+    return FUNCTIONS[name].cycles[values == 16]
 
 
 def definitions(name: str, values: int) -> dict[str, str]:
