@@ -35,7 +35,7 @@ class Fill(Operation):
     def constant(self, dtype: DType) -> float | int:
         """The value that tensors of this type are set to."""
         if self.value == "Zero":
-            return 0
+            return 0.0 if dtype.is_float else 0
         if dtype.is_float:
             return -math.inf if self.value == "NegInf" else dtype.limits[0]
         return int(dtype.limits[0])
