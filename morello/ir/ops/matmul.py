@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import I8, I16, U8, DType
 from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.ops.fill import FillZero
 
@@ -16,13 +16,19 @@ B, M, K, N = range(4)
 
 @attrs.frozen(cache_hash=True)
 class Matmul(Operation):
-    """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added."""
+    """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added.
+
+    If `saturating`, the products of u8 and i8 are first added up in pairs along k, (0, 1), (2, 3), ...: each of these
+    sums is brought into the range of i16, and only then added to the others, which wraps around as always.
+    """
 
     accumulate: bool = False
+    saturating: bool = False
 
     @property
     def name(self) -> str:
-        return "MatmulAccum" if self.accumulate else "Matmul"
+        name = "MatmulAccum" if self.accumulate else "Matmul"
+        return f"{name}[saturating]" if self.saturating else name
 
     @property
     def rank(self) -> int:
@@ -41,6 +47,9 @@ class Matmul(Operation):
         if dtypes and not dtypes[2].is_float:
             # Every integer type wraps around modulo a power of two that divides 2^64.
             lhs, rhs = lhs.astype(np.int64), rhs.astype(np.int64)
+        if self.saturating:
+            out = _saturated(lhs, rhs)
+            return [out + inputs[2] if self.accumulate else out]
         with np.errstate(all="ignore"):
             out = np.matmul(lhs, rhs)
             return [out + inputs[2] if self.accumulate else out]
@@ -55,16 +64,36 @@ class Matmul(Operation):
         return 2 * self.volume(shape)
 
     def accumulating(self) -> Operation | None:
-        return None if self.accumulate else Matmul(accumulate=True)
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
     def initial(self) -> Operation | None:
         return None if self.accumulate else FillZero()
 
+    def granule(self, dim: int) -> int:
+        """Sizes of tiles along this dimension are multiples of it: a pair is not split."""
+        return 2 if self.saturating and dim == K else 1
+
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         lhs, rhs, out = dtypes
+        if self.saturating:
+            return _check_saturating(shape, dtypes)
         if any(dtype.is_float for dtype in (lhs, rhs)) and not out.is_float:
             return f"a product of {lhs} and {rhs} does not fit an output of {out}; make the output f32 or bf16"
         return None
+
+
+def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+    """The sum of what pairs of products along k add up to, each brought into the range of i16."""
+    products = lhs[..., :, :, None] * rhs[..., None, :, :]
+    pairs = products[..., 0::2, :] + products[..., 1::2, :]
+    low, high = I16.limits
+    return np.clip(pairs, int(low), int(high)).sum(axis=-2)
+
+
+def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    if tuple(dtypes) != (U8, I8, I16):
+        return f"saturates products of u8 and i8 to i16, not of {dtypes[0]} and {dtypes[1]} to {dtypes[2]}"
+    return f"adds up pairs along k, and {shape[K]} is odd; make k even" if shape[K] % 2 else None
 
 
 _INPUTS = (operand("lhs", (B, M, K)), operand("rhs", (B, K, N)))

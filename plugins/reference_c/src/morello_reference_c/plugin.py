@@ -41,7 +41,9 @@ def _emit(site: object) -> None:
 def _kernel(op: Operation) -> Microkernel:
     count = len(op.operands(op.rank or 1))
     patterns = (OperandPattern(contiguous=False),) * count
-    return Microkernel(name=op.name, op=op, operands=patterns, cost=_cost, emit=_emit)
+    # Names are identifiers: parameters of an operation, in brackets, become a part of it.
+    name = op.name.replace("[", "_").replace("]", "")
+    return Microkernel(name=name, op=op, operands=patterns, cost=_cost, emit=_emit)
 
 
 @hookimpl

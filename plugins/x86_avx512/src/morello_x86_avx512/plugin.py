@@ -14,10 +14,10 @@ VECTORS = (16, 32, 64)
 
 INFO = TargetInfo(
     name="x86_avx512",
-    description="x86-64 with AVX-512 F and VL",
+    description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS),
     casts=frozenset({("bf16", "f32")}),
-    cpu_features=("avx512f", "avx512vl"),
+    cpu_features=("avx512f", "avx512vl", "avx512bw"),
 )
 
 PLUGIN = TargetPlugin(
@@ -26,5 +26,5 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=kernels(VECTORS),
     weights=Weights(threads=24, sync=850_000),
-    emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mfma"),
+    emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )
