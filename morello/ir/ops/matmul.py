@@ -66,8 +66,8 @@ class Matmul(Operation):
     def accumulating(self) -> Operation | None:
         return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
-    def initial(self) -> Operation | None:
-        return None if self.accumulate else FillZero()
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(),)
 
     def granule(self, dim: int) -> int:
         """Sizes of tiles along this dimension are multiples of it: a pair is not split."""
