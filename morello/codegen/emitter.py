@@ -53,6 +53,10 @@ class CEmitter:
             )
         return Emission(self, impl, target, name).program()
 
+    def feature_flags(self, feature: str) -> tuple[str, ...]:
+        """The compiler flags with which C may use a CPU feature that a microkernel asks for."""
+        return ()
+
     def vector_type(self, dtype: DType, values: int) -> str:
         """The name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
@@ -67,6 +71,7 @@ class Emission:
         self.names.fresh(name)
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
+        self._features: dict[str, None] = {}
         self._workspace_name = self.names.fresh("workspace")
         self._held = self._most_held = 0
         self._quiet = 0
@@ -91,7 +96,8 @@ class Emission:
             prototype=prototype,
             parameters=tuple(parameters),
             workspace=self._most_held,
-            flags=self.emitter.flags,
+            flags=(*self.emitter.flags, *(flag for one in self._features for flag in self.emitter.feature_flags(one))),
+            cpu_features=tuple(self._features),
         )
 
     def helper(self, name: str, text: str) -> str:
@@ -189,6 +195,7 @@ class Emission:
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
+            self._features.update(dict.fromkeys(kernel.cpu_features))
             try:
                 kernel.emit(KernelSite(logical, views, self))
             except MorelloError:

@@ -33,7 +33,8 @@ class Program:
     """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
 
     The function takes the parameters in order, then, if `workspace` is not 0, a pointer to that many bytes
-    aligned to 64. `flags` are what the C compiler needs to be told for this target.
+    aligned to 64. `flags` are what the C compiler needs to be told for this target, `cpu_features` what the code
+    needs of a CPU besides what the target does.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Program:
     parameters: tuple[Parameter, ...]
     workspace: int
     flags: tuple[str, ...]
+    cpu_features: tuple[str, ...] = ()
 
 
 class Emitter(Protocol):

@@ -3,6 +3,9 @@
 A float result that is the sum of terms whose absolute values add up to M, with n roundings on the way, is off by
 at most ((1+u)^n − 1)·M, which is a little less than the usual γ_n·M = n·u/(1−n·u)·M, and by n smallest subnormals
 for underflow. Integers wrap around and are exact.
+
+Some instructions take subnormal numbers for zero, be they factors or sums. Where a program has a microkernel that says
+so (`flushes`), every operation may lose what is below the smallest normal number, times the factor it had met.
 """
 
 from __future__ import annotations
@@ -63,17 +66,20 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool) -> list[Expectation]:
+def expectations(
+    logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool, flushes: bool = False
+) -> list[Expectation]:
     """What each written operand must be, from the values of the read ones, in operand order.
 
-    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small.
+    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small. `flushes` says
+    that subnormal numbers may count as zero.
     """
     rank = len(logical.shape)
     dtypes = [state.dtype for state in logical.states]
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
     if all(dtype.is_float for dtype in outputs):
-        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], outputs, integral)
+        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], outputs, integral, flushes)
     values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
     found = []
     for value, dtype in zip(values, outputs, strict=True):
@@ -83,7 +89,12 @@ def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: b
 
 
 def _float_expectations(
-    logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray], outputs: list[DType], integral: bool
+    logical: LogicalSpec,
+    shape: tuple[int, ...],
+    inputs: list[np.ndarray],
+    outputs: list[DType],
+    integral: bool,
+    flushes: bool,
 ) -> list[Expectation]:
     op = logical.op
     finite = [np.where(np.isfinite(value), value, 0.0) for value in inputs]
@@ -98,7 +109,10 @@ def _float_expectations(
         roundoff = _roundoff(logical, dtype)
         relative = np.expm1(count * np.log1p(roundoff))
         with np.errstate(all="ignore"):
-            bound = relative * magnitude + count * dtype.smallest * _underflow_growth(logical, finite, dtype, count)
+            underflow = dtype.smallest * _underflow_growth(logical, finite, dtype, count)
+            if flushes:
+                underflow = max(underflow, dtype.smallest_normal * _largest(finite))
+            bound = relative * magnitude + count * underflow
             loose = ~(magnitude * (1 + relative) < dtype.limits[1])
             loose |= _intermediate_peak(logical, shape, finite) * (1 + relative) >= float(dtype.limits[1])
             as_stored = convert(value, dtype).astype(np.float64) == value
@@ -121,9 +135,13 @@ def _underflow_growth(logical: LogicalSpec, inputs: list[np.ndarray], output: DT
     narrowed = any(state.dtype.is_float and state.dtype.smallest < output.smallest for state in logical.states)
     if not (narrowed or isinstance(logical.op, Compose)) or len(inputs) < 2:
         return 1.0
-    largest = max(float(np.max(np.abs(value), initial=1.0)) for value in inputs)
-    growth = largest * (count if isinstance(logical.op, Compose) else 1)
+    growth = _largest(inputs) * (count if isinstance(logical.op, Compose) else 1)
     return float(np.float64(growth) ** (len(inputs) - 1))
+
+
+def _largest(inputs: list[np.ndarray]) -> float:
+    """The largest magnitude among the inputs, at least 1."""
+    return max(float(np.max(np.abs(value), initial=1.0)) for value in inputs)
 
 
 def _intermediate_peak(logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray]) -> float:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import I8, I16, U8, DType
-from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.base import Operand, Operation, operand, parameter
 from morello.ir.ops.fill import FillZero
 
 B, M, K, N = range(4)
@@ -23,12 +23,11 @@ class Matmul(Operation):
     """
 
     accumulate: bool = False
-    saturating: bool = False
+    saturating: bool = parameter(bool, default=False)
 
     @property
     def name(self) -> str:
-        name = "MatmulAccum" if self.accumulate else "Matmul"
-        return f"{name}[saturating]" if self.saturating else name
+        return "MatmulAccum" if self.accumulate else "Matmul"
 
     @property
     def rank(self) -> int:
@@ -70,7 +69,7 @@ class Matmul(Operation):
         return () if self.accumulate else (FillZero(),)
 
     def granule(self, dim: int) -> int:
-        """Sizes of tiles along this dimension are multiples of it: a pair is not split."""
+        """Pairs along k stay together."""
         return 2 if self.saturating and dim == K else 1
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
@@ -84,10 +83,11 @@ class Matmul(Operation):
 
 def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     """The sum of what pairs of products along k add up to, each brought into the range of i16."""
-    products = lhs[..., :, :, None] * rhs[..., None, :, :]
-    pairs = products[..., 0::2, :] + products[..., 1::2, :]
-    low, high = I16.limits
-    return np.clip(pairs, int(low), int(high)).sum(axis=-2)
+    low, high = (int(limit) for limit in I16.limits)
+    out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.int64)
+    for k in range(0, lhs.shape[2], 2):
+        out += np.clip(lhs[:, :, k : k + 2] @ rhs[:, k : k + 2, :], low, high)
+    return out
 
 
 def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:

@@ -42,7 +42,7 @@ def _kernel(op: Operation) -> Microkernel:
     count = len(op.operands(op.rank or 1))
     patterns = (OperandPattern(contiguous=False),) * count
     # Names are identifiers: parameters of an operation, in brackets, become a part of it.
-    name = op.name.replace("[", "_").replace("]", "")
+    name = str(op).replace("[", "_").replace("]", "")
     return Microkernel(name=name, op=op, operands=patterns, cost=_cost, emit=_emit)
 
 

@@ -8,6 +8,7 @@ from morello_x86_avx2.target import layouts, levels
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
+from morello_x86_avx512.kernels import KERNELS
 
 #: Bytes of the xmm, ymm and zmm views of a vector register.
 VECTORS = (16, 32, 64)
@@ -24,7 +25,7 @@ PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=32, vectors=VECTORS, l1_cost=1),
     rewrites=STANDARD,
-    kernels=kernels(VECTORS),
+    kernels=(*kernels(VECTORS), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )

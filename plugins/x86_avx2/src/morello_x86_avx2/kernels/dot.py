@@ -47,7 +47,14 @@ class DotProduct:
         length = int(site.spec.shape[2])
         sums = [site.fresh("sum") for _ in range(accumulators(length // count))]
         site.line("{")
-        lhs, rhs = self.begin(site, sums)
+        pointers = self.begin(site, sums)
+        self.loop(site, sums, pointers, length)
+        self.end(site, sums)
+        site.line("}")
+
+    def loop(self, site: KernelSite, sums: Sequence[str], pointers: Sequence[str], length: int) -> None:
+        """Adds the products of the first `length` values, whole vectors, to the sums by turns."""
+        count = self.taken * self.widest // site.spec.states[2].dtype.bytes
         i = site.fresh("i")
         site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {len(sums) * count}) {{")
         for lane, name in enumerate(sums):
@@ -55,12 +62,10 @@ class DotProduct:
             def values(index: int, place: int, number: int, base: int = lane * count) -> str:
                 load = site.load(site.spec.states[index].dtype, number)
                 at = f"{i} + {base + place}" if base + place else i
-                return f"{load}({(lhs, rhs)[index]} + {at})"
+                return f"{load}({pointers[index]} + {at})"
 
             site.line(f"        {name} = {self.step(site, self.widest, name, values)};")
         site.line("    }")
-        self.end(site, sums)
-        site.line("}")
 
     def begin(self, site: KernelSite, sums: Sequence[str]) -> tuple[str, str]:
         """Declares pointers to both factors, whose names are returned, and `sums`."""
