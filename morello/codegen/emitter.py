@@ -53,6 +53,10 @@ class CEmitter:
             )
         return Emission(self, impl, target, name).program()
 
+    def feature_flags(self, feature: str) -> tuple[str, ...]:
+        """The compiler flags with which C may use a CPU feature that a microkernel asks for."""
+        return ()
+
     def vector_type(self, dtype: DType, values: int) -> str:
         """The name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
@@ -69,6 +73,7 @@ class Emission:
         self._vectors: dict[str, str] = {}
         self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
         self._parallel = ParallelLoops(self)
+        self._features: dict[str, None] = {}
         self._held = self._most_held = 0
         self._quiet = 0
 
@@ -92,9 +97,10 @@ class Emission:
             prototype=prototype,
             parameters=tuple(parameters),
             workspace=self._most_held,
-            flags=self.emitter.flags,
+            flags=(*self.emitter.flags, *(flag for one in self._features for flag in self.emitter.feature_flags(one))),
             parallel=bool(self._parallel),
             thread_workspace=self._parallel.workspace,
+            cpu_features=tuple(self._features),
         )
 
     def helper(self, name: str, text: str) -> str:
@@ -202,6 +208,7 @@ class Emission:
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
+            self._features.update(dict.fromkeys(kernel.cpu_features))
             try:
                 kernel.emit(KernelSite(logical, views, self))
             except MorelloError:

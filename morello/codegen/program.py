@@ -35,7 +35,8 @@ class Program:
     The function takes the parameters in order, then, unless it needs 0 bytes of workspace, a pointer to that
     many bytes aligned to 64, then, if it has parallel loops, the number of threads, an `int` of at least 1.
     The workspace is `workspace` bytes, and `thread_workspace` more per thread. `flags` are what the C compiler
-    needs to be told for this target; how it is told of threads depends on the compiler.
+    needs to be told for this target; how it is told of threads depends on the compiler. `cpu_features` are what the
+    code needs of a CPU besides what the target does.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Program:
     flags: tuple[str, ...]
     parallel: bool = False
     thread_workspace: int = 0
+    cpu_features: tuple[str, ...] = ()
 
     def workspace_for(self, threads: int) -> int:
         """Bytes of workspace for a call with this many threads."""

@@ -78,7 +78,8 @@ class Microkernel:
     `shape` has one rule per iteration dimension; None leaves all of them free. `same` names what must be
     equal in all operands ("dtype", "layout", "vector"). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
-    beside its operands, by level. `emit` prints the C through the site it is handed.
+    beside its operands, by level. `emit` prints the C through the site it is handed. `cpu_features` are what its
+    code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero.
     """
 
     name: str
@@ -90,6 +91,8 @@ class Microkernel:
     same: tuple[Literal["dtype", "layout", "vector"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
     registers: Mapping[str, int] = attrs.field(factory=dict)
+    cpu_features: tuple[str, ...] = ()
+    flushes: bool = False
 
     def implements(self, op: Operation) -> bool:
         """Whether the kernel is for this operation, on some operands."""

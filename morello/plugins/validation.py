@@ -157,6 +157,8 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "`when` is a function"
     if any(count < 0 for count in kernel.registers.values()):
         return "register counts are not negative"
+    if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
+        return "its cpu_features are a tuple of names"
     return None
 
 

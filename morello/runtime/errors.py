@@ -39,38 +39,44 @@ def follow(
     types: Sequence[Sequence[DType]],
     inputs: Sequence[np.ndarray],
     dtypes: Sequence[DType],
+    *,
+    flushes: bool = False,
 ) -> list[list[Computed]]:
     """The results of each stage, from exact inputs (float64) of the given data types.
 
-    `types` are those of what each stage writes, all of them floats. Raises SpecError if an operation that gets
+    `types` are those of what each stage writes, all of them floats. If it `flushes`, subnormal numbers may be taken
+    for zero, before a product or after it. Raises SpecError if an operation that gets
     inexact inputs does not say how it spreads errors.
     """
     exact = [Computed(dtype, value, _nothing(value), value, value) for value, dtype in zip(inputs, dtypes, strict=True)]
     known, found = exact, []
     for (op, shape, sources), written in zip(stages, types, strict=True):
-        results = _stage(op, shape, [known[source] for source in sources], written)
+        results = _stage(op, shape, [known[source] for source in sources], written, flushes)
         found.append(results)
         known = [*known, *results]
     return found
 
 
 def _stage(
-    op: Operation, shape: tuple[int, ...], given: Sequence[Computed], written: Sequence[DType]
+    op: Operation, shape: tuple[int, ...], given: Sequence[Computed], written: Sequence[DType], flushes: bool
 ) -> list[Computed]:
     # Of several outputs the widest decides what values are computed in.
     widest = min(written, key=lambda dtype: dtype.unit_roundoff)
     values = [one.values for one in given]
     errors = [one.error if op.copies else one.error + _conversion(one, widest) for one in given]
     kinds = [*(one.dtype for one in given), *written]
+    finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
+    factor = max((float(np.max(np.abs(value), initial=1.0)) for value in finite), default=1.0)
     with np.errstate(all="ignore"):
         means = op.meaning(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
         magnitudes = op.magnitude(shape, values)
-        peaks = op.peak(shape, [np.where(np.isfinite(value), value, 0.0) for value in values])
+        peaks = op.peak(shape, finite)
         inexact = any(error.any() for error in errors)
         spreads = op.spread(shape, values, errors) if inexact else [_nothing(value) for value in means]
         results = []
         for index, dtype in enumerate(written):
-            lost = op.underflow(shape, values, dtype.smallest)[index]
+            smallest = dtype.smallest_normal * factor if flushes else dtype.smallest
+            lost = op.underflow(shape, values, smallest)[index]
             # Magnitudes are those of exact inputs: inexact ones may move them as far as the result.
             magnitude, peak = magnitudes[index] + spreads[index], np.maximum(peaks[index], np.abs(means[index]))
             error = spreads[index] + _relative(op, shape, dtype) * magnitude + lost

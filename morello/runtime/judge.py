@@ -1,6 +1,9 @@
 """What a right result is: the operation's meaning, give or take what rounding may lead to (see `errors`).
 
 Integers wrap around and are exact; so are copies, and small whole numbers in floats.
+
+Some instructions take subnormal numbers for zero, be they factors or sums. Where a program has a microkernel that says
+so (`flushes`), every operation may lose what is below the smallest normal number, times the factor it had met.
 """
 
 from __future__ import annotations
@@ -64,17 +67,20 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool) -> list[Expectation]:
+def expectations(
+    logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool, flushes: bool = False
+) -> list[Expectation]:
     """What each written operand must be, from the values of the read ones, in operand order.
 
-    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small.
+    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small. `flushes` says
+    that subnormal numbers may count as zero.
     """
     rank = len(logical.shape)
     dtypes = [state.dtype for state in logical.states]
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
     if all(dtype.is_float for dtype in outputs):
-        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral)
+        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
     values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
     found = []
     for value, dtype in zip(values, outputs, strict=True):
@@ -85,13 +91,13 @@ def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: b
 
 
 def _float_expectations(
-    logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray], integral: bool
+    logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray], integral: bool, flushes: bool
 ) -> list[Expectation]:
     op = logical.op
     declared = list(zip(op.operands(len(shape)), logical.states, strict=True))
     read = [state.dtype for one, state in declared if one.reads]
     stages, types = _stages(op, shape, [state.dtype for _, state in declared])
-    followed = follow(stages, types, inputs, read)
+    followed = follow(stages, types, inputs, read, flushes=flushes)
     parts = [one for one, _, _ in stages]
     whole = integral and all(one.whole_numbers for one in parts) and all(map(_whole, followed[:-1]))
     overflow = any(np.any(one.peak + one.error >= one.dtype.limits[1]) for made in followed[:-1] for one in made)

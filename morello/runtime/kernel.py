@@ -186,7 +186,7 @@ class Kernel:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        missing = missing_features(self.target.info.cpu_features)
+        missing = missing_features((*self.target.info.cpu_features, *self.program.cpu_features))
         if missing:
             raise ArgumentError(
                 f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from morello.errors import VerificationError
+from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.spec import LogicalSpec
 from morello.plugins.target import Target
 from morello.runtime.arguments import Argument
@@ -187,7 +188,7 @@ def _judge(
     got: Sequence[np.ndarray],
     others: Sequence[np.ndarray] | None,
 ) -> DataSetResult:
-    expected = expectations(logical, inputs, data.integral)
+    expected = expectations(logical, inputs, data.integral, _flushes(kernel))
     outputs = [argument for argument in kernel.arguments if argument.writes]
     who = f"{kernel.program.name} on data set {data.name!r}"
     error, distance = 0.0, None if others is None else 0.0
@@ -198,6 +199,12 @@ def _judge(
             apart = _from_other(expectation, others[position])
             distance = max(distance or 0.0, _worst(who, argument, apart, got[position], NAME))
     return DataSetResult(data.name, error, distance)
+
+
+def _flushes(kernel: Kernel) -> bool:
+    """Whether one of the program's microkernels takes subnormal numbers for zero."""
+    calls = (node.expansion for node in walk(kernel.impl) if isinstance(node, Node))
+    return any(kernel.target.kernels_by_name[one.kernel].flushes for one in calls if isinstance(one, KernelCall))
 
 
 def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:

@@ -6,15 +6,24 @@ from collections.abc import Sequence
 
 from morello.ir.ops import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.matmul import Matmul
 from morello_reference_c.meanings.common import loop
 from morello_reference_c.values import Value
 
 
 def matmul(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Matmul)
     lhs, rhs, out = values
     b, m, k, n = dims
     kind = out.type_of_sums
     start = out.read(kind, b, m, n) if op.accumulating() is None else "0"
+    if op.saturating:
+        # Products of bytes fit an int32_t, and so do sums of two of them.
+        terms = [f"{lhs.read('int32_t', b, m, at)} * {rhs.read('int32_t', b, at, n)}" for at in (k, f"({k} + 1)")]
+        pair = f"const int32_t pair = {' + '.join(terms)};"
+        add = "sum += (uint32_t)(pair < -32768 ? -32768 : pair > 32767 ? 32767 : pair);"
+        head = f"for (ptrdiff_t {k} = 0; {k} < {shape[2]}; {k} += 2) {{"
+        return [f"{kind} sum = {start};", head, f"    {pair}", f"    {add}", "}", out.write("sum", b, m, n)]
     term = f"{lhs.read(kind, b, m, k)} * {rhs.read(kind, b, k, n)}"
     return [f"{kind} sum = {start};", *loop(k, shape[2], f"sum += {term};"), out.write("sum", b, m, n)]
 

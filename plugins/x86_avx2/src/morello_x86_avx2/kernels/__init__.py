@@ -11,10 +11,12 @@ from morello.plugins import Microkernel
 from morello_x86_avx2.kernels import (
     broadcast,
     conv,
+    dot,
     elementwise,
     fill,
     matmul,
     move,
+    pairs,
     reduce,
     softmax,
     softmax_rows,
@@ -25,8 +27,10 @@ from morello_x86_avx2.kernels import (
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """All microkernels of a core whose vectors have these sizes in bytes."""
     return (
-        *matmul.kernels(max(vectors) // 4),
-        *move.KERNELS,
+        *matmul.kernels(vectors),
+        *dot.kernels(vectors),
+        *pairs.KERNELS,
+        *move.kernels(vectors),
         *transpose.kernels(vectors),
         *fill.KERNELS,
         *_SCALARS,
