@@ -17,6 +17,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
 from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.pad import Pad
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
@@ -36,6 +37,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Fill: copies.fill,
     Move: copies.move,
     OnePrefix: copies.one_prefix,
+    Pad: copies.pad,
     Broadcast: copies.broadcast,
     Matmul: products.matmul,
     Conv: products.conv,

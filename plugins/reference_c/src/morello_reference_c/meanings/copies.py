@@ -8,6 +8,7 @@ from morello.ir.dtypes import F32
 from morello.ir.ops import Operation
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.fill import Fill
+from morello.ir.ops.pad import Pad
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
 
@@ -39,6 +40,20 @@ def one_prefix(op: Operation, values: Sequence[Value], dims: Sequence[str], shap
 def broadcast(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
     assert isinstance(op, Broadcast)
     return _copy(values[0], values[1], at(dims, [op.axis(len(shape))]), dims)
+
+
+def pad(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Pad)
+    source, out = values
+    top, left, _, _ = op.padding
+    height, width = (int(size) for size in source.tensor.shape[-2:])
+    *outer, row, column = dims
+    inside = source.element(*outer, "y", "x")
+    return [
+        f"ptrdiff_t y = {row} - {top};",
+        f"ptrdiff_t x = {column} - {left};",
+        f"{out.element(*dims)} = y < 0 || y >= {height} || x < 0 || x >= {width} ? 0 : {inside};",
+    ]
 
 
 def _copy(source: Value, out: Value, start: Sequence[str], to: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from morello_x86_avx2.kernels import (
     fill,
     matmul,
     move,
+    pad,
     pairs,
     reduce,
     softmax,
@@ -40,7 +41,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
 
 
 #: What every operation has, whatever its data type: programs of single values.
-_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS)
+_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS)
 
 
 __all__ = ["kernels"]
