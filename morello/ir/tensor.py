@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Fit, Layout
-from morello.ir.numbers import Mask, Num, ceil_div, product
+from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 
 @attrs.frozen(cache_hash=True)
@@ -34,14 +34,41 @@ class OperandState:
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
 
-    def tile_codes(self, shape: Sequence[Num], tile: Sequence[Num], alignment: int) -> tuple[Any, ...]:
-        """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned."""
+    def tile_codes(
+        self, shape: Sequence[Num], tile: Sequence[Num], alignment: int, sliding: Sequence[bool] = ()
+    ) -> tuple[Any, ...]:
+        """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned.
+
+        Tiles lie at multiples of their size, anywhere along dimensions that are `sliding`.
+        """
         if self.layout is None:
             return ()
         codes = self.layout.fit(shape, tile)
-        return (*codes, self._keeps_alignment(codes, shape, tile, alignment))
+        if any(sliding):
+            codes = self._slid(codes, shape, tile, sliding)
+        return (*codes, self._keeps_alignment(codes, shape, tile, alignment, sliding))
 
-    def _keeps_alignment(self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], alignment: int) -> Any:
+    def _slid(
+        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
+    ) -> tuple[Any, ...]:
+        """Tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
+        assert self.layout is not None
+        strides = self.layout.strides(shape)
+        found = []
+        for physical, stride, code in zip(self.layout.dims, strides, codes, strict=True):
+            size, part = shape[physical.dim], tile[physical.dim]
+            if sliding[physical.dim]:
+                whole = part == size
+                if physical.size is not None:
+                    code = choose(whole, code, choose(part == 1, Fit.GONE, Fit.STRADDLES))
+                if self.vector is not None:
+                    code = choose(whole | (stride % self.vector == 0), code, Fit.STRADDLES)
+            found.append(code)
+        return tuple(found)
+
+    def _keeps_alignment(
+        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], alignment: int, sliding: Sequence[bool]
+    ) -> Any:
         """Offsets of tiles are multiples of step·stride along each cut dimension; outside the run, unknown."""
         layout = self.layout
         if not self.aligned or layout is None or alignment <= self.dtype.bytes:
@@ -49,10 +76,11 @@ class OperandState:
         kept: Any = True
         strides = layout.strides(shape)
         steps = layout_steps(layout, tile)
-        for position in range(len(layout.dims)):
+        for position, physical in enumerate(layout.dims):
             known = len(layout.dims) - position <= self.contig
             whole = codes[position] >= Fit.WHOLE
-            offset = strides[position] * steps[position] * self.dtype.bytes
+            step = 1 if sliding and sliding[physical.dim] else steps[position]
+            offset = strides[position] * step * self.dtype.bytes
             kept = kept & (whole | ((offset % alignment == 0) & known))
         return kept * 1
 

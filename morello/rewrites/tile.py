@@ -217,7 +217,7 @@ def _tile_codes(logical: LogicalSpec, shape: tuple[Any, ...], target: Target) ->
     declared = logical.op.operands(len(shape))
     for one, state in zip(declared, logical.states, strict=True):
         alignment = target.level(state.level).alignment
-        codes += state.tile_codes(one.shape(logical.shape), one.shape(shape), alignment)
+        codes += state.tile_codes(one.shape(logical.shape), one.shape(shape), alignment, one.sliding)
     return codes
 
 

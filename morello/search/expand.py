@@ -156,10 +156,9 @@ class SpaceExpander:
         below, args = parts[0].space, parts[0].args
         pairs = []
         for at, arg in enumerate(args):
-            rank = len(below.operands[at].dims)
             whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
             tile = np.where(shape >= 0, below.tensors[at][shape], whole)
-            pairs.append(self.states.pairs(rank, whole, tile))
+            pairs.append(self.states.pairs(self.space.operands[arg].sliding, whole, tile))
         child = self.bounds.by_key[below.key].tuples
         classes = np.array([child[tuple(row[arg] for arg in args)] for row in self.own.tuples], dtype=np.int64)
         number = self.tables.index[below.key]

@@ -41,6 +41,11 @@ class Operand:
         """Where the operand's tile starts if the iteration dimensions start at `starts`."""
         return tuple(sum((c * starts[dim] for dim, c in terms), 0) for terms in self.dims)
 
+    @property
+    def sliding(self) -> tuple[bool, ...]:
+        """Per dimension, whether tiles of it may overlap or leave gaps: they start at no multiple of their size."""
+        return tuple(len(terms) > 1 or any(c != 1 for _, c in terms) for terms in self.dims)
+
     def uses(self, dim: int) -> bool:
         return any(dim == other for terms in self.dims for other, _ in terms)
 
