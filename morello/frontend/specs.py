@@ -23,11 +23,16 @@ from morello.plugins.target import Target
 _MAX_RANK = 32
 
 
-def read_spec(source: Source, target: Target, node: SpecNode) -> Spec:
-    """The Spec in normal form. Raises SourceError at the part that is wrong."""
+def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None) -> Spec:
+    """The Spec in normal form, of other `sizes` than those of the text if they are given.
+
+    Raises SourceError at the part that is wrong.
+    """
     call = node.call
-    read = _compose(source, target, call) if call.shape is None else _primitive(source, target, call, call.shape)
-    logical, nodes = read
+    if call.shape is None:
+        logical, nodes = _compose(source, target, call, sizes)
+    else:
+        logical, nodes = _primitive(source, target, call, call.shape, sizes)
     if call.names and len(call.names) != len(logical.states):
         raise source.error(
             span(call.names[0], call.names[-1]), f"{len(call.names)} names for {len(logical.states)} operands"
@@ -42,14 +47,14 @@ def read_spec(source: Source, target: Target, node: SpecNode) -> Spec:
 _Read = tuple[LogicalSpec, Sequence[Token | Group]]
 
 
-def _primitive(source: Source, target: Target, call: Call, text: Numbers) -> _Read:
+def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes: tuple[int, ...] | None) -> _Read:
     if call.name == COMPOSE:
         raise source.error(
             text.span,
             "Compose starts with its operations, not with a shape",
             "write Compose([Matmul, Matmul], [(1×64×128, f32, GL), ...])",
         )
-    shape = _shape(source, text)
+    shape = sizes or _shape(source, text)
     if call.name in NORMS:
         return _norm(source, target, call, shape)
     op = operation(source, call.operation, COMPOSE, *NORMS)
@@ -75,7 +80,7 @@ def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) ->
     return LogicalSpec(found.compose, shape, tuple(states), serial), nodes
 
 
-def _compose(source: Source, target: Target, call: Call) -> _Read:
+def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
     place = span(call.components[0], call.components[-1])
     if call.name != COMPOSE:
         operation(source, call.operation, COMPOSE, *NORMS)
@@ -102,6 +107,8 @@ def _compose(source: Source, target: Target, call: Call) -> _Read:
     texts = [group.shape for group in groups if group.shape is not None]
     shapes = [_shape(source, text) for text in texts]
     shape = infer_shape(source, compose, names, shapes, texts, place)
+    if sizes is not None:
+        shape, shapes = sizes, [one.shape(sizes) for one in compose.operands(len(sizes))]
     states = [read_state(source, target, node, own) for node, own in zip(groups, shapes, strict=True)]
     return LogicalSpec(compose, shape, tuple(states), serial), groups
 

@@ -25,17 +25,21 @@ Shape: TypeAlias = tuple[int, ...]
 
 @attrs.frozen
 class Setting:
-    """What data is made for: each operand's shape and type, and over how many values outputs sum."""
+    """What data is made for: each operand's shape and type, over how many values outputs sum, and whether functions
+    like exp may be on the way."""
 
     shapes: tuple[Shape, ...]
     dtypes: tuple[DType, ...]
     reduction: int
+    functions: bool = False
 
     @classmethod
     def of(cls, op: Operation, shape: Shape, dtypes: Sequence[DType]) -> Setting:
         operands = op.operands(len(shape))
         summed = [shape[dim] for dim in op.reductions(len(shape))]
-        return cls(tuple(one.shape(shape) for one in operands), tuple(dtypes), int(np.prod(summed, dtype=np.int64)))
+        shapes = tuple(one.shape(shape) for one in operands)
+        functions = not (op.whole_numbers or op.copies)
+        return cls(shapes, tuple(dtypes), int(np.prod(summed, dtype=np.int64)), functions)
 
     @property
     def largest(self) -> float:
@@ -100,7 +104,7 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.nd
 def data_sets(setting: Setting, thorough: bool) -> Iterator[DataSet]:
     """The data sets for these operands; more of them if `thorough`."""
     floats = any(dtype.is_float for dtype in setting.dtypes)
-    for each in (*_DATA_SETS, *(_MORE if thorough else ())):
+    for each in (*_DATA_SETS, *(_FUNCTIONS if setting.functions else ()), *(_MORE if thorough else ())):
         if each.ints or floats:
             yield each
 
@@ -225,6 +229,9 @@ _DATA_SETS = (
     DataSet("NaN", _sprinkled(np.nan), None),
     DataSet("subnormals", _subnormal, None),
     DataSet("negative zeros", _negative_zeros, None),
+)
+
+_FUNCTIONS = (
     DataSet("exponents", _exponents, None),
     DataSet("positive", _positive, None),
     DataSet("masked", _masked, None),

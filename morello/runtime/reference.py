@@ -12,6 +12,7 @@ from morello.errors import Inapplicable, MorelloError, VerificationError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, row_major
+from morello.ir.ops import origin
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
@@ -60,6 +61,16 @@ class Reference:
         self._target = target or reference_target()
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
+
+    @property
+    def unknown(self) -> str | None:
+        """An operation of a plugin that the reference has no kernel for, with the plugin; None if it knows them all."""
+        op = self._logical.op
+        for one in op.components if isinstance(op, Compose) else (op,):
+            plugin = origin(one.name)
+            if plugin is not None and not any(kernel.implements(one) for kernel in self._target.kernels):
+                return f"{one} of plugin {plugin}"
+        return None
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The written operands, from the read ones, in operand order.

@@ -63,7 +63,8 @@ def meaning(op: Operation) -> Meaning | None:
     """What prints an operation, None for one that is not known here."""
     found = (MEANINGS[cls] for cls in type(op).__mro__ if cls in MEANINGS)
     printer = next(found, None)
-    return None if printer is elementwise.unary and not elementwise.knows(op) else printer
+    # Those of plugins are not known here.
+    return printer if not isinstance(op, (Unary, Binary)) or elementwise.knows(op) else None
 
 
 def looped(op: Operation, rank: int) -> set[int]:

@@ -28,8 +28,8 @@ _GELU = {
 
 
 def knows(op: Operation) -> bool:
-    """Whether a unary operation is one of these."""
-    return type(op) in (*_FUNCTIONS, Relu, Gelu, Scale)
+    """Whether an elementwise operation is one of these."""
+    return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale)
 
 
 def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
