@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 
@@ -17,7 +19,7 @@ class HardSwish(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return values * np.clip(values + 3, 0, 6) / 6
 
-    def magnitude(self, shape: tuple[int, ...], inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         # Close to -3, the sum of x and 3 has an error that is small next to 3, not next to itself.
         return [np.abs(inputs[0]) * np.where(inputs[0] < -4, 0, np.minimum(np.abs(inputs[0]) + 3, 6)) / 6]
 
@@ -30,7 +32,7 @@ class HardSwish(Unary):
     def flops(self, shape: tuple[int, ...]) -> int:
         return 5 * self.volume(shape)
 
-    def peak(self, shape: tuple[int, ...], inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [6 * np.abs(inputs[0])]
 
     @property
