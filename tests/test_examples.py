@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SCALED = {"batch_parallel": ("4×2048×2048×2048", "4×128×128×128")}
 
 
+@cache
 def example(name: str) -> Mapping[str, morello.Goal]:
     """The goals of an example, scaled down where it is slow."""
     path = EXAMPLES / f"{name}.spec"
@@ -27,12 +29,15 @@ def example(name: str) -> Mapping[str, morello.Goal]:
     return morello.parse(text.replace(before, after) if before else text, filename=str(path))
 
 
+@cache
+def synthesized(name: str) -> list[morello.Goal]:
+    return [goal.synthesize() for goal in example(name).values()]
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.spec")))
 def test_examples_run(name: str, prove) -> None:
-    goals = example(name)
-    assert goals
-    for goal in goals.values():
-        done = goal.synthesize()
+    assert synthesized(name)
+    for done in synthesized(name):
         kernel = prove(done.impl, done.target, done.name)
         assert kernel.bench(min_time=0.01, repeats=2).median > 0
 
@@ -40,7 +45,7 @@ def test_examples_run(name: str, prove) -> None:
 def test_search_shares_the_batch_among_threads() -> None:
     (goal,) = example("batch_parallel").values()
     assert goal.schedule == ""
-    done = goal.synthesize()
+    (done,) = synthesized("batch_parallel")
     assert isinstance(done.impl, Node)
     loop = done.impl.expansion
     assert isinstance(loop, Loop)
