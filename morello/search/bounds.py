@@ -19,6 +19,7 @@ from morello.plugins.target import Target
 from morello.rewrites.tile import Tile
 from morello.search.axes import LimitAxes
 from morello.search.kernels import KernelRow
+from morello.search.sharing import SharedLoops
 from morello.search.spaces import Key, Space, Spaces, StructuralStep
 from morello.search.stages import Stage, Stages
 from morello.search.states import NEVER, Offer, States
@@ -333,7 +334,7 @@ class Bounds:
         base = self._kernel_base(bounds)
         loops = [*self._loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
-        shared = [step for step in others if isinstance(step.step, Tile)]
+        shared = SharedLoops([step for step in others if isinstance(step.step, Tile)], self, bounds)
         others = [step for step in others if not isinstance(step.step, Tile)]
         plan = [*self._move_plan(bounds)]
 
@@ -351,7 +352,7 @@ class Bounds:
                 self._apply(step, rows, block, bounds)
             self._apply_stages(rows, block, bounds)
             if shared:
-                self._share(shared, rows, block, bounds)
+                shared.relax(rows, block)
             values[rows] = np.minimum(values[rows], block)
             self._relax_moves(plan, rows, values, space)
 
@@ -438,22 +439,6 @@ class Bounds:
                     total += below.values[np.ix_(part.shape[cells], column)]
                 here = slice(columns.first, columns.first + columns.count)
                 block[at, here] = np.minimum(block[at, here], total)
-
-    def _share(self, loops: Sequence[StructuralStep], rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
-        """All parallel loops at once: sharing cannot do better than to divide the serial Spec's cost by the threads.
-
-        That Spec can loop over the same tiles, as tiles of several dimensions are tiles of one after another.
-        """
-        at = np.flatnonzero(np.any([step.valid[rows] for step in loops], axis=0))
-        below = self.by_key[loops[0].parts[0].space.key]
-        whole = below.space.numbers(list(bounds.space.sizes[:, rows[at]]))
-        weights = self.target.weights
-        for columns in bounds.columns if len(at) else ():
-            if self.suit(loops[0].suits, columns.classes):
-                child = below.columns[below.tuples[columns.classes]]
-                serial = below.values[np.ix_(whole, child.first + columns.numbers @ child.strides)]
-                here = slice(columns.first, columns.first + columns.count)
-                block[at, here] = np.minimum(block[at, here], weights.sync + np.ceil(serial / weights.threads))
 
     def suit(self, suits: Sequence[bool], classes: Classes) -> bool:
         """Whether a step that suits these levels applies to operands of these classes."""
