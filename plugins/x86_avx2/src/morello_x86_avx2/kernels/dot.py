@@ -184,7 +184,7 @@ def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Target], Any]:
 
 
 def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Target], Any]:
-    """Per vector of sums twice what f32 takes, measured: a multiplication and an addition, and conversions."""
+    """Two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
 
     def cost(spec: LogicalSpec, target: Target) -> Any:
         return per_values(2, widest // spec.states[2].dtype.bytes)(spec, target)
