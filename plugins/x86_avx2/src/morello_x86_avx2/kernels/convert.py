@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from morello.codegen.site import KernelSite, OperandSite
-from morello.ir.dtypes import BF16, F32, U16, U32, DType
+from morello.ir.dtypes import BF16, F32, I32, U16, U32, DType
 from morello.ir.dtypes import by_name as dtype_named
+from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
 
 _F32_OF_BF16 = """static inline float f32_of_bf16(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;
@@ -21,8 +22,11 @@ _BF16_OF_F32 = """static inline uint16_t bf16_of_f32(float value) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
 }"""
 
-_WIDEN_BF16 = """static inline {wide} {name}({narrow} v) {{
-    return ({wide})(__builtin_convertvector(v, {bits}) << 16);
+#: Compilers make a mess of `__builtin_convertvector` where vectors of factors have less than 16 bytes.
+_WIDEN = """static inline {wide} {name}({narrow} v) {{
+    {register} bits = {zero}();
+    memcpy(&bits, &v, sizeof v);
+    return ({wide}){convert}(bits);
 }}"""
 
 _NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
@@ -56,14 +60,34 @@ def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: i
         return value
     kind = site.vector_type(out, values)
     if source == BF16:
-        name, bits = f"{kind}_of_bf16", site.vector_type(U32, values)
-        text = _WIDEN_BF16.format(name=name, wide=kind, narrow=site.vector_type(source, values), bits=bits)
-        return f"{site.helper(name, text)}({value})"
+        return f"({kind})({_widened(site, value, U16, U32, values)} << 16)"
     if out == BF16:
         name, wide = f"{kind}_of_f32", site.vector_type(F32, values)
         text = _NARROW_F32.format(name=name, wide=wide, narrow=kind, bits=site.vector_type(U32, values))
         return f"{site.helper(name, text)}({vector_as(site, value, source, F32, values)})"
+    if out == F32 and source.bytes < 4:
+        return f"__builtin_convertvector({_widened(site, value, source, I32, values)}, {kind})"
+    if source.bytes < out.bytes:
+        return _widened(site, value, source, out, values)
+    if source.bytes > 2 * out.bytes:
+        return vector_as(site, vector_as(site, value, source, U16, values), U16, out, values)
     return f"__builtin_convertvector({value}, {kind})"
+
+
+def _widened(site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
+    """`value`, a vector of integers, with zeros or with copies of their signs in front of them."""
+    narrow, wide = site.vector_type(source, values), site.vector_type(out, values)
+    size = max(16, source.bytes * values)
+    instruction = f"cvtep{'i' if source.is_signed else 'u'}{8 * source.bytes}_epi{8 * out.bytes}"
+    text = _WIDEN.format(
+        name=f"{wide}_of_{source}",
+        wide=wide,
+        narrow=narrow,
+        register=INTEGER_VECTOR[size],
+        zero=f"{PREFIX[size]}_setzero_{SUFFIX[size]}",
+        convert=f"{PREFIX[out.bytes * values]}_{instruction}",
+    )
+    return f"{site.helper(f'{wide}_of_{source}', text)}({value})"
 
 
 def values_at(site: KernelSite, operand: OperandSite, position: int, values: int) -> str:

@@ -61,7 +61,7 @@ def _twice_as_many(spec: LogicalSpec) -> bool:
 
 
 def _pair_cost(spec: LogicalSpec, target: Target) -> Any:
-    """As for one value along k; widening bytes first takes as much as half of that, measured."""
+    """As for one value along k; widening bytes first takes half of that, by measurement."""
     each = 2 if spec.states[1].dtype == I16 else 3
     return each * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(1))
 
