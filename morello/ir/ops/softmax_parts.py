@@ -45,8 +45,8 @@ class Accumulating(SoftmaxLike):
 
 
 @attrs.frozen(cache_hash=True)
-class SoftmaxDenominator(Accumulating):
-    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+class _FromMax(Accumulating):
+    """denom = Σ e^(src − max), with the maximum given."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), self.row(rank, "max"), self.result(rank, "denom"))
@@ -82,7 +82,12 @@ class SoftmaxDenominator(Accumulating):
 
 
 @attrs.frozen(cache_hash=True)
-class SoftmaxDenominatorAndUnscaledFromMax(SoftmaxDenominator):
+class SoftmaxDenominator(_FromMax):
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
     """unscaled = e^(src − max), denom = Σ unscaled along `dim`; the accumulating variant adds to what denom holds."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
