@@ -20,14 +20,15 @@ from morello.runtime import Compiler, available_compilers
 from morello.runtime.build import build
 from morello.runtime.machine import missing_features
 
-#: The exact function of a double `x`, in C; one minus something small is written so that it does not cancel.
+#: The exact function of a double `x`, in C; one minus something small is written so that it does not cancel. Where a
+#: function goes to 0 as x goes to -infinity, that is its value there.
 EXACT = {
     "exp": "exp(x)",
     "sigmoid": "x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x))",
     "tanh": "tanh(x)",
-    "silu": "x < 0 ? x * (exp(x) / (1 + exp(x))) : x / (1 + exp(-x))",
-    "gelu": "x * (erfc(x * -M_SQRT1_2) / 2)",
-    "gelu_tanh": "gelu_tanh(x)",
+    "silu": "x == -INFINITY ? 0 : x < 0 ? x * (exp(x) / (1 + exp(x))) : x / (1 + exp(-x))",
+    "gelu": "x == -INFINITY ? 0 : x * (erfc(x * -M_SQRT1_2) / 2)",
+    "gelu_tanh": "x == -INFINITY ? 0 : gelu_tanh(x)",
     "rsqrt": "1 / sqrt(x)",
 }
 FLAGS = {4: ("-mavx2", "-mfma"), 8: ("-mavx2", "-mfma"), 16: ("-mavx512f", "-mavx512vl", "-mfma")}

@@ -80,6 +80,9 @@ def _stage(
             # Magnitudes are those of exact inputs: inexact ones may move them as far as the result.
             magnitude, peak = magnitudes[index] + spreads[index], np.maximum(peaks[index], np.abs(means[index]))
             error = spreads[index] + _relative(op, shape, dtype) * magnitude + lost
+            if not _fits(widest, dtype):
+                # Even a value that is exact in the widest type is rounded where it is stored.
+                error = error + np.where(np.isfinite(means[index]), np.abs(means[index]) * dtype.unit_roundoff, 0.0)
             error = np.where(np.isnan(error), np.inf, error)
             results.append(Computed(dtype, means[index], error, magnitude, np.where(np.isnan(peak), 0.0, peak)))
     return results

@@ -53,18 +53,17 @@ def _memory(site: KernelSite) -> None:
     """The source's run of values, over and over."""
     source, out = site.operand(0), site.operand(1)
     dtype = out.tensor.state.dtype
-    index, place = site.fresh("i"), site.fresh("at")
+    index, place, value = site.fresh("i"), site.fresh("at"), site.fresh("value")
     length, total = int(source.tensor.volume), int(out.tensor.volume)
+    setting = f"{place}[{index}] = {value};"
     site.line("{")
     site.line(f"    {dtype.c_name} *const {place} = {out.pointer()};")
     if length == 1:
-        value = site.fresh("value")
         site.line(f"    const {dtype.c_name} {value} = {source.scalar()};")
-    site.line(f"    for (ptrdiff_t {index} = 0; {index} < {total}; {index} += {length}) {{")
-    if length == 1:
-        site.line(f"        {place}[{index}] = {value};")
     else:
-        site.line(f"        memcpy({place} + {index}, {source.pointer()}, {length * dtype.bytes});")
+        setting = f"memcpy({place} + {index}, {source.pointer()}, {length * dtype.bytes});"
+    site.line(f"    for (ptrdiff_t {index} = 0; {index} < {total}; {index} += {length}) {{")
+    site.line(f"        {setting}")
     site.line("    }")
     site.line("}")
 

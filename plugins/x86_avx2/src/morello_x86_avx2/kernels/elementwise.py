@@ -1,7 +1,7 @@
 """Functions of each value: of one tensor or two, in scalars of every type and in vectors.
 
-Vectors are f32 for all functions, and integers for those that make sense for them. A right-hand side that has one value
-only is used for all lanes.
+Vectors are floats for all functions, and integers for those that make sense for them. A right-hand side that has one
+value only is used for all lanes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from morello.codegen.site import KernelSite
-from morello.ir.dtypes import ALL, DType
+from morello.ir.dtypes import ALL, F32, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -18,7 +18,17 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Sigmoid, Silu, T
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import PREFIX, SCALAR, one_value
-from morello_x86_avx2.kernels.lanes import ANYWHERE, F32_ANYWHERE, Place, in_lanes, lanewise, repeat, vectors, width
+from morello_x86_avx2.kernels.lanes import (
+    ANYWHERE,
+    FLOAT_ANYWHERE,
+    Place,
+    conversions,
+    in_lanes,
+    lanewise,
+    repeat,
+    vectors,
+    width,
+)
 from morello_x86_avx2.kernels.values import computed, costs, larger, literal, read, write
 from morello_x86_avx2.kernels.vector_math import DIVISION, cycles, define
 
@@ -121,9 +131,8 @@ def choice(site: KernelSite, dtype: DType, values: int, sign: str) -> str:
     return site.helper(f"{name}_{kind}", f"{head} {{\n    {text}\n}}")
 
 
-def of_vectors(op: type[Operation], site: KernelSite, a: str, b: str, values: int) -> str:
+def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: str, values: int) -> str:
     """The C expression of a binary operation on two vectors."""
-    dtype = site.spec.states[-1].dtype
     if op in (Maximum, Minimum):
         return f"{choice(site, dtype, values, '>' if op is Maximum else '<')}({a}, {b})"
     sign = {Add: "+", Sub: "-", Mul: "*", Div: "/"}[op]
@@ -134,7 +143,9 @@ def of_vectors(op: type[Operation], site: KernelSite, a: str, b: str, values: in
 
 
 def _vector_binary(op: type[Operation]) -> Callable[[Place], None]:
-    return lambda place: place.write(2, of_vectors(op, place.site, place.read(0), place.read(1), place.values))
+    return lambda place: place.write(
+        2, of_vectors(op, place.site, place.dtype, place.read(0), place.read(1), place.values)
+    )
 
 
 def _vector_divide(place: Place) -> None:
@@ -142,15 +153,14 @@ def _vector_divide(place: Place) -> None:
 
 
 def _vector_relu(place: Place) -> None:
-    dtype = place.site.spec.states[1].dtype
-    zero = f"({place.site.vector_type(dtype, place.values)}){{0}}"
-    place.write(1, f"{choice(place.site, dtype, place.values, '>')}({place.read(0)}, {zero})")
+    zero = f"({place.site.vector_type(place.dtype, place.values)}){{0}}"
+    place.write(1, f"{choice(place.site, place.dtype, place.values, '>')}({place.read(0)}, {zero})")
 
 
 def _vector_scale(place: Place) -> None:
-    op, dtype = place.site.spec.op, place.site.spec.states[1].dtype
+    op = place.site.spec.op
     assert isinstance(op, Scale)
-    place.write(1, f"{place.read(0)} * {repeat(place.site, dtype, place.values)}({literal(op.factor, dtype)})")
+    place.write(1, f"{place.read(0)} * {repeat(place.site, F32, place.values)}({literal(op.factor, F32)})")
 
 
 def function_of(op: Operation) -> str:
@@ -162,13 +172,7 @@ def _vector_function(place: Place) -> None:
     place.write(1, f"{define(place.site, function_of(place.site.spec.op), place.values)}({place.read(0)})")
 
 
-def _floats_only(operands: int) -> tuple[OperandPattern, ...]:
-    return (F32_ANYWHERE,) * operands
-
-
-def _all_but_bf16(operands: int) -> tuple[OperandPattern, ...]:
-    dtypes = tuple(dtype.name for dtype in ALL if dtype.name != "bf16")
-    return (OperandPattern(levels=ANYWHERE, dtypes=dtypes),) * operands
+_ALL_TYPES = OperandPattern(levels=ANYWHERE)
 
 
 def in_memory(spec: LogicalSpec) -> bool:
@@ -191,10 +195,11 @@ def _vector(
         name=name,
         op=op,
         operands=operands,
-        same=("dtype",),
-        when=lambda spec: in_lanes(spec, singles),
+        when=lambda spec: in_lanes(spec, widest, singles),
         # Two loads and a store, or a little more, take a cycle each; a loop starts with a jump.
-        cost=lambda spec, target: vectors(spec, widest) * (each(spec) + in_memory(spec)) + in_memory(spec),
+        cost=lambda spec, target: (
+            vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec)
+        ),
         registers={"VRF": temporaries},
         emit=lanewise(body, widest),
     )
@@ -215,17 +220,19 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
     functions = (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt)
     simple_ones = (Add, Sub, Mul, Maximum, Minimum)
     return (
-        _vector("VectorRelu", Relu, _all_but_bf16(2), _vector_relu, widest, simple),
-        _vector("VectorScale", Scale, _floats_only(2), _vector_scale, widest, simple),
+        _vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
+        _vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
         *(
-            _vector(f"Vector{op.__name__}", op, _floats_only(2), _vector_function, widest, function, temporaries=6)
+            _vector(
+                f"Vector{op.__name__}", op, (FLOAT_ANYWHERE,) * 2, _vector_function, widest, function, temporaries=6
+            )
             for op in functions
         ),
         *(
-            _vector(f"Vector{op.__name__}", op, _all_but_bf16(3), _vector_binary(op), widest, simple, single=1)
+            _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary(op), widest, simple, single=1)
             for op in simple_ones
         ),
-        _vector("VectorDiv", Div, _floats_only(3), _vector_binary(Div), widest, division, single=1),
-        _vector("DivideVec", DivideVec, _floats_only(2), _vector_divide, widest, division),
-        _vector("DivideVecScalar", DivideVecScalar, _floats_only(2), _vector_divide, widest, division, single=0),
+        _vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
+        _vector("DivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
+        _vector("DivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0),
     )

@@ -1,6 +1,7 @@
 """Kernels that do the same to every lane: over vector registers, or in a loop over memory.
 
-An operand either has all values, or is a single one that every lane gets. Kernels with an operand in vector registers
+An operand either has all values, or is a single one that every lane gets. Lanes are f32 for all float types: bf16 is
+converted where it is read and written. Kernels with an operand in vector registers
 are printed once per register; where all are in memory there is a loop, and a last vector that may be partly filled.
 """
 
@@ -12,15 +13,18 @@ from typing import Any
 import attrs
 
 from morello.codegen.site import KernelSite, OperandSite
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.numbers import ceil_div
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.plugins import OperandPattern
+from morello_x86_avx2.kernels.convert import scalar_as, vector_as
+from morello_x86_avx2.kernels.values import literal
 
 #: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
 ANYWHERE = ("RF", "L1", "VRF")
-F32_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=("f32",))
+FLOATS = ("f32", "bf16")
+FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 
 
 def whole(spec: LogicalSpec) -> TensorSpec:
@@ -37,16 +41,35 @@ def _full(spec: LogicalSpec) -> list[bool]:
 def width(spec: LogicalSpec, widest: int) -> int:
     """Values per vector: those of the vector registers, or of vectors of `widest` bytes where there are none."""
     sizes = [state.vector for state in spec.states if state.vector]
-    return sizes[0] if sizes else widest // spec.states[-1].dtype.bytes
+    return sizes[0] if sizes else widest // lane_type(spec.states[-1].dtype).bytes
 
 
-def in_lanes(spec: LogicalSpec, singles: Sequence[int] = ()) -> Any:
+def lane_type(dtype: DType) -> DType:
+    """What a lane holds while something is computed for values of a type."""
+    return F32 if dtype.is_float else dtype
+
+
+def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
+    """Whether all operands can be in lanes of one type, in vectors with equally many values."""
+    kinds = {lane_type(state.dtype) for state in spec.states}
+    counts = {state.vector for state in spec.states if state.vector}
+    return (
+        len(kinds) == 1 and len(counts) < 2 and all(count * kind.bytes <= widest for count in counts for kind in kinds)
+    )
+
+
+def conversions(spec: LogicalSpec) -> int:
+    """What converting from and to bf16 adds to the cost of each vector."""
+    return 2 * sum(state.dtype == BF16 for state in spec.states)
+
+
+def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Any:
     """Whether all operands but `singles` have the same places in the same order, in vectors of one size.
 
     Operands in `singles` have one value, or are like the others.
     """
     main = whole(spec)
-    if len({state.vector for state in spec.states if state.vector}) > 1:
+    if not fit_lanes(spec, widest):
         return False
     fine: Any = main.volume > 1
     for index, tensor in enumerate(spec.operands):
@@ -78,22 +101,30 @@ class Place:
     turn: int = 0
     rest: int = 0
 
-    def read(self, index: int, fill: str | None = None) -> str:
-        """The C expression of an operand's vector; lanes that do not count are `fill`, or 0."""
+    @property
+    def dtype(self) -> DType:
+        """The type of lanes."""
+        return lane_type(self.site.spec.states[-1].dtype)
+
+    def read(self, index: int, fill: float | int = 0) -> str:
+        """The C expression of an operand's vector; lanes that do not count are `fill`."""
         if index in self.fixed:
             return self.fixed[index]
         one = self.site.operand(index)
+        dtype = one.tensor.state.dtype
         if one.view.buffer.in_registers:
-            return one.view.variable(int(self.at))
-        dtype, place = one.tensor.state.dtype, self._address(index)
-        if self.rest:
-            return _load_rest(self.site, dtype, self.values, place, self.rest, fill)
-        return f"{self.site.load(dtype, self.values)}({place})"
+            value = one.view.variable(int(self.at))
+        elif self.rest:
+            value = _load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
+        else:
+            value = f"{self.site.load(dtype, self.values)}({self._address(index)})"
+        return vector_as(self.site, value, dtype, lane_type(dtype), self.values)
 
     def write(self, index: int, value: str) -> None:
         """Set an operand's vector."""
         one = self.site.operand(index)
         dtype = one.tensor.state.dtype
+        value = vector_as(self.site, value, lane_type(dtype), dtype, self.values)
         if one.view.buffer.in_registers:
             self.line(f"{one.view.variable(int(self.at))} = {value};")
         elif self.rest:
@@ -171,8 +202,9 @@ def _pointer(site: KernelSite, index: int) -> str:
 def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
     """A C variable with a single value of an operand in all lanes."""
     dtype = one.tensor.state.dtype
-    name = site.fresh(f"{one.view.buffer.name}_all")
-    site.line(f"    const {site.vector_type(dtype, values)} {name} = {repeat(site, dtype, values)}({one.scalar()});")
+    name, lane = site.fresh(f"{one.view.buffer.name}_all"), lane_type(dtype)
+    value = scalar_as(site, one.scalar(), dtype, lane)
+    site.line(f"    const {site.vector_type(lane, values)} {name} = {repeat(site, lane, values)}({value});")
     return name
 
 
@@ -184,8 +216,8 @@ def repeat(site: KernelSite, dtype: DType, values: int) -> str:
     return site.helper(f"repeat_{kind}", f"{head} {{\n    return ({kind}){{{lanes}}};\n}}")
 
 
-def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: str | None) -> str:
-    """The first `count` values of a vector, and `fill` (or 0) in the lanes beyond them, which are not read."""
+def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:
+    """The first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
     kind = site.vector_type(dtype, values)
     head = f"static inline {kind} load_rest_{kind}(const {dtype.c_name} *from, int count, {kind} v)"
     if _masked(dtype, values):
@@ -194,7 +226,7 @@ def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: i
     else:
         text = "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"
     name = site.helper(f"load_rest_{kind}", f"{head} {{\n    {text}\n}}")
-    return f"{name}({place}, {count}, {fill or f'({kind}){{0}}'})"
+    return f"{name}({place}, {count}, {repeat(site, dtype, values)}({literal(fill, dtype)}))"
 
 
 def _store_rest(site: KernelSite, dtype: DType, values: int) -> str:

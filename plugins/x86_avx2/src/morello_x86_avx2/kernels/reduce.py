@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from morello.codegen.site import KernelSite
-from morello.ir.dtypes import ALL, DType
+from morello.ir.dtypes import DType
 from morello.ir.numbers import ceil_div, choose
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.fill import Fill
@@ -16,7 +16,19 @@ from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import NEAR, SCALAR, move_costs, one_value
 from morello_x86_avx2.kernels.elementwise import of_values, of_vectors
-from morello_x86_avx2.kernels.lanes import Place, in_lanes, lanewise, places, repeat, turns_of, vectors, width
+from morello_x86_avx2.kernels.lanes import (
+    Place,
+    conversions,
+    fit_lanes,
+    in_lanes,
+    lane_type,
+    lanewise,
+    places,
+    repeat,
+    turns_of,
+    vectors,
+    width,
+)
 from morello_x86_avx2.kernels.values import costs, literal, read, write
 
 #: Sums and maxima that a loop keeps apart, so that one need not wait for the other.
@@ -27,9 +39,9 @@ Combining = type[Add] | type[Maximum]
 COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
 
 
-def start(combining: Combining, dtype: DType) -> str:
-    """The value that changes nothing, in C."""
-    return literal(Fill("NegInf").constant(dtype) if combining is Maximum else 0, dtype)
+def neutral(combining: Combining, dtype: DType) -> float | int:
+    """The value that changes nothing."""
+    return Fill("NegInf").constant(dtype) if combining is Maximum else 0
 
 
 def combine_values(site: KernelSite, combining: Combining, dtype: DType) -> str:
@@ -43,7 +55,7 @@ def combine_vectors(site: KernelSite, combining: Combining, dtype: DType, values
     """The C function that combines two vectors."""
     kind = site.vector_type(dtype, values)
     name = f"{combining.__name__.lower()}_{kind}"
-    text = f"return {of_vectors(combining, site, 'a', 'b', values)};"
+    text = f"return {of_vectors(combining, site, dtype, 'a', 'b', values)};"
     return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
 
 
@@ -71,13 +83,13 @@ def fold(
     term: Callable[[Place], str],
 ) -> str:
     """Print the combination of all lanes of `term` over vectors of operands; the C variable that holds it."""
-    dtype = site.spec.states[operands[0]].dtype
+    dtype = lane_type(site.spec.states[operands[0]].dtype)
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
     in_registers = any(site.operand(index).view.buffer.in_registers for index in operands)
     sums = [site.fresh("part") for _ in range(turns_of(count, 1 if in_registers else ACCUMULATORS))]
     add = combine_vectors(site, combining, dtype, values)
-    initial = f"{repeat(site, dtype, values)}({start(combining, dtype)})"
+    initial = f"{repeat(site, dtype, values)}({literal(neutral(combining, dtype), dtype)})"
     for name in sums:
         site.line(f"    {kind} {name} = {initial};")
     for place in places(site, values, operands, len(sums)):
@@ -128,10 +140,10 @@ SCALARS = (_scalar(Max), _scalar(Sum), _scalar(Mean))
 # Vectors.
 
 
-def to_one_value(spec: LogicalSpec, sources: tuple[int, ...], results: tuple[int, ...]) -> Any:
+def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], results: tuple[int, ...]) -> Any:
     """Whether all values of the sources, which lie alike, belong to one row."""
     first = spec.operand(sources[0])
-    if len({spec.states[i].vector for i in sources if spec.states[i].vector}) > 1:
+    if not fit_lanes(spec, widest):
         return False
     fine: Any = first.volume > 1
     for index in sources:
@@ -144,13 +156,13 @@ def to_one_value(spec: LogicalSpec, sources: tuple[int, ...], results: tuple[int
 
 def _to_value(widest: int):
     def emit(site: KernelSite) -> None:
-        dtype, combining = site.spec.states[1].dtype, _combining(site)
-        fill = f"{repeat(site, dtype, width(site.spec, widest))}({start(combining, dtype)})"
+        dtype, combining = lane_type(site.spec.states[1].dtype), _combining(site)
+        fill = neutral(combining, dtype)
         site.line("{")
         value = fold(site, combining, width(site.spec, widest), (0,), lambda place: place.read(0, fill))
         if accumulates(site.spec):
-            value = f"{combine_values(site, combining, dtype)}({site.operand(1).scalar()}, {value})"
-        site.line(f"    {site.operand(1).scalar()} = {value};")
+            value = f"{combine_values(site, combining, dtype)}({read(site, 1, dtype)}, {value})"
+        write(site, 1, value)
         site.line("}")
 
     return emit
@@ -160,12 +172,12 @@ def _vector_by_vector(place: Place) -> None:
     site = place.site
     value = place.read(0)
     if accumulates(site.spec):
-        value = of_vectors(_combining(site), site, place.read(1), value, place.values)
+        value = of_vectors(_combining(site), site, place.dtype, place.read(1), value, place.values)
     place.write(1, value)
 
 
 def _registers_cost(spec: LogicalSpec, target: Target) -> Any:
-    return spec.operand(0).vectors + 1 + move_costs(spec, target)
+    return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, target)
 
 
 def _loop_cost(widest: int):
@@ -174,25 +186,22 @@ def _loop_cost(widest: int):
     def cost(spec: LogicalSpec, target: Target) -> Any:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
-        loop = ceil_div(count + ACCUMULATORS + 3, 2)
+        loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)
         return choose(loop > latency, loop, latency) + target.move_cost(spec.operand(1))
 
     return cost
 
 
 def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...]:
-    dtypes = tuple(dtype.name for dtype in ALL if dtype.name != "bf16")
-
     def pattern(*levels: str) -> OperandPattern:
-        return OperandPattern(levels=levels, dtypes=dtypes)
+        return OperandPattern(levels=levels)
 
     return (
         Microkernel(
             name=f"Vector{op.__name__}",
             op=op,
             operands=(pattern("VRF"), pattern(*NEAR)),
-            same=("dtype",),
-            when=lambda spec: to_one_value(spec, (0,), (1,)),
+            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
             cost=_registers_cost,
             registers={"VRF": 1},
             emit=_to_value(widest),
@@ -201,8 +210,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             name=f"Vector{op.__name__}Loop",
             op=op,
             operands=(pattern("L1"), pattern(*NEAR)),
-            same=("dtype",),
-            when=lambda spec: to_one_value(spec, (0,), (1,)),
+            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
             cost=_loop_cost(widest),
             registers={"VRF": ACCUMULATORS + 1},
             emit=_to_value(widest),
@@ -211,9 +219,8 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             name=f"Vector{op.__name__}Lanes",
             op=op,
             operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
-            same=("dtype",),
-            when=in_lanes,
-            cost=lambda spec, target: vectors(spec, widest) * 2,
+            when=lambda spec: in_lanes(spec, widest),
+            cost=lambda spec, target: vectors(spec, widest) * (2 + conversions(spec)),
             registers={"VRF": 1},
             emit=lanewise(_vector_by_vector, widest),
         ),

@@ -1,4 +1,4 @@
-"""The pieces of softmax in vectors of 32-bit floats.
+"""The pieces of softmax in vectors, computed in f32.
 
 A row lies in vectors, and its maximum and denominator are single values; or each lane belongs to a row of its own, of
 which a call handles one value (kernels called "...Lanes").
@@ -24,14 +24,24 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import F32_SCALAR, PREFIX
-from morello_x86_avx2.kernels.lanes import F32_ANYWHERE, Place, in_lanes, lanewise, repeat, vectors, width
+from morello_x86_avx2.kernels.lanes import (
+    FLOAT_ANYWHERE,
+    FLOATS,
+    Place,
+    conversions,
+    in_lanes,
+    lanewise,
+    repeat,
+    vectors,
+    width,
+)
 from morello_x86_avx2.kernels.reduce import accumulates, fold, to_one_value
 from morello_x86_avx2.kernels.vector_math import cycles, define
 
-_ROW = OperandPattern(levels=("VRF", "L1"), dtypes=("f32",))
+_ROW = OperandPattern(levels=("VRF", "L1"), dtypes=FLOATS)
 #: What combining the lanes of a vector costs, and what scaling a denominator to a new maximum does.
 _LANES, _RESCALE = 8, 34
-_LOWEST = "-__builtin_inff()"
+_LOWEST = float("-inf")
 
 
 def _operand(site: KernelSite, name: str) -> int:
@@ -61,8 +71,7 @@ def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) 
 
 def _largest(site: KernelSite, values: int, source: int) -> str:
     """Print the maximum of a row, and of what the output holds if it is accumulated; the variable it is in."""
-    lowest = _all(site, values, _LOWEST)
-    found = fold(site, Maximum, values, (source,), lambda place: place.read(source, lowest))
+    found = fold(site, Maximum, values, (source,), lambda place: place.read(source, _LOWEST))
     if not accumulates(site.spec):
         return found
     held, largest = site.operand(_operand(site, "max")).scalar(), site.fresh("largest")
@@ -79,14 +88,14 @@ def _sum_up(site: KernelSite, values: int, sources: tuple[int, ...], term: Calla
 
 def _denominator(site: KernelSite, values: int, largest: str) -> None:
     """e^(src − largest) of each value, stored if there is an operand for it, and their sum."""
-    exp, lowest = define(site, "exp_below", values), _all(site, values, _LOWEST)
+    exp = define(site, "exp_below", values)
     kind, every = site.vector_type(F32, values), site.fresh("every")
     site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
     names = [one.name for one in site.spec.op.operands(len(site.spec.shape))]
     sources = (0, names.index("unscaled")) if "unscaled" in names else (0,)
 
     def term(place: Place) -> str:
-        value = f"{exp}({place.read(0, lowest)}, {every})"
+        value = f"{exp}({place.read(0, _LOWEST)}, {every})"
         if len(sources) == 1:
             return value
         power = site.fresh("power")
@@ -120,18 +129,16 @@ def _new_max(site: KernelSite, values: int) -> str:
 
 
 def _and_max(site: KernelSite, values: int) -> None:
-    lowest = _all(site, values, _LOWEST)
     every = _new_max(site, values)
     exp = define(site, "exp_below", values)
-    _sum_up(site, values, (0,), lambda place: f"{exp}({place.read(0, lowest)}, {every})")
+    _sum_up(site, values, (0,), lambda place: f"{exp}({place.read(0, _LOWEST)}, {every})")
 
 
 def _from_parts(site: KernelSite, values: int) -> None:
-    lowest = _all(site, values, _LOWEST)
     every = _new_max(site, values)
 
     def term(place: Place) -> str:
-        return exp_times(site, values, place.read(0, lowest), every, place.read(1))
+        return exp_times(site, values, place.read(0, _LOWEST), every, place.read(1))
 
     _sum_up(site, values, (0, 1), term)
 
@@ -153,7 +160,7 @@ def _row_kernel(
         site.line("}")
 
     def cost(spec: LogicalSpec, target: Target) -> Any:
-        each = cycles("exp_below", width(spec, widest)) + len(rows)
+        each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
         moves = sum(target.move_cost(spec.operand(index)) for index in singles)
         return vectors(spec, widest) * each + fixed + moves
 
@@ -161,7 +168,7 @@ def _row_kernel(
         name=f"Vector{op.__name__}",
         op=op,
         operands=tuple(rows.get(index, F32_SCALAR) for index in range(count)),
-        when=lambda spec: to_one_value(spec, tuple(rows), singles),
+        when=lambda spec: to_one_value(spec, widest, tuple(rows), singles),
         cost=cost,
         registers={"VRF": 8},
         emit=emit,
@@ -220,9 +227,9 @@ def _lane_kernel(
     return Microkernel(
         name=name,
         op=op,
-        operands=(F32_ANYWHERE,) * count,
-        when=lambda spec: in_lanes(spec, singles),
-        cost=lambda spec, target: vectors(spec, widest) * (each(width(spec, widest)) + 2) + 1,
+        operands=(FLOAT_ANYWHERE,) * count,
+        when=lambda spec: in_lanes(spec, widest, singles),
+        cost=lambda spec, target: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
         registers={"VRF": 8},
         emit=lanewise(body, widest),
     )

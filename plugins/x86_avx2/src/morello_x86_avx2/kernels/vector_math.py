@@ -168,7 +168,7 @@ FUNCTIONS = {
     "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(12, 12)),
     "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(18, 18)),
     "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(26, 27)),
-    "silu": VectorFunction(_SILU, ("exp",), ulps=3.0, cycles=(20, 22)),
+    "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(20, 22)),
     "gelu": VectorFunction(_GELU, ("exp_times",), ulps=7.0, cycles=(31, 40)),
     "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=3.5, cycles=(35, 39)),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(10, 20)),
