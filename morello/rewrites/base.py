@@ -79,6 +79,10 @@ class Rewrite(ABC):
         For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
         """
 
+    def offered(self, logical: LogicalSpec) -> Mask:
+        """The cells of a batch on which search tries the step, of those that it applies to."""
+        return True
+
     @abstractmethod
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         """Rewrite a Spec or a batch. Raises Inapplicable where the step applies to no Spec of it."""
