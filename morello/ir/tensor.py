@@ -35,18 +35,24 @@ class OperandState:
         return self.layout is None or self.contig == len(self.layout.dims)
 
     def tile_codes(
-        self, shape: Sequence[Num], tile: Sequence[Num], alignment: int, sliding: Sequence[bool] = ()
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
     ) -> tuple[Any, ...]:
         """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned.
 
-        Tiles lie at multiples of their size, anywhere along dimensions that are `sliding`.
+        Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
         """
         if self.layout is None:
             return ()
-        codes = self.layout.fit(shape, tile)
+        start = start or [0] * len(shape)
+        codes = self.layout.fit(shape, tile, start)
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
-        return (*codes, self._keeps_alignment(codes, shape, tile, alignment, sliding))
+        return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
 
     def _slid(
         self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
@@ -67,21 +73,28 @@ class OperandState:
         return tuple(found)
 
     def _keeps_alignment(
-        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], alignment: int, sliding: Sequence[bool]
+        self,
+        codes: Sequence[Any],
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        start: Sequence[Num],
+        alignment: int,
+        sliding: Sequence[bool],
     ) -> Any:
-        """Offsets of tiles are multiples of step·stride along each cut dimension; outside the run, unknown."""
+        """From start·stride on, offsets of tiles grow by step·stride along cut dimensions; outside the run, unknown."""
         layout = self.layout
         if not self.aligned or layout is None or alignment <= self.dtype.bytes:
             return int(self.aligned)
         kept: Any = True
         strides = layout.strides(shape)
-        steps = layout_steps(layout, tile)
+        steps, places = layout_steps(layout, tile), layout_places(layout, start)
         for position, physical in enumerate(layout.dims):
             known = len(layout.dims) - position <= self.contig
             whole = codes[position] >= Fit.WHOLE
             step = 1 if sliding and sliding[physical.dim] else steps[position]
-            offset = strides[position] * step * self.dtype.bytes
-            kept = kept & (whole | ((offset % alignment == 0) & known))
+            unit = strides[position] * self.dtype.bytes
+            regular = (unit * step % alignment == 0) & (unit * places[position] % alignment == 0)
+            kept = kept & (whole | (regular & known))
         return kept * 1
 
     def tiled(self, codes: Sequence[int]) -> OperandState:
@@ -117,6 +130,17 @@ def layout_steps(layout: Layout, tile: Sequence[Any]) -> tuple[Any, ...]:
             steps.append(physical.size if part % physical.size == 0 else part)
             inner[physical.dim] = part // physical.size if part % physical.size == 0 else 1
     return tuple(reversed(steps))
+
+
+def layout_places(layout: Layout, point: Sequence[Any]) -> tuple[Any, ...]:
+    """The index of a point along each physical dimension, as if no strip were odd-even."""
+    left: list[Any] = list(point)
+    places: list[Any] = []
+    for physical in reversed(layout.dims):
+        at = left[physical.dim]
+        places.append(at if physical.size is None else at % physical.size)
+        left[physical.dim] = 0 if physical.size is None else at // physical.size
+    return tuple(reversed(places))
 
 
 @attrs.frozen(cache_hash=True)

@@ -3,6 +3,7 @@
 from morello.rewrites.base import Case, Rewrite, Vector, Word, argument
 from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
+from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move
 from morello.rewrites.pad import Pad
 from morello.rewrites.select import Select
@@ -30,6 +31,7 @@ STANDARD: tuple[type[Rewrite], ...] = (
     SpatialSplit,
     Tile,
     Split,
+    ExactFit,
     Move,
 )
 
@@ -38,6 +40,7 @@ __all__ = [
     "BroadcastFirst",
     "Bufferize",
     "Case",
+    "ExactFit",
     "Move",
     "Pad",
     "Rewrite",

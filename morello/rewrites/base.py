@@ -84,6 +84,10 @@ class Rewrite(ABC):
         """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
         return True
 
+    def offered(self, logical: LogicalSpec) -> Mask:
+        """The cells of a batch on which search tries the step, of those that it applies to."""
+        return True
+
     @abstractmethod
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         """Rewrite a Spec or a batch. Raises Inapplicable where the step applies to no Spec of it."""

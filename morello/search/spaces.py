@@ -21,7 +21,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Case, Rewrite, masked, select_cells, within
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
@@ -184,7 +184,7 @@ class Spaces:
         """The step on every shape: one table, or several if its children differ in kind from shape to shape."""
         tables: dict[tuple, StructuralStep] = {}
         with contextlib.suppress(Inapplicable):
-            for case in step.cases(neutral(space, self.target), self.target):
+            for case in _cases(step, space, self.target):
                 cells = np.arange(space.count) if case.cells is None else case.cells
                 parts = case.expansion.parts
                 kinds = tuple((key_of(part.logical), part.args) for part in parts)
@@ -227,6 +227,14 @@ def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None)
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
+def _cases(step: Rewrite, space: Space, target: Target) -> Iterator[Case]:
+    """A step on the shapes on which search tries it. Raises Inapplicable where it applies to none."""
+    batch = neutral(space, target)
+    cells = masked(None, step.offered(batch))
+    for case in step.cases(select_cells(batch, cells), target):
+        yield Case(within(cells, case.cells), case.expansion)
+
+
 def _check_structural(made: Expansion, step: Rewrite) -> None:
     held = [made.needs, *(part.live for part in made.parts)]
     if made.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
@@ -240,7 +248,7 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
         if rewrite.structural or rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):
-                    for case in step.cases(batch, target):
+                    for case in _cases(step, space, target):
                         for part in case.expansion.parts:
                             yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
                             if part.logical.serial != space.key.serial:

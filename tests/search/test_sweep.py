@@ -30,6 +30,7 @@ GOALS = {
             "(MatmulAccum(2×1×8×1, L1, (f32, L1, col_major), L1, serial), [8, 0, 128, 0])",
             "(MatmulAccum(1×2×1×8, RF, (f32, VRF, v8), (f32, VRF, v8)), [8, 64, 0, 0])",
             "(MatmulAccum(1×1×3×2, (bf16, L1), L1, L1, serial), [8, 32, 64, 0])",
+            "(MatmulAccum(1×9×1×4, L1, (f32, L1), (f32, L1, col_major), serial), [8, 64, 0, 0])",
         ),
     ),
     "move": (
@@ -62,6 +63,8 @@ GOALS = {
             "(Matmul(1×3×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
             "(Move(6×7, (i32, MEM), (i32, MEM, col_major), serial), [32, 256, 0])",
             "(FillZero(3×7, (f32, MEM, ua), serial), [32, 256, 0])",
+            "(FillZero(3×11, (f32, MEM), serial), [32, 256, 0])",
+            "(MatmulAccum(1×10×2×1, (i32, MEM), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
         ),
     ),
     "packing": (
