@@ -66,7 +66,7 @@ class Reference:
     def unknown(self) -> str | None:
         """An operation of a plugin that the reference has no kernel for, with the plugin; None if it knows them all."""
         op = self._logical.op
-        for one in op.components if isinstance(op, Compose) else (op,):
+        for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
             plugin = origin(one.name)
             if plugin is not None and not any(kernel.implements(one) for kernel in self._target.kernels):
                 return f"{one} of plugin {plugin}"
