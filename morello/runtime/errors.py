@@ -53,8 +53,15 @@ def follow(
     for (op, shape, sources), written in zip(stages, types, strict=True):
         results = _stage(op, shape, [known[source] for source in sources], written, flushes)
         found.append(results)
-        known = [*known, *results]
+        known = [*known, *map(_handed_on, results)]
     return found
+
+
+def _handed_on(one: Computed) -> Computed:
+    """A result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
+    with np.errstate(all="ignore"):
+        overflows = one.peak + one.error >= float(one.dtype.limits[1])
+    return attrs.evolve(one, error=np.where(overflows, np.inf, one.error))
 
 
 def _stage(

@@ -20,7 +20,7 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
-from morello.ir.ops.unary import Gelu, Scale
+from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -37,6 +37,7 @@ CONFIGURED: list[Operation] = [
     Mul(over=(1,)),
     Gelu(form="tanh"),
     Scale(by=0.5),
+    Shift(by=-0.75),
     Conv(stride=2),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),

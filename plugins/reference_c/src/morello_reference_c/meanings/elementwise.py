@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.binary import Add, Binary, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVecScalar
-from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Sigmoid, Silu, Tanh
+from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello_reference_c.meanings.common import at
 from morello_reference_c.values import Value
 
@@ -29,7 +29,7 @@ _GELU = {
 
 def knows(op: Operation) -> bool:
     """Whether an elementwise operation is one of these."""
-    return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale)
+    return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift)
 
 
 def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
@@ -41,6 +41,8 @@ def unary(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Se
         function = _GELU[op.form]
     elif isinstance(op, Scale):
         function = f"{op.factor.hex()} * x"
+    elif isinstance(op, Shift):
+        function = f"x + {op.term.hex()}"
     else:
         function = _FUNCTIONS[type(op)]
     return [f"double x = {source.read('double', *dims)};", out.write(function, *dims)]
