@@ -24,7 +24,7 @@ Stage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
 class Computed:
     """One result: its exact `values` (float64), the largest `error` of each, and the `magnitude` on the way to it.
 
-    `peak` is the magnitude where inputs that are not finite are taken for 0: it tells what may overflow.
+    `peak` is the largest value on the way where inputs that are not finite are taken for 0: what may overflow.
     """
 
     dtype: DType
@@ -65,10 +65,7 @@ def _stage(
     with np.errstate(all="ignore"):
         means = op.meaning(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
         magnitudes = op.magnitude(shape, values)
-        finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
-        # Most data is finite, and magnitudes of large products take their time.
-        same = all(np.isfinite(value).all() for value in values)
-        peaks = magnitudes if same else op.magnitude(shape, finite)
+        peaks = op.peak(shape, [np.where(np.isfinite(value), value, 0.0) for value in values])
         inexact = any(error.any() for error in errors)
         spreads = op.spread(shape, values, errors) if inexact else [_nothing(value) for value in means]
         results = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from morello.ir import dtypes
 from morello.ir.dtypes import F32, DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, row_major
+from morello.ir.ops import origin
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
@@ -49,7 +51,9 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
     """The implementation that is a single microkernel. Raises Inapplicable if there is none."""
     spec = target.spec(logical)
     for step in Select.steps(spec.logical, target):
-        return rewrite_leaf(spec, step, target)
+        # A kernel for all operations of a class may not take this one.
+        with contextlib.suppress(Inapplicable):
+            return rewrite_leaf(spec, step, target)
     raise Inapplicable(f"{target.name} has no microkernel for {logical.op}")
 
 
@@ -61,6 +65,16 @@ class Reference:
         self._target = target or reference_target()
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
+
+    @property
+    def unknown(self) -> str | None:
+        """An operation of a plugin that the reference has no kernel for, with the plugin; None if it knows them all."""
+        op = self._logical.op
+        for one in op.components if isinstance(op, Compose) else (op,):
+            plugin = origin(one.name)
+            if plugin is not None and not any(kernel.implements(one) for kernel in self._target.kernels):
+                return f"{one} of plugin {plugin}"
+        return None
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The written operands, from the read ones, in operand order.

@@ -91,6 +91,10 @@ class Operation(ABC):
         """Per written value, the sum of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
         return [np.abs(value) for value in self.meaning(shape, inputs, [])]
 
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Per written value, the largest absolute value that may come up on the way to it, and overflow."""
+        return self.magnitude(shape, inputs)
+
     def roundings(self, shape: tuple[int, ...]) -> int:
         """How many roundings to the output's type an implementation may make on the way to one output value.
 

@@ -97,6 +97,10 @@ class Mean(Reduction):
         # The last two are for 1/n and the product with it.
         return shape[self.axis(len(shape))] + 2
 
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # The sum may overflow where the mean would not.
+        return [value * shape[self.axis(len(shape))] for value in self.magnitude(shape, inputs)]
+
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape) + self.volume(shape) // shape[self.axis(len(shape))]
 

@@ -129,6 +129,12 @@ class SoftmaxComplete(SoftmaxLike):
             lost = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
             return [lost + 2 * smallest]
 
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # The power or the reciprocal of the denominator may overflow where the quotient would not.
+        with np.errstate(all="ignore"):
+            power = exp(below(inputs[0], inputs[1]))
+            return [np.maximum(np.maximum(power, 1 / np.abs(inputs[2])), *self.magnitude(shape, inputs))]
+
     def flops(self, shape: tuple[int, ...]) -> int:
         return 3 * self.volume(shape)
 

@@ -46,7 +46,7 @@ class Accumulating(SoftmaxLike):
 
 @attrs.frozen(cache_hash=True)
 class _FromMax(Accumulating):
-    """denom = Σ e^(src − max), with the maximum given."""
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), self.row(rank, "max"), self.result(rank, "denom"))
@@ -137,9 +137,9 @@ class _Parts(Accumulating):
     def _combined(
         self, shape: tuple[int, ...], factors: Sequence[np.ndarray], denominators: Sequence[np.ndarray]
     ) -> np.ndarray:
-        """Σ factor · denominator; a factor of 0 leaves nothing of an infinite denominator either."""
+        """Σ factor · denominator."""
         with np.errstate(all="ignore"):
-            terms = [np.where(f == 0, 0.0, f * d) for f, d in zip(factors, denominators, strict=True)]
+            terms = [factor * each for factor, each in zip(factors, denominators, strict=True)]
             first = self.sum(shape, terms[0])
             return first + terms[1] if self.accumulate else first
 

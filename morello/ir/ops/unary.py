@@ -271,7 +271,7 @@ def _one_of(op: Operation, given: str, known: Sequence[str]) -> None:
 
 
 def _finite(op: Operation, by: float) -> None:
-    if not np.isfinite(np.float32(by)):
+    if not abs(by) <= float(np.finfo(np.float32).max):
         raise SpecError(f"{op.name}: by={by} is no finite f32")
 
 
