@@ -108,7 +108,7 @@ def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str]
     found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]
     loops = [node.expansion for impl in found for node in walk(impl) if isinstance(node, Node)]
     shared = [one for one in loops if isinstance(one, Loop) and one.parallel]
-    cut = {sum(segment.trips > 1 for segment in one.parts[0].region or ()) for one in shared}
+    cut = {sum(int(segment.trips) > 1 for segment in one.parts[0].region or ()) for one in shared}
     assert cut == {1, 2}
     assert {len(one.parts) for one in shared} >= {1, 2}
     assert all(node.spec.logical.serial for impl in found for node in below_shared(impl))
