@@ -233,6 +233,8 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
             for op in simple_ones
         ),
         _vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
-        _vector("DivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
-        _vector("DivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0),
+        _vector("VectorDivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
+        _vector(
+            "VectorDivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0
+        ),
     )
