@@ -195,6 +195,7 @@ def _vector(
         name=name,
         op=op,
         operands=operands,
+        same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
         # Two loads and a store, or a little more, take a cycle each; a loop starts with a jump.
         cost=lambda spec, target: (

@@ -228,6 +228,7 @@ def _lane_kernel(
         name=name,
         op=op,
         operands=(FLOAT_ANYWHERE,) * count,
+        same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
         cost=lambda spec, target: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
         registers={"VRF": 8},
