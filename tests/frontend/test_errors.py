@@ -174,7 +174,7 @@ def test_the_paper_misprinted_a_compose(target, fails):
 
 
 STEPS = [
-    ("‹tlie› [1]", "unknown step 'tlie'", "did you mean 'tile'? tiny has the steps select, to_accum, tile"),
+    ("‹tlie› [1]", "unknown step 'tlie'", "did you mean 'tile'? tiny has the steps select, to_accum, to_move, "),
     ("‹synthesise›", "unknown step 'synthesise'", "did you mean 'synthesize'?"),
     ("‹tile 8›", "`tile` does not take `8` here", "write: tile [SIZES, ...]"),
     ("‹tile›", "`tile` needs sizes", "write: tile [SIZES, ...]"),
