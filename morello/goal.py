@@ -70,9 +70,12 @@ class Goal:
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
         return attrs.evolve(self, position=apply(self.position, steps, self.target, self.search.synthesize))
 
-    def tile(self, *sizes: int | Sequence[int]) -> Goal:
-        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions."""
-        return self._step(Tile(_flat(sizes)))
+    def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
+        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
+
+        Threads share the tiles of a `parallel` loop.
+        """
+        return self._step(Tile(_flat(sizes), parallel))
 
     def fit(self, dim: int, *sizes: int | Sequence[int]) -> Goal:
         """A loop over tiles of these sizes that together cover one iteration dimension exactly."""

@@ -82,6 +82,10 @@ class Layout:
 
     __repr__ = __str__
 
+    @property
+    def has_strips(self) -> bool:
+        return any(physical.size is not None for physical in self.dims)
+
     def rank_needed(self) -> int:
         return 1 + max((physical.dim for physical in self.dims), default=-1)
 

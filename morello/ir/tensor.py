@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from morello.errors import SpecError
+from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Fit, Layout
-from morello.ir.numbers import Mask, Num, ceil_div, product
+from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 
 @attrs.frozen(cache_hash=True)
@@ -35,20 +35,51 @@ class OperandState:
         return self.layout is None or self.contig == len(self.layout.dims)
 
     def tile_codes(
-        self, shape: Sequence[Num], tile: Sequence[Num], alignment: int, start: Sequence[Num] | None = None
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
     ) -> tuple[Any, ...]:
         """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned.
 
-        Tiles lie one after another from `start`, or from the first value.
+        Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
         """
         if self.layout is None:
             return ()
         start = start or [0] * len(shape)
         codes = self.layout.fit(shape, tile, start)
-        return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment))
+        if any(sliding):
+            codes = self._slid(codes, shape, tile, sliding)
+        return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
+
+    def _slid(
+        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
+    ) -> tuple[Any, ...]:
+        """Tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
+        assert self.layout is not None
+        strides = self.layout.strides(shape)
+        found = []
+        for physical, stride, code in zip(self.layout.dims, strides, codes, strict=True):
+            size, part = shape[physical.dim], tile[physical.dim]
+            if sliding[physical.dim]:
+                whole = part == size
+                if physical.size is not None:
+                    code = choose(whole, code, choose(part == 1, Fit.GONE, Fit.STRADDLES))
+                if self.vector is not None:
+                    code = choose(whole | (stride % self.vector == 0), code, Fit.STRADDLES)
+            found.append(code)
+        return tuple(found)
 
     def _keeps_alignment(
-        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num], alignment: int
+        self,
+        codes: Sequence[Any],
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        start: Sequence[Num],
+        alignment: int,
+        sliding: Sequence[bool],
     ) -> Any:
         """From start·stride on, offsets of tiles grow by step·stride along cut dimensions; outside the run, unknown."""
         layout = self.layout
@@ -57,11 +88,12 @@ class OperandState:
         kept: Any = True
         strides = layout.strides(shape)
         steps, places = layout_steps(layout, tile), layout_places(layout, start)
-        for position in range(len(layout.dims)):
+        for position, physical in enumerate(layout.dims):
             known = len(layout.dims) - position <= self.contig
             whole = codes[position] >= Fit.WHOLE
+            step = 1 if sliding and sliding[physical.dim] else steps[position]
             unit = strides[position] * self.dtype.bytes
-            regular = (unit * steps[position] % alignment == 0) & (unit * places[position] % alignment == 0)
+            regular = (unit * step % alignment == 0) & (unit * places[position] % alignment == 0)
             kept = kept & (whole | (regular & known))
         return kept * 1
 
@@ -71,6 +103,19 @@ class OperandState:
             return self
         layout, contig = self.layout.tiled(self.contig, codes[:-1])
         return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-1]))
+
+    def under(self, axes: Sequence[int | None]) -> OperandState:
+        """The state in normal form, seen under other dimensions: dimension d is this one's `axes[d]`, None: of size 1.
+
+        Raises Inapplicable where the layout has a dimension that is left out.
+        """
+        if self.layout is None:
+            return self
+        names = {axis: dim for dim, axis in enumerate(axes) if axis is not None}
+        if any(physical.dim not in names for physical in self.layout.dims):
+            raise Inapplicable(f"{self.layout} has dimensions that are not of size 1 but left out")
+        dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
+        return attrs.evolve(self, layout=Layout(dims))
 
 
 def layout_steps(layout: Layout, tile: Sequence[Any]) -> tuple[Any, ...]:

@@ -17,11 +17,10 @@ from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import Cells, Mask, partition, take
-from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.plugins.target import MemoryLevel, Target
 
 
 @attrs.frozen
@@ -68,8 +67,10 @@ class Rewrite(ABC):
     #: The word that starts the step in a schedule.
     keyword: ClassVar[str]
     #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no
-    #: other way. Search on blocks then needs one batch per step for all operand states together.
+    #: other way, `suits` aside. Search on blocks then needs one batch per step for all operand states together.
     structural: ClassVar[bool] = False
+    #: Whether it makes pipelines as `rewrites/staged.py` says, which search on blocks knows too.
+    staged: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -78,6 +79,10 @@ class Rewrite(ABC):
 
         For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
         """
+
+    def suits(self, level: MemoryLevel) -> bool:
+        """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
+        return True
 
     def offered(self, logical: LogicalSpec) -> Mask:
         """The cells of a batch on which search tries the step, of those that it applies to."""
@@ -200,14 +205,6 @@ def by_group(codes: Sequence[Any], rewrite: Callable[[tuple[int, ...], Cells], I
         except Inapplicable:
             if cells is None:
                 raise
-
-
-def refuse_compose(logical: LogicalSpec) -> None:
-    """Raises Inapplicable for a Compose: this version parses and checks them, but has no rewrites for them."""
-    if isinstance(logical.op, Compose):
-        raise Inapplicable(
-            f"{logical.op} cannot be rewritten: there is no rewrite that gives its intermediates a buffer"
-        )
 
 
 def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations as subsets
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Loop, Part, Segment
+from morello.ir.impl import Expansion, Loop, Part, Segment
 from morello.ir.layout import Fit
-from morello.ir.numbers import Cells, Mask, Num, choose, product, take
+from morello.ir.numbers import Cells, Mask, Num, ceil_div, choose, product, take
+from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.rewrites.base import (
@@ -27,7 +29,10 @@ from morello.rewrites.base import (
 )
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.plugins.target import MemoryLevel, Target
+
+#: Dimensions that search tiles at once in a parallel loop: with one alone, few tiles may be left for many threads.
+_PARALLEL_DIMS = 2
 
 
 @attrs.frozen(cache_hash=True)
@@ -35,12 +40,13 @@ class Tile(Rewrite):
     """`tile [1, 64, 64]`: tiles of this shape of the output; with a size per iteration dimension, also of those.
 
     Sizes that do not divide leave boundary tiles, each kind with a body of its own. Tiling a reduction needs
-    an operation that accumulates.
+    an operation that accumulates. With `parallel` threads share the tiles, and each tile is the work of one.
     """
 
     keyword: ClassVar[str] = "tile"
     structural: ClassVar[bool] = True
     sizes: tuple[int, ...] = argument(tuple)
+    parallel: bool = argument(bool, keyword="parallel", default=False)
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
@@ -49,9 +55,76 @@ class Tile(Rewrite):
             for size in powers_of_two_below(logical.shape[dim]):
                 if size % logical.op.granule(dim) == 0:
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
+        if not logical.serial:
+            yield from cls._parallel_steps(logical)
+
+    @classmethod
+    def _parallel_steps(cls, logical: LogicalSpec) -> Iterator[Self]:
+        rank = len(logical.shape)
+        shared = [dim for dim in range(rank) if _is_shared(logical, dim)]
+        for count in range(1, _PARALLEL_DIMS + 1):
+            for dims in subsets(shared, count):
+                for sizes in combinations(*(powers_of_two_below(logical.shape[dim]) for dim in dims)):
+                    chosen = dict(zip(dims, sizes, strict=True))
+                    yield cls(tuple(chosen.get(dim, 0) for dim in range(rank)), parallel=True)
+
+    def suits(self, level: MemoryLevel) -> bool:
+        # Registers belong to one thread.
+        return not (self.parallel and level.is_register)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
-        yield from loop_cases(logical, _per_dimension(self.sizes, logical), self, target)
+        sizes = _per_dimension(self.sizes, logical)
+        if not self.parallel:
+            yield from loop_cases(logical, sizes, self, target)
+            return
+        inside = masked(None, self._check_parallel(logical, sizes, target))
+        for case in loop_cases(select_cells(logical, inside), sizes, self, target):
+            yield Case(within(inside, case.cells), _in_parallel(case.expansion, target))
+
+    def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Target) -> Mask:
+        """Raises Inapplicable unless threads can share the tiles."""
+        if logical.serial:
+            raise Inapplicable(
+                f"`{self}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
+            )
+        for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
+            if not self.suits(target.level(state.level)):
+                raise Inapplicable(
+                    f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
+                    "make the loop parallel before operands move to registers",
+                )
+        fine: Any = True
+        for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
+            if size and not _is_shared(logical, dim):
+                fine = fine & require(
+                    size == extent,
+                    f"`{self}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
+                    f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
+                )
+        return fine
+
+
+def _is_shared(logical: LogicalSpec, dim: int) -> bool:
+    """Whether tiles along a dimension write different values, so that threads can share them."""
+    return all(_is_dimension(one, dim) for one in logical.op.operands(len(logical.shape)) if one.writes)
+
+
+def _is_dimension(one: Operand, dim: int) -> bool:
+    return any([each for each, _ in terms] == [dim] for terms in one.dims)
+
+
+def _in_parallel(loop: Expansion, target: Target) -> Expansion:
+    """The same loop with its tiles shared by the target's threads; boundaries follow one after another."""
+    assert isinstance(loop, Loop)
+    parts = [
+        attrs.evolve(
+            part,
+            logical=attrs.evolve(part.logical, serial=True),
+            times=ceil_div(part.times, target.weights.threads) if part.role == "body" else part.times,
+        )
+        for part in loop.parts
+    ]
+    return attrs.evolve(loop, cost=target.weights.sync, parts=tuple(parts), parallel=True)
 
 
 def searched(logical: LogicalSpec) -> list[int]:
@@ -175,7 +248,7 @@ def _tile_codes(logical: LogicalSpec, body: Body, target: Target) -> list[Any]:
     for one, state in zip(declared, logical.states, strict=True):
         alignment = target.level(state.level).alignment
         shape, start = one.shape(body.shape), one.start(body.starts)
-        codes += state.tile_codes(one.shape(logical.shape), shape, alignment, start)
+        codes += state.tile_codes(one.shape(logical.shape), shape, alignment, start, one.sliding)
     return codes
 
 

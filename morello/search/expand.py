@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.ops.base import Operation
-from morello.search.bounds import Bounds, MoveClass
+from morello.search.bounds import Bounds, MoveClass, StageClass
 from morello.search.cells import Cells, Tables
 from morello.search.kernels import KernelRow
 from morello.search.spaces import StructuralStep
@@ -71,12 +71,17 @@ class Edges:
 
 @attrs.frozen
 class _Group:
-    """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes]."""
+    """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes].
+
+    `fits` says of each class tuple whether the steps apply to it, `least` is what they cost at least themselves.
+    """
 
     ranks: Ints
     valid: Bools
     cost: Ints
     parts: tuple[_GroupPart, ...]
+    fits: Bools
+    least: float
 
 
 @attrs.frozen
@@ -119,21 +124,30 @@ class SpaceExpander:
         yield from self._kernel_edges(cells, budgets)
         for group in self._groups:
             size = max(1, _CHUNK // len(group.ranks))
-            for start in range(0, len(cells), size):
-                yield from self._structural(group, cells[start : start + size], budgets[start : start + size])
+            at = np.flatnonzero(
+                (budgets >= group.least) & group.fits[self.tables.classes.values[self.cells.table.values[cells]]]
+            )
+            for start in range(0, len(at), size):
+                mine = at[start : start + size]
+                yield from self._structural(group, cells[mine], budgets[mine])
+        yield from self._stages(cells, budgets)
         yield from self._moves(cells, budgets)
 
     def _stack(self, steps: Sequence[StructuralStep]) -> Iterator[_Group]:
         kinds: dict[tuple, list[StructuralStep]] = {}
         for step in steps:
-            kinds.setdefault(tuple((part.space.key, part.args) for part in step.parts), []).append(step)
-        for kind, members in kinds.items():
+            kind = tuple((part.space.key, part.args) for part in step.parts)
+            kinds.setdefault((kind, step.suits), []).append(step)
+        for (kind, suits), members in kinds.items():
             parts = tuple(self._stack_part(position, members) for position in range(len(kind)))
+            valid, cost = np.stack([step.valid for step in members]), np.stack([step.cost for step in members])
             yield _Group(
                 np.array([step.rank for step in members], dtype=np.int64),
-                np.stack([step.valid for step in members]),
-                np.stack([step.cost for step in members]),
+                valid,
+                cost,
                 parts,
+                np.array([self.bounds.suit(suits, classes) for classes in self.own.tuples], dtype=np.bool_),
+                float(np.min(cost[valid], initial=np.iinfo(np.int64).max)),
             )
 
     def _stack_part(self, position: int, members: Sequence[StructuralStep]) -> _GroupPart:
@@ -142,10 +156,9 @@ class SpaceExpander:
         below, args = parts[0].space, parts[0].args
         pairs = []
         for at, arg in enumerate(args):
-            rank = len(below.operands[at].dims)
             whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
             tile = np.where(shape >= 0, below.tensors[at][shape], whole)
-            pairs.append(self.states.pairs(rank, whole, tile))
+            pairs.append(self.states.pairs(self.space.operands[arg].sliding, whole, tile))
         child = self.bounds.by_key[below.key].tuples
         classes = np.array([child[tuple(row[arg] for arg in args)] for row in self.own.tuples], dtype=np.int64)
         number = self.tables.index[below.key]
@@ -212,6 +225,83 @@ class SpaceExpander:
         cost = group.cost[step, shape[at]].astype(np.float64)
         edges = Edges(cells[at], cost, group.ranks[step], np.stack(numbers), np.stack(times).astype(np.float64))
         yield edges.select(edges.total(self.cells.low.values) <= budgets[at])
+
+    def _stages(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """Stages, for the cells of each class tuple together."""
+        if not any(True for _ in self.bounds.stages.below(self.space.key)):
+            return
+        classes = self.tables.classes.values[self.cells.table.values[cells]]
+        for number in np.unique(classes).tolist():
+            mine = np.flatnonzero(classes == number)
+            for one in self.bounds.staged(self.space.key, list(self.own.tuples)[number]):
+                size = max(1, _CHUNK // len(one.stage.ranks))
+                for start in range(0, len(mine), size):
+                    at = mine[start : start + size]
+                    yield from self._stage(one, cells[at], budgets[at])
+
+    def _stage(self, one: StageClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """The steps of one stage on cells whose operands are of the same classes; arrays are [steps, cells]."""
+        stage = one.stage
+        shape = self.cells.shape.values[cells]
+        fresh = [np.stack(rows)[:, shape] for rows in zip(*stage.fresh, strict=True)]
+        limits = self.cells.limits.values[cells].astype(np.int64)
+        total = np.where(stage.parts[0].shape[shape] >= 0, np.zeros((len(stage.ranks), len(cells))), np.inf)
+        used = []
+        for states, tensors, cls in zip(fresh, stage.tensors, one.fresh, strict=True):
+            numbers = np.where(states >= 0, self.states.of_stages[states], -1)
+            total += np.where(states >= 0, self.states.cost[numbers, tensors[shape]], np.inf)
+            used.append((self.states.classes[cls].level, numbers, self.states.bytes[numbers, tensors[shape]]))
+        own = total.copy()
+        lowered = []
+        for part, classes in zip(stage.parts, one.parts, strict=True):
+            left = np.broadcast_to(limits, (*total.shape, limits.shape[-1])).copy()
+            for level in {used[tensor][0] for tensor in part.holds}:
+                held = sum(used[tensor][2] for tensor in part.holds if used[tensor][0] == level)
+                left[..., level] = self.cells.axes.lower(level, limits[:, level], held)
+            fits = np.all(left >= 0, axis=-1)
+            lowered.append(np.maximum(left, 0))
+            number = np.asarray(self.bounds.by_key[part.space.key].tuples[classes])
+            costs = self.cells.bound(self.tables.index[part.space.key], number, part.shape[shape], lowered[-1])
+            total += np.where(fits, costs, np.inf)
+        step, at = np.nonzero(total <= budgets)
+        if len(step):
+            picked = [numbers[step, at] for _, numbers, _ in used]
+            held = [amount[step, at] for _, _, amount in used]
+            limits = [one[step, at] for one in lowered]
+            yield from self._stage_edges(one, cells[at], budgets[at], step, own[step, at], picked, held, limits)
+
+    def _stage_edges(
+        self,
+        one: StageClass,
+        cells: Ints,
+        budgets: Floats,
+        step: Ints,
+        cost: Floats,
+        fresh: Sequence[Ints],
+        held: Sequence[Ints],
+        limits: Sequence[Ints],
+    ) -> Iterator[Edges]:
+        states = self.tables.states.values[self.cells.table.values[cells]]
+        shape = self.cells.shape.values[cells]
+        operands = self.space.operands
+        columns = []
+        for part in one.stage.parts:
+            made = []
+            for arg, axes in zip(part.args, part.axes, strict=True):
+                state = states[:, arg] if arg < len(operands) else fresh[arg - len(operands)]
+                made.append(state if axes is None else self.states.under[len(operands[arg].dims), axes][state])
+            columns.append(np.stack(made, axis=-1))
+        keep = np.flatnonzero(np.all(np.concatenate(columns, axis=1) >= 0, axis=1))
+        child, live = [], np.zeros((len(keep), len(columns), limits[0].shape[-1]), dtype=np.int64)
+        for position, (part, below, left) in enumerate(zip(one.stage.parts, columns, limits, strict=True)):
+            number = self.tables.index[part.space.key]
+            child.append(self._cells(number, below[keep], part.shape[shape[keep]], left[keep]))
+            for tensor in part.holds:
+                live[:, position, self.states.classes[one.fresh[tensor]].level] += held[tensor][keep]
+        times = np.ones((len(child), len(keep)))
+        ranks = np.array(one.stage.ranks, dtype=np.int64)[step[keep]]
+        edges = Edges(cells[keep], cost[keep], ranks, np.stack(child), times, live=live)
+        yield edges.select(edges.total(self.cells.low.values) <= budgets[keep])
 
     def _cells(self, space: int, states: Ints, shape: Ints, limits: Ints) -> Ints:
         """Numbers of the cells with these states and shapes; 0 where the shape is -1."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
-from morello.ir.dtypes import by_name
+from morello.ir.dtypes import F32, DType
 from morello.ir.impl import Expansion
 from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
@@ -122,13 +122,17 @@ class StepPart:
 
 @attrs.frozen
 class StructuralStep:
-    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies."""
+    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies.
+
+    `suits` says, per level of the target, whether it applies to operands there.
+    """
 
     step: Rewrite
     rank: int
     valid: npt.NDArray[np.bool_]
     cost: Ints
     parts: tuple[StepPart, ...]
+    suits: tuple[bool, ...]
 
 
 class Spaces:
@@ -187,10 +191,15 @@ class Spaces:
                 same = next(
                     (known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None
                 )
-                table = tables.pop(same) if same is not None else _no_step(space, step, rank)
+                table = tables.pop(same) if same is not None else self._no_step(space, step, rank)
                 kinds = max(kinds, same or (), key=len)
                 tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
         yield from tables.values()
+
+    def _no_step(self, space: Space, step: Rewrite, rank: int) -> StructuralStep:
+        suits = tuple(step.suits(level) for level in self.target.levels)
+        valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
+        return StructuralStep(step, rank, valid, cost, (), suits)
 
     def _with_case(self, table: StructuralStep, made: Expansion, cells: Ints, kinds: tuple) -> StructuralStep:
         _check_structural(made, table.step)
@@ -212,10 +221,10 @@ def step_rank(order: int, index: int) -> int:
     return (order << 32) + index
 
 
-def neutral(space: Space, target: Target) -> LogicalSpec:
-    """All shapes of a space, with operand states that no structural step objects to."""
-    state = OperandState(by_name("f32"), target.levels[-1].name, None)
-    return space.batch([state] * len(space.operands))
+def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None) -> LogicalSpec:
+    """All shapes of a space, with operand states of these types (f32) that no structural or staged step objects to."""
+    level = target.levels[-1].name
+    return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
 def _cases(step: Rewrite, space: Space, target: Target) -> Iterator[Case]:
@@ -224,10 +233,6 @@ def _cases(step: Rewrite, space: Space, target: Target) -> Iterator[Case]:
     cells = masked(None, step.offered(batch))
     for case in step.cases(select_cells(batch, cells), target):
         yield Case(within(cells, case.cells), case.expansion)
-
-
-def _no_step(space: Space, step: Rewrite, rank: int) -> StructuralStep:
-    return StructuralStep(step, rank, np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64), ())
 
 
 def _check_structural(made: Expansion, step: Rewrite) -> None:
@@ -240,12 +245,15 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
     """Operations and sizes that one step from this space leads to, whatever the operands' states."""
     batch = neutral(space, target)
     for rewrite in target.rewrites:
-        if rewrite.structural:
+        if rewrite.structural or rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):
                     for case in _cases(step, space, target):
                         for part in case.expansion.parts:
                             yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
+                            if part.logical.serial != space.key.serial:
+                                # Bounds compare the tiles of a parallel loop with the whole.
+                                yield key_of(part.logical), list(space.sizes)
     if Move in target.rewrites:
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))

@@ -20,14 +20,11 @@ from morello.runtime.arrays import Form, form_of
 from morello.runtime.process import run
 from morello.runtime.toolchain import Compiler, timeout_seconds
 
-FLAGS = (
-    "-std=gnu11",
-    "-g",
-    "-O1",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-)
+FLAGS = ("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+#: What is looked for unless something else is asked for.
+SANITIZERS = "address,undefined"
+#: Threads that parallel loops are shared among: theirs, as sanitizers know nothing of OpenMP's.
+_THREADS = 3
 
 #: Unused values after each step of an operand that need not be contiguous.
 _GAP = 3
@@ -112,11 +109,13 @@ def run_sanitized(
     arrays: Sequence[np.ndarray],
     compiler: Compiler,
     alignments: Sequence[int] | None = None,
+    sanitizers: str = SANITIZERS,
 ) -> list[np.ndarray]:
     """Call `program` on copies of `arrays`, one per operand of `spec` and of the operand's shape; the written ones.
 
     Buffers have exactly the operands' size and start at a multiple of `alignments` bytes, by default of 64 for
-    aligned operands and of the element for others. Raises VerificationError with the sanitizers' report,
+    aligned operands and of the element for others. `sanitizers` are the compiler's names of what looks on: "thread"
+    finds data races of parallel loops. Raises VerificationError with the sanitizers' report,
     ArgumentError for arrays that do not fit, ToolchainError where the compiler fails or has no sanitizers.
     """
     buffers = _buffers(program, spec, alignments)
@@ -130,7 +129,7 @@ def run_sanitized(
         (folder / f"{program.name}.c").write_text(program.source, encoding="utf-8")
         (folder / f"{program.name}.h").write_text(program.header, encoding="utf-8")
         (folder / "harness_main.c").write_text(_harness(program, buffers), encoding="utf-8")
-        _build(program, folder, compiler)
+        _build(program, folder, compiler, sanitizers)
         _execute(program, folder)
         return [buffer.elements((folder / buffer.file).read_bytes()) for buffer in buffers if buffer.parameter.writes]
 
@@ -165,9 +164,12 @@ def _harness(program: Program, buffers: Sequence[_Buffer]) -> str:
         lines.append(f"    {kind} *{name} = buffer({buffer.bytes}, {buffer.alignment});")
         lines.append(f'    transfer("{buffer.file}", "rb", {name}, {buffer.bytes});')
         arguments += buffer.arguments
-    if program.workspace:
-        lines.append(f"    void *workspace_memory = buffer({program.workspace}, 64);")
+    workspace = program.workspace_for(_THREADS)
+    if workspace:
+        lines.append(f"    void *workspace_memory = buffer({workspace}, 64);")
         arguments.append("workspace_memory")
+    if program.parallel:
+        arguments.append(str(_THREADS))
     lines.append(f"    {program.name}({', '.join(arguments)});")
     for buffer in buffers:
         if buffer.parameter.writes:
@@ -179,9 +181,10 @@ def _first_lines(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.strip().splitlines()[:_LINES_SHOWN])
 
 
-def _build(program: Program, folder: Path, compiler: Compiler) -> None:
+def _build(program: Program, folder: Path, compiler: Compiler, sanitizers: str) -> None:
     units = [f"{program.name}.c", "harness_main.c"]
-    command = [*compiler.command, *FLAGS, *program.flags, "-o", "harness", *units, "-lm"]
+    flags = [*FLAGS, f"-fsanitize={sanitizers}", *(["-pthread"] if program.parallel else []), *program.flags]
+    command = [*compiler.command, *flags, "-o", "harness", *units, "-lm"]
     try:
         done = run(command, timeout_seconds(), folder)
     except OSError as error:

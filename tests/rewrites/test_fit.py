@@ -121,7 +121,7 @@ def test_search_tries_it_where_sizes_are_no_powers_of_two() -> None:
 
 
 def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
-    """34 rows in eight vector registers: tiles of 4 and 2 load every rhs value nine times, those of 5 and 4 seven."""
+    """34 rows in eight vector registers: tiles of 4 and 2 load each value of rhs nine times, those of 5 and 4 seven."""
     without = attrs.evolve(avx2, rewrites=tuple(one for one in avx2.rewrites if one is not ExactFit))
     text = "(MatmulAccum(1×34×16×8, L1, L1, L1, serial), [8, 256, 0, 0])"
     found = BlockSearch(avx2).synthesize(parse_spec(text, avx2))
