@@ -42,22 +42,43 @@ def strides_of(tensor: TensorSpec) -> tuple[int, ...]:
 
 @attrs.frozen
 class View:
-    """A tile of a buffer: the tensor it is seen as, and where it starts in the buffer's coordinates."""
+    """A tile of a buffer: the tensor it is seen as, and where it starts in the buffer's coordinates.
+
+    Dimension d of the tensor is dimension `axes[d]` of the buffer (None: it has size 1 and is none of the buffer's).
+    """
 
     buffer: Buffer
     tensor: TensorSpec
     starts: tuple[Index | int, ...]
+    axes: tuple[int | None, ...]
 
-    def tile(self, tensor: TensorSpec, starts: Sequence[Index | int]) -> View:
-        """A tile of this tile, which starts at `starts` within it."""
-        return View(self.buffer, tensor, tuple(mine + theirs for mine, theirs in zip(self.starts, starts, strict=True)))
+    @classmethod
+    def whole(cls, buffer: Buffer) -> View:
+        rank = len(buffer.tensor.shape)
+        return cls(buffer, buffer.tensor, (0,) * rank, tuple(range(rank)))
+
+    def tile(self, tensor: TensorSpec, starts: Sequence[Index | int], axes: Sequence[int | None] | None = None) -> View:
+        """A tile of this tile, which starts at `starts` within it; its dimensions are those that `axes` says."""
+        moved = list(self.starts)
+        for axis, start in zip(self.axes, starts, strict=True):
+            if axis is not None:
+                moved[axis] = moved[axis] + start
+        seen = self.axes if axes is None else tuple(None if axis is None else self.axes[axis] for axis in axes)
+        return View(self.buffer, tensor, tuple(moved), seen)
+
+    def seen_as(self, tensor: TensorSpec, axes: Sequence[int | None] | None = None) -> View:
+        """The same values as another tensor."""
+        return self.tile(tensor, (0,) * len(self.axes), axes)
 
     def offset(self, position: int = 0) -> Index:
         """Where the buffer holds this tile's value number `position`, counted in the order of its layout."""
         shape = tuple(int(size) for size in self.tensor.shape)
         layout = self.tensor.state.layout or row_major(len(shape))
-        point = layout.point(position, shape)
-        return self.buffer.offset([start + at for start, at in zip(self.starts, point, strict=True)])
+        point = list(self.starts)
+        for axis, at in zip(self.axes, layout.point(position, shape), strict=True):
+            if axis is not None:
+                point[axis] = point[axis] + at
+        return self.buffer.offset(point)
 
     def variable(self, position: int = 0) -> str:
         """The register that holds value number `position`."""

@@ -109,7 +109,7 @@ class Emission:
             parameters.append(Parameter(name, tensor, one.reads, one.writes, outer))
             runtime = [as_index(Symbol(self.names.fresh(f"{name}_stride{i}"))) for i in range(outer)]
             strides = (*runtime, *strides_of(tensor)[outer:])
-            views.append(View(Buffer(name, tensor, strides), tensor, (0,) * len(tensor.shape)))
+            views.append(View.whole(Buffer(name, tensor, strides)))
         return parameters, views
 
     def _prototype(self, parameters: Sequence[Parameter]) -> str:
@@ -160,8 +160,7 @@ class Emission:
         """A parameter as the Spec has it: operands that live in registers are loaded from memory first."""
         if not self.target.level(view.tensor.state.level).is_register:
             return view
-        buffer = self._registers(view.tensor, parameter.name)
-        inside = View(buffer, view.tensor, view.starts)
+        inside = View.whole(self._registers(view.tensor, parameter.name))
         if parameter.reads:
             self._copy_registers(inside, view, store=False)
         return inside
@@ -209,13 +208,13 @@ class Emission:
 
     def _children(self, impl: Node, tensors: list[View]) -> None:
         for part, child in zip(impl.expansion.parts, impl.children, strict=True):
-            self._node(child, [tensors[index] for index in part.args])
+            self._node(child, _arguments(part, tensors))
 
     def _alloc(self, impl: Node, expansion: Alloc, views: list[View]) -> None:
         (tensor,) = expansion.tensors
         source = views[expansion.operand]
         if expansion.view:
-            self._children(impl, [*views, View(source.buffer, tensor, source.starts)])
+            self._children(impl, [*views, source.seen_as(tensor)])
             return
         self._comment(f"{short(impl.spec.logical)}: {expansion.step}")
         # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
@@ -225,9 +224,8 @@ class Emission:
     @contextmanager
     def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
         """A new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
-        start = (0,) * len(tensor.shape)
         if self.target.level(tensor.state.level).is_register:
-            yield View(self._registers(tensor, name), tensor, start)
+            yield View.whole(self._registers(tensor, name))
             return
         size = int(tensor.bytes)
         with self.names.scope(), self.writer.block():
@@ -241,7 +239,7 @@ class Emission:
                 self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
                 self._held += -(-size // ALIGNMENT) * ALIGNMENT
                 self._most_held = max(self._most_held, self._held)
-            yield View(Buffer(fresh, tensor, strides_of(tensor)), tensor, start)
+            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
             self._held = held
 
     def _loop(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str) -> None:
@@ -290,10 +288,8 @@ class Emission:
                 as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start)
                 for dim, segment in enumerate(part.region)
             ]
-            tiles = [
-                view.tile(tensor, one.start(starts))
-                for view, tensor, one in zip(views, part.logical.operands, operands, strict=True)
-            ]
+            within = [one.start(starts) for one in operands]
+            tiles = _arguments(part, views, within)
             if unrolled and _declares(child):
                 with self.names.scope(), self.writer.block():
                     self._node(child, tiles)
@@ -341,6 +337,17 @@ class Emission:
     def _comment(self, text: str) -> None:
         if not self._quiet:
             self.writer.line(f"/* {text} */")
+
+
+def _arguments(
+    part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None
+) -> list[View]:
+    """What a child's operands are: the tensors that its part names, or tiles of them that begin at `starts`."""
+    axes = part.axes or (None,) * len(part.args)
+    return [
+        tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
+        for index, tensor, own in zip(part.args, part.logical.operands, axes, strict=True)
+    ]
 
 
 def _declares(impl: Impl) -> bool:

@@ -24,7 +24,6 @@ from morello.rewrites.base import (
     argument,
     layout_name,
     masked,
-    refuse_compose,
     require,
     select_cells,
     within,
@@ -62,7 +61,6 @@ class Move(Rewrite):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
-        refuse_compose(logical)
         one, tensor = self._operand(logical)
         self._level(tensor.state, target)
         if self.dtype is not None:

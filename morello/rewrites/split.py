@@ -26,20 +26,27 @@ class Split(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        rank = len(logical.shape)
-        reductions = logical.op.reductions(rank)
-        if len(reductions) == 1 and not logical.op.untiled(rank):
-            yield from (cls(size) for size in powers_of_two_below(logical.shape[reductions[0]]))
+        dims = splittable(logical)
+        if len(dims) == 1:
+            granule = logical.op.granule(dims[0])
+            yield from (cls(size) for size in powers_of_two_below(logical.shape[dims[0]]) if size % granule == 0)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         rank = len(logical.shape)
-        reductions = logical.op.reductions(rank)
-        if len(reductions) != 1:
+        dims = splittable(logical) or list(logical.op.reductions(rank))
+        if len(dims) != 1:
             raise Inapplicable(
-                f"{logical.op} has {len(reductions)} reduction dimensions, split is for exactly one",
+                f"{logical.op} has {len(dims)} reduction dimensions, split is for exactly one",
                 "tile with a size for every iteration dimension",
             )
         if self.size < 1:
             raise Inapplicable(f"split size {self.size} is not positive")
-        sizes = tuple(self.size if dim == reductions[0] else 0 for dim in range(rank))
+        sizes = tuple(self.size if dim == dims[0] else 0 for dim in range(rank))
         yield from loop_cases(logical, sizes, self, target)
+
+
+def splittable(logical: LogicalSpec) -> list[int]:
+    """Reduction dimensions whose parts add up."""
+    rank = len(logical.shape)
+    whole = logical.op.untiled(rank)
+    return [dim for dim in logical.op.reductions(rank) if dim not in whole]

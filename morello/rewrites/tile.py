@@ -21,7 +21,6 @@ from morello.rewrites.base import (
     by_group,
     masked,
     powers_of_two_below,
-    refuse_compose,
     require,
     select_cells,
     within,
@@ -46,14 +45,21 @@ class Tile(Rewrite):
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
-        reductions = logical.op.reductions(rank)
-        for dim in range(rank):
-            if dim not in reductions:
-                for size in powers_of_two_below(logical.shape[dim]):
+        for dim in _searched(logical):
+            for size in powers_of_two_below(logical.shape[dim]):
+                if size % logical.op.granule(dim) == 0:
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         yield from loop_cases(logical, _per_dimension(self.sizes, logical), self, target)
+
+
+def _searched(logical: LogicalSpec) -> list[int]:
+    """The dimensions that search tiles: of reductions only where `split` cannot, because there are several."""
+    rank = len(logical.shape)
+    reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
+    free = [dim for dim in reductions if dim not in whole]
+    return [dim for dim in range(rank) if dim not in whole and (dim not in reductions or len(free) > 1)]
 
 
 def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ...]:
@@ -74,7 +80,6 @@ def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, .
 
 def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Target) -> Iterator[Case]:
     """Loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
-    refuse_compose(logical)
     tiles = tuple(size or whole for size, whole in zip(sizes, logical.shape, strict=True))
     mask = _check(logical, sizes)
     inside = masked(None, mask)
@@ -116,6 +121,13 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
         if size < 0:
             raise Inapplicable(f"tile size {size} of {names[dim]} is not positive")
         if size:
+            granule = logical.op.granule(dim)
+            if size % granule:
+                fine = fine & require(
+                    size >= extent,
+                    f"tile size {size} of {names[dim]} is no multiple of {granule}",
+                    f"{logical.op} takes {granule} values along {names[dim]} together",
+                )
             fine = fine & require(size <= extent, f"tile size {size} of {names[dim]} is larger than {extent}")
             smaller = smaller | (size < extent)
             if dim in whole:

@@ -29,22 +29,21 @@ class ToAccum(Rewrite):
             yield cls()
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
-        accumulating, initial = logical.op.accumulating(), logical.op.initial()
-        if accumulating is None or initial is None:
+        accumulating = logical.op.accumulating()
+        if accumulating is None:
             raise Inapplicable(f"{logical.op} has no accumulating variant to turn into")
         nothing = target.nothing()
+        written = [index for index, one in enumerate(logical.op.operands(len(logical.shape))) if one.writes]
         fills = [
             Part(
-                logical=LogicalSpec(initial, tensor.shape, (tensor.state,), logical.serial),
+                logical=LogicalSpec(initial, logical.operand(index).shape, (logical.states[index],), logical.serial),
                 args=(index,),
                 times=1,
                 live=nothing,
                 role="initialize",
             )
-            for index, (one, tensor) in enumerate(
-                zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True)
-            )
-            if one.writes
+            for index, initial in zip(written, logical.op.initials(), strict=True)
+            if initial is not None
         ]
         body = Part(attrs.evolve(logical, op=accumulating), tuple(range(len(logical.states))), 1, nothing)
         yield Case(None, Block(self, 0, nothing, (*fills, body)))

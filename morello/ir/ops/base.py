@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.numbers import product
 
@@ -18,7 +19,8 @@ class Operand:
     """An operand's name, direction and how its dimensions follow from the operation's iteration dimensions.
 
     Each of its dimensions is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a
-    convolution's image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it.
+    convolution's image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms
+    stand for a dimension of size 1.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Operation(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its name in the Spec language."""
+        """Its name in the Spec language, without parameters."""
 
     @property
     def rank(self) -> int | None:
@@ -80,8 +82,20 @@ class Operation(ABC):
         return [np.abs(value) for value in self.meaning(shape, inputs, [])]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
-        """How many roundings an implementation may make on the way to one output value."""
+        """How many roundings an implementation may make on the way to one output value.
+
+        With n of them, unit roundoff u and magnitude M, a result may be off by ((1 + u)^n − 1)·M.
+        """
         return 0
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Per written value, by how much it may move if each input moves by at most its error: an upper bound.
+
+        Inputs and errors are float64, in the order of `meaning`. Raises SpecError where the operation does not say.
+        """
+        raise SpecError(f"{self} does not say how it spreads errors, so it cannot be part of a Compose")
 
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -95,23 +109,30 @@ class Operation(ABC):
         """The variant that adds to what its output holds, if there is one and this is not it."""
         return None
 
-    def initial(self) -> Operation | None:
-        """The Fill that makes the accumulating variant compute this operation."""
-        return None
+    def initials(self) -> tuple[Operation | None, ...]:
+        """Per written operand, the Fill that makes the accumulating variant compute this operation.
+
+        None for an operand that the accumulating variant does not read.
+        """
+        return ()
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         """Why this shape or these data types cannot be; None if they can."""
         return None
 
     def reductions(self, rank: int) -> tuple[int, ...]:
-        """Iteration dimensions that no written operand has: each point adds to the same outputs."""
+        """Iteration dimensions that some written operand does not have: several points give one value of it."""
         written = [one for one in self.operands(rank) if one.writes]
-        return tuple(dim for dim in range(rank) if not any(one.uses(dim) for one in written))
+        return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
     def untiled(self, rank: int) -> tuple[int, ...]:
-        """Iteration dimensions that a tile must keep whole: reductions, unless the operation accumulates."""
-        accumulates = all(one.reads for one in self.operands(rank) if one.writes)
-        return () if accumulates else self.reductions(rank)
+        """Iteration dimensions that a tile must keep whole: reductions, unless what lacks them accumulates."""
+        written = [one for one in self.operands(rank) if one.writes and not one.reads]
+        return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
+
+    def granule(self, dim: int) -> int:
+        """Tiles of iteration dimension `dim` begin at multiples of this."""
+        return 1
 
     @property
     def moves_data(self) -> bool:
@@ -124,4 +145,40 @@ class Operation(ABC):
         return False
 
     def __str__(self) -> str:
-        return self.name
+        given = [
+            _written(field.name, getattr(self, field.name)) for field in self._parameters() if self._differs(field)
+        ]
+        return f"{self.name}[{', '.join(given)}]" if given else self.name
+
+    @classmethod
+    def _parameters(cls) -> list[attrs.Attribute]:
+        return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
+
+    def configured(self, given: Mapping[str, Value]) -> Operation:
+        """The operation with these parameters, by name. Raises SpecError for one that it does not take."""
+        known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
+        for name, value in given.items():
+            if name not in known:
+                takes = ", ".join(known) or "no parameters"
+                raise SpecError(f"{self.name} has no parameter {name!r}", f"{self.name} takes {takes}")
+            if type(value) not in known[name]:
+                what = " or ".join(_KINDS[kind] for kind in known[name])
+                raise SpecError(f"{self.name}: {name} is {what}, not {value!r}")
+        return attrs.evolve(self, **given)
+
+
+#: What parameters of operations can be: `stride=2`, `by=0.5`, `form=tanh`, `over=[0, 1]`, or just `saturating`.
+Value = int | float | str | bool | tuple[int, ...]
+PARAMETER = "parameter"
+_KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "written alone", tuple: "a list of numbers"}
+
+
+def parameter(*kinds: type, default: Any, validator: Any = None) -> Any:
+    """A field of an operation that the Spec language writes as `Name[field=value]`; `kinds` are its values' types."""
+    return attrs.field(default=default, validator=validator, metadata={PARAMETER: kinds})
+
+
+def _written(name: str, value: Value) -> str:
+    if value is True:
+        return name
+    return f"{name}=[{', '.join(map(str, value))}]" if isinstance(value, tuple) else f"{name}={value}"

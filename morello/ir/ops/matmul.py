@@ -57,8 +57,8 @@ class Matmul(Operation):
     def accumulating(self) -> Operation | None:
         return None if self.accumulate else Matmul(accumulate=True)
 
-    def initial(self) -> Operation | None:
-        return None if self.accumulate else FillZero()
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(),)
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         lhs, rhs, out = dtypes
