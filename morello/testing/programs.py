@@ -1,0 +1,211 @@
+"""Random whole programs: any operation, data types, shape, operand states and schedule that a target has."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from morello.errors import MorelloError, SpecError
+from morello.ir import dtypes as types
+from morello.ir.dtypes import DType
+from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.numbers import product
+from morello.ir.ops import BY_NAME, Compose, Operation
+from morello.ir.ops.base import PARAMETER
+from morello.plugins.microkernel import Microkernel
+from morello.plugins.target import Target
+from morello.testing.generate import RandomPrograms, random_spec
+
+Types: TypeAlias = tuple[DType, ...]
+
+#: Sizes of dimensions: small and odd ones, and some that fill vectors.
+_SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 40, 64)
+#: How many points an iteration space has at most, and how many values an operand; fewer if some may be in registers.
+_VOLUME, _IN_REGISTERS = 3000, 300
+#: Programs of more characters of C take long to compile, above all under the sanitizers: loops over registers unroll.
+_LONGEST = 20_000
+#: An operation, or its combination of data types, is given up after so many draws without a program.
+_PATIENCE_OP, _PATIENCE_TYPES = 80, 8
+
+
+@attrs.frozen
+class Drawn:
+    """A random program, and its index among those of its seed."""
+
+    index: int
+    op: Operation
+    dtypes: Types
+    impl: Node
+
+    @property
+    def kernels(self) -> set[str]:
+        """Names of the microkernels in it."""
+        nodes = (node.expansion for node in walk(self.impl) if isinstance(node, Node))
+        return {expansion.kernel for expansion in nodes if isinstance(expansion, KernelCall)}
+
+    @property
+    def rewrites(self) -> set[str]:
+        """Keywords of the rewrites in it."""
+        return {str(node.expansion.step).split()[0] for node in walk(self.impl) if isinstance(node, Node)}
+
+
+@attrs.define(eq=False)
+class Draws:
+    """Draws programs for a target, from a seed: over all operations, or those of `names`, and all data types.
+
+    A draw for which no program is found is counted in `redrawn` and drawn anew. Combinations of operation and data
+    types for which none is ever found are given up after a while: see `given_up`.
+    """
+
+    target: Target
+    seed: int = 0
+    names: Sequence[str] = ()
+    #: Programs found, by operation and data types; and draws in vain.
+    found: Counter[tuple[str, Types]] = attrs.field(factory=Counter, init=False)
+    redrawn: Counter[tuple[str, Types]] = attrs.field(factory=Counter, init=False)
+    #: Programs left out because their C is long.
+    long: int = attrs.field(default=0, init=False)
+    _untried: dict[str, list[Types]] = attrs.field(factory=dict, init=False)
+    _good: dict[str, list[Types]] = attrs.field(factory=lambda: defaultdict(list), init=False)
+
+    def programs(self, count: int) -> Iterator[Drawn]:
+        """The first `count` programs; the same each time for the same target and seed."""
+        rng = random.Random(f"{self.seed} {self.target.name}")
+        ops = [op for name, op in sorted(BY_NAME.items()) if not self.names or name in self.names]
+        index = 0
+        while index < count:
+            ops = [op for op in ops if self._hopeful(op)]
+            if not ops:
+                raise SpecError(f"{self.target.name} has no programs for any of the operations asked for")
+            drawn = self._draw(rng, rng.choice(ops), index)
+            if drawn:
+                index += 1
+                yield drawn
+
+    def given_up(self) -> list[tuple[str, Types]]:
+        """Operations and data types for which no program was found, however often it was tried."""
+        return [key for key in self.redrawn if not self.found[key]]
+
+    def _is_long(self, impl: Node) -> bool:
+        try:
+            return len(self.target.emitter.emit(impl, self.target, "drawn").source) > _LONGEST
+        except MorelloError:
+            return False  # It is for those who run the program to say so.
+
+    def _hopeful(self, op: Operation) -> bool:
+        """Whether there are programs for an operation, or it is too early to say."""
+        if self._good[op.name]:
+            return True
+        return sum(self.redrawn[key] for key in self.redrawn if key[0] == op.name) < _PATIENCE_OP
+
+    def _draw(self, rng: random.Random, op: Operation, index: int) -> Drawn | None:
+        own = random.Random(rng.random())
+        configured = _configured(own, op)
+        levels = [level.name for level in self.target.levels]
+        among = own.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
+        registers = any(self.target.level(name).is_register for name in among)
+        shape = _shape(own, configured, _IN_REGISTERS if registers else _VOLUME)
+        dtypes = self._dtypes(own, op, configured, shape)
+        if dtypes is None:
+            return None
+        spec = random_spec(own, self.target, configured, shape, dtypes, among, any_layout=own.random() < 0.5)
+        impl = RandomPrograms(self.target, own, wild=own.choice([0, 2, 4, 6])).draw(spec)
+        key = (op.name, dtypes)
+        if not isinstance(impl, Node):
+            self.redrawn[key] += 1
+            return None
+        if self._is_long(impl):
+            self.long += 1
+            return None
+        if not self.found[key]:
+            self._good[op.name].append(dtypes)
+        self.found[key] += 1
+        return Drawn(index, configured, dtypes, impl)
+
+    def _dtypes(self, rng: random.Random, op: Operation, configured: Operation, shape: tuple[int, ...]) -> Types | None:
+        """Data types that the operation takes: often ones that had a program before, else ones not tried enough."""
+        if op.name not in self._untried:
+            self._untried[op.name] = self._candidates(rng, op, len(shape))
+        good, untried = self._good[op.name], self._untried[op.name]
+        untried[:] = [
+            one for one in untried if not self.found[op.name, one] and self.redrawn[op.name, one] < _PATIENCE_TYPES
+        ]
+        pool = good if good and (not untried or rng.random() < 0.8) else untried[:4]
+        fitting = [one for one in pool if configured.check(shape, one) is None]
+        if not fitting:
+            untried[:] = untried[4:] + untried[:4]
+            self.redrawn[op.name, ()] += 1
+            return None
+        return rng.choice(fitting)
+
+    def _candidates(self, rng: random.Random, op: Operation, rank: int) -> list[Types]:
+        """Every combination of data types, those first that kernels name or that are all the same."""
+        count = len(op.operands(rank))
+        variant = op.accumulating()
+        kernels = [kernel for kernel in self.target.kernels if kernel.op in (op, variant)]
+        every = [[one, *rest] for one in types.ALL for rest in _combinations(count - 1)]
+        rng.shuffle(every)
+        ranked = sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
+        return [tuple(one) for one in ranked]
+
+
+def _combinations(count: int) -> Iterator[list[DType]]:
+    if count <= 0:
+        yield []
+        return
+    for rest in _combinations(count - 1):
+        for one in types.ALL:
+            yield [one, *rest]
+
+
+def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
+    """Whether some kernel takes operands of these types."""
+    return any(
+        all(not one.dtypes or dtype.name in one.dtypes for one, dtype in zip(kernel.operands, dtypes, strict=True))
+        and ("dtype" not in kernel.same or len({*dtypes}) == 1)
+        for kernel in kernels
+    )
+
+
+def _configured(rng: random.Random, op: Operation) -> Operation:
+    """The operation with some of its parameters, if it has any, drawn at random."""
+    for field in attrs.fields(type(op)):
+        kinds = field.metadata.get(PARAMETER, ())
+        value = _value(rng, rng.choice(kinds), field) if kinds and rng.random() < 0.5 else None
+        if value is not None:
+            try:
+                op = op.configured({field.name: value})
+            except SpecError:
+                continue
+    return op
+
+
+def _value(rng: random.Random, kind: type, field: Any) -> Any:
+    if kind is bool:
+        return rng.random() < 0.5
+    if kind is int:
+        return rng.randint(0, 3)
+    if kind is float:
+        return rng.choice([0.5, -2.0, 3.0])
+    if kind is tuple:
+        return tuple(rng.randint(0, 2) for _ in range(rng.randint(1, 3)))
+    options = getattr(field.validator, "options", None)
+    return rng.choice([*options]) if options else None
+
+
+def _shape(rng: random.Random, op: Operation, volume: int) -> tuple[int, ...]:
+    """A shape whose iteration space and operands hold at most `volume` points."""
+    rank = op.rank or rng.choice([1, 2, 2, 2, 3, 3, 4])
+    sizes = [1] * rank
+    for dim in rng.sample(range(rank), rank):
+        choices = [size for size in _SIZES if size * product(sizes) <= volume]
+        sizes[dim] = rng.choice(choices)
+        if any(product(one.shape(sizes)) > volume for one in op.operands(rank)):
+            sizes[dim] = 1
+    if isinstance(op, Compose):
+        raise SpecError("chains are drawn by another rule")
+    return tuple(sizes)
