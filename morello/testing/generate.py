@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType
-from morello.ir.impl import Expansion, Impl, Node, expand
+from morello.ir.impl import Expansion, Impl, Node, Part, expand
 from morello.ir.layout import Dynamic, Layout
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
@@ -16,6 +16,7 @@ from morello.ir.tensor import TensorSpec
 from morello.plugins.target import MemoryLevel, Target
 from morello.rewrites import Move, Rewrite, Select, Split, Tile
 from morello.rewrites.base import layout_name
+from morello.testing.reach import Reach
 
 
 def random_tensor(
@@ -87,25 +88,33 @@ class RandomPrograms:
     preferred, and dead ends are backed out of.
     """
 
-    def __init__(self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 400):
+    def __init__(
+        self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 60, reach: Reach | None = None
+    ):
         self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
         self._steps: dict[LogicalSpec, list[Rewrite]] = {}
         self._expansions: dict[tuple[LogicalSpec, Rewrite], Expansion | None] = {}
-        self._left = 0
+        self._reach = reach or Reach(target)
+        self._dead: set[LogicalSpec] = set()
+        self._left = self._wild_now = 0
 
     def draw(self, spec: Spec) -> Impl | None:
-        """A random program for `spec`, None if none was found in a bounded number of attempts."""
-        self._left = self._attempts
-        return self._any(spec, ())
+        """A random program for `spec`, None if none was found in a bounded number of attempts, each time less wild."""
+        for wild in range(self._wild, -1, -2):
+            self._left, self._wild_now = self._attempts, wild
+            found = self._any(spec, ())
+            if found or self._left > 0:
+                return found
+        return None
 
     def _any(self, spec: Spec, above: tuple[LogicalSpec, ...]) -> Impl | None:
-        if spec.logical in above or self._left <= 0:
+        if spec.logical in above or spec.logical in self._dead or self._left <= 0:
             return None
         self._left -= 1
-        for step in self._drawn(spec.logical, len(above) < self._wild):
+        for step in self._drawn(spec.logical, len(above) < self._wild_now):
             expansion = self._expansion(spec.logical, step)
             node = expand(spec, expansion, self._target.exact) if expansion else None
-            if expansion is None or node is None:
+            if expansion is None or node is None or any(map(self._hopeless, expansion.parts)):
                 continue
             children = []
             for leaf in node.children:
@@ -115,7 +124,13 @@ class RandomPrograms:
                 children.append(child)
             else:
                 return Node(spec, expansion, tuple(children), node.exact)
+        if self._left > 0:
+            # With more memory, or from elsewhere, there might be one: then this draw misses it.
+            self._dead.add(spec.logical)
         return None
+
+    def _hopeless(self, part: Part) -> bool:
+        return part.logical in self._dead or self._reach.hopeless(part.logical)
 
     def _drawn(self, logical: LogicalSpec, wild: bool) -> Iterator[Rewrite]:
         """Steps to try on a Spec, in random order."""
@@ -127,8 +142,17 @@ class RandomPrograms:
         steps = list(self._steps[logical])
         self._rng.shuffle(steps)
         if not wild and self._rng.random() < 0.9:
-            steps.sort(key=lambda step: 0 if isinstance(step, Select) else 1 if step.structural else 2)
+            order = [2, 1, 3, 4] if self._rng.random() < 0.2 else [1, 2, 3, 4]
+            steps.sort(key=lambda step: order[self._family(step, logical)] if not isinstance(step, Select) else 0)
         yield from steps
+
+    def _family(self, step: Rewrite, logical: LogicalSpec) -> int:
+        """Loops and the like, moves into vectors, all else, and moves within a level: there are far more moves."""
+        if not isinstance(step, Move):
+            return 0 if step.structural else 2
+        if step.level == logical.states[step.operand].level:
+            return 3
+        return 1 if self._target.level(step.level).kind == "vector" else 2
 
     def _invented(self, logical: LogicalSpec) -> Iterator[Rewrite]:
         """Now and then, a step that search does not try."""

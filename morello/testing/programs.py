@@ -9,16 +9,17 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from morello.errors import MorelloError, SpecError
+from morello.errors import SpecError
 from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
-from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import BY_NAME, Compose, Operation
 from morello.ir.ops.base import PARAMETER
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
 from morello.testing.generate import RandomPrograms, random_spec
+from morello.testing.reach import Reach
 
 Types: TypeAlias = tuple[DType, ...]
 
@@ -26,8 +27,8 @@ Types: TypeAlias = tuple[DType, ...]
 _SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 40, 64)
 #: How many points an iteration space has at most, and how many values an operand; fewer if some may be in registers.
 _VOLUME, _IN_REGISTERS = 3000, 300
-#: Programs of more characters of C take long to compile, above all under the sanitizers: loops over registers unroll.
-_LONGEST = 20_000
+#: Programs that print more calls of kernels take long to compile, above all under the sanitizers.
+_MOST_CALLS = 150
 #: An operation, or its combination of data types, is given up after so many draws without a program.
 _PATIENCE_OP, _PATIENCE_TYPES = 80, 8
 
@@ -67,10 +68,14 @@ class Draws:
     #: Programs found, by operation and data types; and draws in vain.
     found: Counter[tuple[str, Types]] = attrs.field(factory=Counter, init=False)
     redrawn: Counter[tuple[str, Types]] = attrs.field(factory=Counter, init=False)
-    #: Programs left out because their C is long.
+    #: How many programs were left out because their C is long.
     long: int = attrs.field(default=0, init=False)
+    _reach: Reach = attrs.field(init=False)
     _untried: dict[str, list[Types]] = attrs.field(factory=dict, init=False)
     _good: dict[str, list[Types]] = attrs.field(factory=lambda: defaultdict(list), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reach = Reach(self.target)
 
     def programs(self, count: int) -> Iterator[Drawn]:
         """The first `count` programs; the same each time for the same target and seed."""
@@ -90,12 +95,6 @@ class Draws:
         """Operations and data types for which no program was found, however often it was tried."""
         return [key for key in self.redrawn if not self.found[key]]
 
-    def _is_long(self, impl: Node) -> bool:
-        try:
-            return len(self.target.emitter.emit(impl, self.target, "drawn").source) > _LONGEST
-        except MorelloError:
-            return False  # It is for those who run the program to say so.
-
     def _hopeful(self, op: Operation) -> bool:
         """Whether there are programs for an operation, or it is too early to say."""
         if self._good[op.name]:
@@ -113,12 +112,12 @@ class Draws:
         if dtypes is None:
             return None
         spec = random_spec(own, self.target, configured, shape, dtypes, among, any_layout=own.random() < 0.5)
-        impl = RandomPrograms(self.target, own, wild=own.choice([0, 2, 4, 6])).draw(spec)
+        impl = RandomPrograms(self.target, own, wild=own.choice([0, 2, 4, 6]), reach=self._reach).draw(spec)
         key = (op.name, dtypes)
         if not isinstance(impl, Node):
             self.redrawn[key] += 1
             return None
-        if self._is_long(impl):
+        if _calls(impl, self.target) > _MOST_CALLS:
             self.long += 1
             return None
         if not self.found[key]:
@@ -151,6 +150,26 @@ class Draws:
         rng.shuffle(every)
         ranked = sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
         return [tuple(one) for one in ranked]
+
+
+def _calls(impl: Impl, target: Target) -> int:
+    """About how many calls of kernels its C has: loops over registers are unrolled."""
+    if not isinstance(impl, Node):
+        return 0
+    logical = impl.spec.logical
+    operands = logical.op.operands(len(logical.shape))
+    unrolled = [
+        one for one, state in zip(operands, logical.states, strict=True) if target.level(state.level).is_register
+    ]
+    total = int(isinstance(impl.expansion, KernelCall))
+    for part, child in zip(impl.expansion.parts, impl.children, strict=True):
+        trips = [
+            int(segment.trips)
+            for dim, segment in enumerate(part.region or ())
+            if any(one.uses(dim) for one in unrolled)
+        ]
+        total += product(trips) * _calls(child, target)
+    return total
 
 
 def _combinations(count: int) -> Iterator[list[DType]]:
