@@ -56,9 +56,7 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
 class Reference:
     """The reference's function for a logical Spec, on logical arrays; `name` is its name in C."""
 
-    def __init__(
-        self, logical: LogicalSpec, compiler: Compiler, target: Target | None = None, name: str = "reference"
-    ):
+    def __init__(self, logical: LogicalSpec, compiler: Compiler, target: Target | None = None, name: str = "reference"):
         self._logical = logical
         self._name = name
         self._target = target or reference_target()

@@ -182,7 +182,9 @@ def _alike(rng: random.Random, logical: LogicalSpec, tries: int = 24) -> Iterato
     """Specs that differ in sizes alone: their operands' states are those of `logical`."""
     kinds = [state.dtype for state in logical.states]
     for _ in range(tries):
-        shape = tuple(rng.choice([size, size, 2 * size, 3 * size, rng.choice(_SIZES)]) for size in logical.shape)
+        # A dimension of size 1 is not in layouts, so it keeps its size.
+        choices = [[1] if size == 1 else [size, 2 * size, 5 * size, *_SIZES] for size in logical.shape]
+        shape = tuple(map(rng.choice, choices))
         other = attrs.evolve(logical, shape=shape)
         if logical.op.check(shape, kinds) is None and all(map(_is_canonical, other.operands)):
             yield other

@@ -89,7 +89,7 @@ class RandomPrograms:
     """
 
     def __init__(
-        self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 60, reach: Reach | None = None
+        self, target: Target, rng: random.Random, wild: int = 4, attempts: int = 250, reach: Reach | None = None
     ):
         self._target, self._rng, self._wild, self._attempts = target, rng, wild, attempts
         self._steps: dict[LogicalSpec, list[Rewrite]] = {}
@@ -100,6 +100,8 @@ class RandomPrograms:
 
     def draw(self, spec: Spec) -> Impl | None:
         """A random program for `spec`, None if none was found in a bounded number of attempts, each time less wild."""
+        if self._reach.hopeless(spec.logical):
+            return None
         for wild in range(self._wild, -1, -2):
             self._left, self._wild_now = self._attempts, wild
             found = self._any(spec, ())
@@ -110,8 +112,10 @@ class RandomPrograms:
     def _any(self, spec: Spec, above: tuple[LogicalSpec, ...]) -> Impl | None:
         if spec.logical in above or spec.logical in self._dead or self._left <= 0:
             return None
-        self._left -= 1
         for step in self._drawn(spec.logical, len(above) < self._wild_now):
+            self._left -= 1
+            if self._left <= 0:
+                return None
             expansion = self._expansion(spec.logical, step)
             node = expand(spec, expansion, self._target.exact) if expansion else None
             if expansion is None or node is None or any(map(self._hopeless, expansion.parts)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -114,6 +115,7 @@ class Trials:
             mine.close()
 
     def _report(self, first: int, to: Connection) -> None:
+        faulthandler.disable()  # The parent says what crashed.
         for index in range(first, len(self.impls)):
             try:
                 self.check(index)
