@@ -17,7 +17,7 @@ from morello.ir import dtypes
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, col_major, row_major
-from morello.ir.numbers import product
+from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -163,7 +163,7 @@ def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec]
             raise _disagrees(target, kernel, "costs", cells, costs, given)
 
 
-def _columns(shapes: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
+def _columns(shapes: Sequence[Sequence[Num]]) -> tuple[np.ndarray, ...]:
     return tuple(np.array(sizes, np.int64) for sizes in zip(*shapes, strict=True))
 
 

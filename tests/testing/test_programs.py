@@ -17,12 +17,19 @@ from morello.testing.programs import Draws
 from morello.testing.trials import Trials, spec_file
 
 
-def test_300_programs(
-    random_programs: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("count", "more"), [(300, []), (60, ["--sanitize"])], ids=["300", "60 sanitized"])
+def test_random_programs(
+    count: int,
+    more: list[str],
+    random_programs: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["random_programs.py", "--count", "300", "--seed", "1"])
-    assert random_programs.main() == 0, capsys.readouterr().out
-    assert "300 programs: 0 failed" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["random_programs.py", "--count", str(count), "--seed", "1", *more])
+    failed = random_programs.main()
+    told = capsys.readouterr().out
+    assert not failed, told
+    assert f"{count} programs" in told
 
 
 def test_draws_repeat_and_reach_everything_there_is(avx2: Target) -> None:
