@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from morello.errors import SpecError
+from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Fit, Layout
 from morello.ir.numbers import Mask, Num, ceil_div, product
@@ -62,6 +62,19 @@ class OperandState:
             return self
         layout, contig = self.layout.tiled(self.contig, codes[:-1])
         return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-1]))
+
+    def under(self, axes: Sequence[int | None]) -> OperandState:
+        """The state in normal form, seen under other dimensions: dimension d is this one's `axes[d]`, None: of size 1.
+
+        Raises Inapplicable where the layout has a dimension that is left out.
+        """
+        if self.layout is None:
+            return self
+        names = {axis: dim for dim, axis in enumerate(axes) if axis is not None}
+        if any(physical.dim not in names for physical in self.layout.dims):
+            raise Inapplicable(f"{self.layout} has dimensions that are not of size 1 but left out")
+        dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
+        return attrs.evolve(self, layout=Layout(dims))
 
 
 def layout_steps(layout: Layout, tile: Sequence[Any]) -> tuple[Any, ...]:

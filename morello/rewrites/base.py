@@ -17,7 +17,6 @@ from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.layout import NAMED, Layout
 from morello.ir.numbers import Cells, Mask, partition, take
-from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ class Rewrite(ABC):
     #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no
     #: other way. Search on blocks then needs one batch per step for all operand states together.
     structural: ClassVar[bool] = False
+    #: Whether it makes pipelines as `rewrites/staged.py` says, which search on blocks knows too.
+    staged: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -197,14 +198,6 @@ def by_group(codes: Sequence[Any], rewrite: Callable[[tuple[int, ...], Cells], I
         except Inapplicable:
             if cells is None:
                 raise
-
-
-def refuse_compose(logical: LogicalSpec) -> None:
-    """Raises Inapplicable for a Compose: this version parses and checks them, but has no rewrites for them."""
-    if isinstance(logical.op, Compose):
-        raise Inapplicable(
-            f"{logical.op} cannot be rewritten: there is no rewrite that gives its intermediates a buffer"
-        )
 
 
 def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:

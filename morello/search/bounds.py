@@ -19,6 +19,7 @@ from morello.plugins.target import Target
 from morello.search.axes import LimitAxes
 from morello.search.kernels import KernelRow
 from morello.search.spaces import Key, Space, Spaces, StructuralStep
+from morello.search.stages import Stage, Stages
 from morello.search.states import NEVER, Offer, States
 
 Floats = npt.NDArray[np.float64]
@@ -57,6 +58,16 @@ class Columns:
     count: int
     strides: Ints
     numbers: Ints  # [count, levels]: the limits of each column
+
+
+@attrs.frozen
+class StageClass:
+    """A stage taken by operands of some classes: the classes of its new tensors, and those of its parts' operands."""
+
+    stage: Stage
+    fresh: Classes
+    parts: tuple[Classes, ...]
+    valid: npt.NDArray[np.bool_]
 
 
 @attrs.frozen
@@ -101,6 +112,7 @@ class Bounds:
         goals: Sequence[tuple[Key, Classes]],
         spaces: Spaces,
         states: States,
+        stages: Stages,
         kernels: dict[Key, list[KernelRow]],
         target: Target,
         *,
@@ -109,6 +121,7 @@ class Bounds:
         self.target = target
         self.spaces = spaces
         self.states = states
+        self.stages = stages
         self.kernels = kernels
         self.axes = LimitAxes(target)
         self.move_key = {
@@ -120,6 +133,7 @@ class Bounds:
         self.cheapest, self.smallest = self._class_minima()
         self.moves: dict[tuple[Key, int, int], list[MoveClass]] = {}
         self._move_shapes: dict[tuple[Key, int], Ints] = {}
+        self._staged: dict[tuple[Key, Classes], list[StageClass]] = {}
         self._close(goals)
         order = self._order()
         for bounds in self.by_key.values():
@@ -156,6 +170,34 @@ class Bounds:
                 view,
             )
 
+    def staged(self, key: Key, classes: Classes) -> list[StageClass]:
+        """The stages that operands of these classes can go through."""
+        if (key, classes) not in self._staged:
+            dtypes = tuple(self.states.classes[cls].dtype for cls in classes)
+            made = [self._stage_class(stage, classes) for stage in self.stages.of(key, dtypes)]
+            self._staged[key, classes] = [one for one in made if one is not None]
+        return self._staged[key, classes]
+
+    def _stage_class(self, stage: Stage, classes: Classes) -> StageClass | None:
+        """The classes of a stage's tensors and parts; None where an operand cannot be seen as its part wants it."""
+        numbers = [int(row[row >= 0][0]) for row in stage.fresh[0]]
+        fresh = tuple(int(self.states.cls[self.states.of_stages[number]]) for number in numbers)
+        parts = []
+        for part in stage.parts:
+            below = []
+            for arg, axes in zip(part.args, part.axes, strict=True):
+                cls = (*classes, *fresh)[arg]
+                if axes is not None:
+                    seen = attrs.evolve(self.states.classes[cls], rank=len(axes))
+                    if seen not in self.states.class_numbers:
+                        return None
+                    cls = self.states.class_numbers[seen]
+                below.append(cls)
+            parts.append(tuple(below))
+        rows = [np.stack([*row, stage.parts[0].shape]) for row in stage.fresh]
+        valid = np.any([np.all(row >= 0, axis=0) for row in rows], axis=0)
+        return StageClass(stage, fresh, tuple(parts), valid)
+
     def _class_minima(self) -> tuple[Floats, Ints]:
         """Per state class and tensor shape: the least m and the fewest bytes of any state in it."""
         states = self.states
@@ -182,6 +224,9 @@ class Bounds:
         for step in self.spaces.steps[key]:
             for part in step.parts:
                 yield part.space.key, tuple(classes[arg] for arg in part.args)
+        for one in self.staged(key, classes):
+            for part, below in zip(one.stage.parts, one.parts, strict=True):
+                yield part.space.key, below
         for operand, cls in enumerate(classes):
             for move in self.move_classes(key, operand, cls):
                 yield key, (*classes[:operand], move.into, *classes[operand + 1 :])
@@ -202,6 +247,7 @@ class Bounds:
                 return
             state[key] = 1
             below = [part.space.key for step in self.spaces.steps[key] for part in step.parts]
+            below += [part.space.key for stage in self.stages.below(key) for part in stage.parts]
             below += [
                 self.move_key[len(one.dims), key.serial] for one in self.spaces.by_key[key].operands if self.move_key
             ]
@@ -300,6 +346,7 @@ class Bounds:
                     block[at] = np.minimum(block[at], looped)
             for step in others:
                 self._apply(step, rows, block, bounds)
+            self._apply_stages(rows, block, bounds)
             values[rows] = np.minimum(values[rows], block)
             self._relax_moves(plan, rows, values, space)
 
@@ -366,6 +413,24 @@ class Bounds:
                 total[has] += part.times[cells][has][:, None] * costs
             here = slice(columns.first, columns.first + columns.count)
             block[at, here] = np.minimum(block[at, here], total)
+
+    def _apply_stages(self, rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
+        """Stages, with the memory of their new tensors left out."""
+        for columns in bounds.columns:
+            for one in self.staged(bounds.space.key, columns.classes):
+                at = np.flatnonzero(one.valid[rows])
+                cells = rows[at]
+                own = np.zeros(len(cells))
+                for cls, tensors in zip(one.fresh, one.stage.tensors, strict=True):
+                    own += self.cheapest[cls][tensors[cells]]
+                total = np.repeat(own[:, None], columns.count, axis=1)
+                for part, classes in zip(one.stage.parts, one.parts, strict=True):
+                    below = self.by_key[part.space.key]
+                    child = below.columns[below.tuples[classes]]
+                    column = child.first + columns.numbers @ child.strides
+                    total += below.values[np.ix_(part.shape[cells], column)]
+                here = slice(columns.first, columns.first + columns.count)
+                block[at, here] = np.minimum(block[at, here], total)
 
     def _move_plan(self, bounds: SpaceBounds) -> Iterator[_Planned]:
         """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""

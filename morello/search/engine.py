@@ -19,6 +19,7 @@ from morello.search.expand import Edges, SpaceExpander
 from morello.search.kernels import kernel_rows
 from morello.search.singles import Singles
 from morello.search.spaces import MOVE_BITS, Key, Sizes, Spaces, key_of, step_rank
+from morello.search.stages import Stages
 from morello.search.states import States
 
 Ints = npt.NDArray[np.int64]
@@ -42,14 +43,20 @@ class Engine:
             for axis, size in zip(axes, seed.shape, strict=True):
                 axis.add(int(size))
         self.spaces = Spaces(sizes, target)
-        self.states = States(
-            self.spaces, list(dict.fromkeys(one for seed in self.seeds for one in _states(seed))), target
-        )
+        self.stages = Stages(self.spaces, self.seeds, target)
+        known = dict.fromkeys(one for seed in self.seeds for one in _states(seed))
+        self.states = States(self.spaces, list(known), self.stages, target)
         self.kernels = {key: [*kernel_rows(space, self.states, target)] for key, space in self.spaces.by_key.items()}
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), self._classes(seed)) for seed in self.seeds)
         self.bounds = Bounds(
-            list(goals), self.spaces, self.states, self.kernels, target, trivial=bool(self.singles) or not prune
+            list(goals),
+            self.spaces,
+            self.states,
+            self.stages,
+            self.kernels,
+            target,
+            trivial=bool(self.singles) or not prune,
         )
         relevant = relevant_limits(self.bounds, unlimited, everything=bool(self.singles))
         self.tables = Tables(self.bounds, relevant)
@@ -116,6 +123,8 @@ class Engine:
             return next(step for one in offers for step, own in zip(one.steps, one.ranks, strict=True) if own == rank)
         if rewrite.structural:
             return next(one.step for one in self.spaces.steps[space.key] if one.rank == rank)
+        if rewrite.staged:
+            return self.stages.step(space.key, tuple(state.dtype for state in logical.states), rank)
         return next(step for own, step, _ in self.singles.steps(logical) if own == rank)
 
     def expand(self, cells: Ints, budgets: Floats) -> list[Edges]:
@@ -154,5 +163,6 @@ def relevant_limits(bounds: Bounds, unlimited: Collection[int], *, everything: b
     for rows in bounds.kernels.values():
         for row in rows:
             relevant[:, np.flatnonzero(row.needs)] = True
+    relevant[:, [names.index(name) for name in bounds.stages.levels()]] = True
     relevant[:, list(unlimited)] = False
     return relevant

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.ops.base import Operation
-from morello.search.bounds import Bounds, MoveClass
+from morello.search.bounds import Bounds, MoveClass, StageClass
 from morello.search.cells import Cells, Tables
 from morello.search.kernels import KernelRow
 from morello.search.spaces import StructuralStep
@@ -121,6 +121,7 @@ class SpaceExpander:
             size = max(1, _CHUNK // len(group.ranks))
             for start in range(0, len(cells), size):
                 yield from self._structural(group, cells[start : start + size], budgets[start : start + size])
+        yield from self._stages(cells, budgets)
         yield from self._moves(cells, budgets)
 
     def _stack(self, steps: Sequence[StructuralStep]) -> Iterator[_Group]:
@@ -212,6 +213,83 @@ class SpaceExpander:
         cost = group.cost[step, shape[at]].astype(np.float64)
         edges = Edges(cells[at], cost, group.ranks[step], np.stack(numbers), np.stack(times).astype(np.float64))
         yield edges.select(edges.total(self.cells.low.values) <= budgets[at])
+
+    def _stages(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """Stages, for the cells of each class tuple together."""
+        if not any(True for _ in self.bounds.stages.below(self.space.key)):
+            return
+        classes = self.tables.classes.values[self.cells.table.values[cells]]
+        for number in np.unique(classes).tolist():
+            mine = np.flatnonzero(classes == number)
+            for one in self.bounds.staged(self.space.key, list(self.own.tuples)[number]):
+                size = max(1, _CHUNK // len(one.stage.ranks))
+                for start in range(0, len(mine), size):
+                    at = mine[start : start + size]
+                    yield from self._stage(one, cells[at], budgets[at])
+
+    def _stage(self, one: StageClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """The steps of one stage on cells whose operands are of the same classes; arrays are [steps, cells]."""
+        stage = one.stage
+        shape = self.cells.shape.values[cells]
+        fresh = [np.stack(rows)[:, shape] for rows in zip(*stage.fresh, strict=True)]
+        limits = self.cells.limits.values[cells].astype(np.int64)
+        total = np.where(stage.parts[0].shape[shape] >= 0, np.zeros((len(stage.ranks), len(cells))), np.inf)
+        used = []
+        for states, tensors, cls in zip(fresh, stage.tensors, one.fresh, strict=True):
+            numbers = np.where(states >= 0, self.states.of_stages[states], -1)
+            total += np.where(states >= 0, self.states.cost[numbers, tensors[shape]], np.inf)
+            used.append((self.states.classes[cls].level, numbers, self.states.bytes[numbers, tensors[shape]]))
+        own = total.copy()
+        lowered = []
+        for part, classes in zip(stage.parts, one.parts, strict=True):
+            left = np.broadcast_to(limits, (*total.shape, limits.shape[-1])).copy()
+            for level in {used[tensor][0] for tensor in part.holds}:
+                held = sum(used[tensor][2] for tensor in part.holds if used[tensor][0] == level)
+                left[..., level] = self.cells.axes.lower(level, limits[:, level], held)
+            fits = np.all(left >= 0, axis=-1)
+            lowered.append(np.maximum(left, 0))
+            number = np.asarray(self.bounds.by_key[part.space.key].tuples[classes])
+            costs = self.cells.bound(self.tables.index[part.space.key], number, part.shape[shape], lowered[-1])
+            total += np.where(fits, costs, np.inf)
+        step, at = np.nonzero(total <= budgets)
+        if len(step):
+            picked = [numbers[step, at] for _, numbers, _ in used]
+            held = [amount[step, at] for _, _, amount in used]
+            limits = [one[step, at] for one in lowered]
+            yield from self._stage_edges(one, cells[at], budgets[at], step, own[step, at], picked, held, limits)
+
+    def _stage_edges(
+        self,
+        one: StageClass,
+        cells: Ints,
+        budgets: Floats,
+        step: Ints,
+        cost: Floats,
+        fresh: Sequence[Ints],
+        held: Sequence[Ints],
+        limits: Sequence[Ints],
+    ) -> Iterator[Edges]:
+        states = self.tables.states.values[self.cells.table.values[cells]]
+        shape = self.cells.shape.values[cells]
+        operands = self.space.operands
+        columns = []
+        for part in one.stage.parts:
+            made = []
+            for arg, axes in zip(part.args, part.axes, strict=True):
+                state = states[:, arg] if arg < len(operands) else fresh[arg - len(operands)]
+                made.append(state if axes is None else self.states.under[len(operands[arg].dims), axes][state])
+            columns.append(np.stack(made, axis=-1))
+        keep = np.flatnonzero(np.all(np.concatenate(columns, axis=1) >= 0, axis=1))
+        child, live = [], np.zeros((len(keep), len(columns), limits[0].shape[-1]), dtype=np.int64)
+        for position, (part, below, left) in enumerate(zip(one.stage.parts, columns, limits, strict=True)):
+            number = self.tables.index[part.space.key]
+            child.append(self._cells(number, below[keep], part.shape[shape[keep]], left[keep]))
+            for tensor in part.holds:
+                live[:, position, self.states.classes[one.fresh[tensor]].level] += held[tensor][keep]
+        times = np.ones((len(child), len(keep)))
+        ranks = np.array(one.stage.ranks, dtype=np.int64)[step[keep]]
+        edges = Edges(cells[keep], cost[keep], ranks, np.stack(child), times, live=live)
+        yield edges.select(edges.total(self.cells.low.values) <= budgets[keep])
 
     def _cells(self, space: int, states: Ints, shape: Ints, limits: Ints) -> Ints:
         """Numbers of the cells with these states and shapes; 0 where the shape is -1."""

@@ -39,7 +39,7 @@ class Uncovered(Exception):
 
 def is_known(rewrite: type[Rewrite]) -> bool:
     """Whether the engine has arrays for a rewrite."""
-    return rewrite.structural or rewrite in (Move, Select)
+    return rewrite.structural or rewrite.staged or rewrite in (Move, Select)
 
 
 class Singles:

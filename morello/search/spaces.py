@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
-from morello.ir.dtypes import by_name
+from morello.ir.dtypes import F32, DType
 from morello.ir.impl import Expansion
 from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
@@ -212,10 +212,10 @@ def step_rank(order: int, index: int) -> int:
     return (order << 32) + index
 
 
-def neutral(space: Space, target: Target) -> LogicalSpec:
-    """All shapes of a space, with operand states that no structural step objects to."""
-    state = OperandState(by_name("f32"), target.levels[-1].name, None)
-    return space.batch([state] * len(space.operands))
+def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None) -> LogicalSpec:
+    """All shapes of a space, with operand states of these types (f32) that no structural or staged step objects to."""
+    level = target.levels[-1].name
+    return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
 def _no_step(space: Space, step: Rewrite, rank: int) -> StructuralStep:
@@ -232,7 +232,7 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
     """Operations and sizes that one step from this space leads to, whatever the operands' states."""
     batch = neutral(space, target)
     for rewrite in target.rewrites:
-        if rewrite.structural:
+        if rewrite.structural or rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):
                     for case in step.cases(batch, target):

@@ -20,6 +20,7 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.target import Target
 from morello.rewrites.move import Move, seen_in
 from morello.search.spaces import MOVE_BITS, Space, Spaces, step_rank
+from morello.search.stages import Axes, Stages
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -62,7 +63,7 @@ class States:
     the state does not describe the shape) and `bytes` (of the state's own level).
     """
 
-    def __init__(self, spaces: Spaces, goals: Sequence[tuple[int, OperandState]], target: Target):
+    def __init__(self, spaces: Spaces, goals: Sequence[tuple[int, OperandState]], stages: Stages, target: Target):
         self.target = target
         self.spaces = spaces
         self.tensors = spaces.tensors
@@ -79,8 +80,11 @@ class States:
         self._fresh: dict[tuple[int, Move], Ints] = {}
         self._kept: dict[Move, list[int]] = {}
         self._seen: dict[str, list[int]] = {}
+        self._under: dict[tuple[int, Axes], list[int]] = {key: [] for key in sorted(stages.axes, key=str)}
         for rank, state in goals:
             self.number(rank, state)
+        #: The numbers of the states that new tensors of stages have.
+        self.of_stages = np.array([self.number(rank, state) for rank, state in stages.states], dtype=np.int64)
         self._close()
         self.cost = self._stacked(self._costs, np.inf)
         self.bytes = self._stacked(self._bytes, NEVER)
@@ -89,6 +93,8 @@ class States:
         self.level = np.array([self.classes[number].level for number in self.class_of], dtype=np.int64)
         #: Per cache, the number of each state seen in that cache: a move to it is a view.
         self.seen = {name: self._padded(row) for name, row in self._seen.items()}
+        #: Per rank and other dimensions, the number of each state seen under those, -1 where it cannot be.
+        self.under = {key: self._padded(row) for key, row in self._under.items()}
 
     def __len__(self) -> int:
         return len(self.states)
@@ -159,6 +165,10 @@ class States:
                 for step in moves(rank, state):
                     self._fresh_row(rank, state.dtype, step)
             self._keep(rank, state, moves(rank, state))
+            for (wanted, axes), row in self._under.items():
+                if wanted == rank:
+                    with contextlib.suppress(Inapplicable):
+                        _put(row, done, self.number(len(axes), state.under(axes)))
             done += 1
 
     def _all_moves(self):

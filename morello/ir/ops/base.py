@@ -145,9 +145,8 @@ class Operation(ABC):
         return False
 
     def __str__(self) -> str:
-        given = [
-            _written(field.name, getattr(self, field.name)) for field in self._parameters() if self._differs(field)
-        ]
+        values = [(field, getattr(self, field.name)) for field in self._parameters()]
+        given = [_written(field.name, value) for field, value in values if value != field.default]
         return f"{self.name}[{', '.join(given)}]" if given else self.name
 
     @classmethod

@@ -1,0 +1,142 @@
+"""What staged rewrites share: a pipeline of whole Specs that hand new tensors on (paper §2.4.4).
+
+A staged rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
+The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use
+it run. Operand states matter to it in no way but their data types. Search on blocks relies on all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from morello.ir.dtypes import DType
+from morello.ir.impl import Block, Expansion, Part, Pipeline
+from morello.ir.layout import Layout
+from morello.ir.numbers import Cells, Num, take
+from morello.ir.ops.base import Operation
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.rewrites.base import Case, Rewrite, Vector, Word, argument, layout_name, masked, require, within
+from morello.rewrites.move import Move
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen
+class Fresh:
+    """A new tensor that a step asks for; its state follows from the step's place for new tensors."""
+
+    name: str
+    shape: tuple[Num, ...]
+    dtype: DType
+
+
+@attrs.frozen
+class Job:
+    """One part of a pipeline: an operation, and what its operands are; `axes` as in `Part`."""
+
+    op: Operation
+    shape: tuple[Num, ...]
+    args: tuple[int, ...]
+    axes: tuple[tuple[int | None, ...], ...] | None = None
+    role: str = "body"
+
+
+@attrs.frozen(cache_hash=True)
+class Placed(Rewrite):
+    """A staged rewrite whose new tensors all go to one level: `NAME to L1 as row_major v8`."""
+
+    staged: ClassVar[bool] = True
+    level: str = argument(Word, keyword="to")
+    layout: Layout | str = argument(Layout, Word, keyword="as", default="row_major")
+    vector: int | None = argument(Vector, default=None)
+
+    def placed(
+        self,
+        logical: LogicalSpec,
+        wanted: Sequence[Fresh],
+        jobs: Callable[[LogicalSpec], Sequence[Job]],
+        target: Target,
+    ) -> Iterator[Case]:
+        """The pipeline, for each group of cells of a batch for which new tensors have the same states.
+
+        `jobs` gives its parts for the cells of a group. Raises Inapplicable where the new tensors cannot be so.
+        """
+        for states, cells in self._states(wanted, target):
+            kept = take_cells(logical, cells)
+            fresh = [
+                TensorSpec(tuple(take(size, cells) for size in one.shape), state)
+                for one, state in zip(wanted, states, strict=True)
+            ]
+            yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
+
+    def _states(self, wanted: Sequence[Fresh], target: Target) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
+        """States of all new tensors, for each group of cells of a batch that have them in common."""
+        groups: list[tuple[tuple[OperandState, ...], Cells]] = [((), None)]
+        for one in wanted:
+            move = Move(0, self.level, self.layout, self.vector)
+            grown = []
+            for states, cells in groups:
+                shape = tuple(take(size, cells) for size in one.shape)
+                tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
+                for state, inner in move.fresh(one.name, tensor, target):
+                    made = TensorSpec(tuple(take(size, inner) for size in shape), state)
+                    fine = require(made.has_whole_vectors(), f"{one.name} does not fill vectors of {state.vector}")
+                    grown.append(((*states, state), within(cells, masked(inner, fine))))
+            groups = grown
+        yield from groups
+
+
+def take_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:
+    """The part of a batch that `cells` names."""
+    return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
+
+
+def pipeline(
+    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Target
+) -> Expansion:
+    """The node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
+    states = [*logical.states, *(tensor.state for tensor in fresh)]
+    needed = [target.footprint(tensor) for tensor in fresh]
+    parts = []
+    for job, held in zip(jobs, lifetimes([job.args for job in jobs], len(logical.states)), strict=True):
+        live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
+        below = tuple(states[arg] for arg in job.args)
+        if job.axes is not None:
+            below = tuple(state.under(axes) for state, axes in zip(below, job.axes, strict=True))
+        made = LogicalSpec(job.op, job.shape, below, logical.serial)
+        parts.append(Part(made, job.args, 1, live, role=job.role, axes=job.axes))
+    if not fresh:
+        return Block(step, 0, target.nothing(), tuple(parts))
+    cost = sum((target.move_cost(tensor) for tensor in fresh), 0)
+    return Pipeline(step, cost, target.nothing(), tuple(parts), tuple(fresh))
+
+
+def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int, ...]]:
+    """Per part, the new tensors that are held while it runs: from the first part that uses them to the last."""
+    uses = [{arg - operands for arg in part if arg >= operands} for part in args]
+    tensors = sorted(set().union(*uses))
+    return [
+        tuple(
+            one
+            for one in tensors
+            if any(one in used for used in uses[: index + 1]) and any(one in used for used in uses[index:])
+        )
+        for index in range(len(args))
+    ]
+
+
+def places(target: Target, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
+    """Where search puts a new tensor: every level, layout and vector size, slowest levels last."""
+    for level in target.levels:
+        if level.kind == "scalar":
+            yield level.name, "row_major", None
+            continue
+        vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
+        for layout in target.layouts(dtype, rank):
+            for vector in vectors:
+                yield level.name, layout_name(layout, rank) or layout, vector
