@@ -108,6 +108,12 @@ def run(options: argparse.Namespace, console: Console) -> Tally:
                     bar.console.print(failure, markup=False, highlight=False)
                 bar.update(task, advance=len(drawn), description=f"{len(tally.failures)} failures")
                 bar.refresh()
+                if bar.disable:
+                    done = sum(sum(one.found.values()) for one in draws)
+                    print(
+                        f"{done:,} programs, {len(tally.failures)} failed; last: {len(drawn)} on {each.target.name}",
+                        flush=True,
+                    )
     return tally
 
 

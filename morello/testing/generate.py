@@ -80,6 +80,10 @@ def layout_choices(target: Target, dtype: DType, rank: int) -> tuple[Layout, ...
     return tuple(dict.fromkeys((*target.layouts(dtype, rank), *permuted)))
 
 
+#: Wildness of the last try: microkernels first, then loops down to single values.
+_CAREFUL = -1
+
+
 class RandomPrograms:
     """Draws complete programs at random: any that a target's rewrites and microkernels allow.
 
@@ -102,7 +106,7 @@ class RandomPrograms:
         """A random program for `spec`, None if none was found in a bounded number of attempts, each time less wild."""
         if self._reach.hopeless(spec.logical):
             return None
-        for wild in range(self._wild, -1, -2):
+        for wild in (*range(self._wild, 0, -2), 0, _CAREFUL):
             self._left, self._wild_now = self._attempts, wild
             found = self._any(spec, ())
             if found or self._left > 0:
@@ -145,8 +149,9 @@ class RandomPrograms:
             self._steps[logical] = [*tried]
         steps = list(self._steps[logical])
         self._rng.shuffle(steps)
-        if not wild and self._rng.random() < 0.9:
-            order = [2, 1, 3, 4] if self._rng.random() < 0.2 else [1, 2, 3, 4]
+        careful = self._wild_now == _CAREFUL
+        if careful or (not wild and self._rng.random() < 0.9):
+            order = [2, 1, 3, 4] if not careful and self._rng.random() < 0.2 else [1, 2, 3, 4]
             steps.sort(key=lambda step: order[self._family(step, logical)] if not isinstance(step, Select) else 0)
         yield from steps
 

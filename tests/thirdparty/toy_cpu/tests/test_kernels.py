@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_cpu.plugin import PLUGIN
+from toy_cpu.plugin import PLUGIN  # pyright: ignore[reportMissingImports]
 
 from morello.plugins.registry import Registry
 from morello.testing import KernelCheck, kernel_checks
