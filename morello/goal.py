@@ -16,6 +16,7 @@ from morello.ir.layout import Layout
 from morello.ir.spec import Spec
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
+from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
 from morello.rewrites.split import Split
@@ -69,9 +70,16 @@ class Goal:
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
         return attrs.evolve(self, position=apply(self.position, steps, self.target, self.search.synthesize))
 
-    def tile(self, *sizes: int | Sequence[int]) -> Goal:
-        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions."""
-        return self._step(Tile(_flat(sizes)))
+    def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
+        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
+
+        Threads share the tiles of a `parallel` loop.
+        """
+        return self._step(Tile(_flat(sizes), parallel))
+
+    def fit(self, dim: int, *sizes: int | Sequence[int]) -> Goal:
+        """A loop over tiles of these sizes that together cover one iteration dimension exactly."""
+        return self._step(ExactFit(dim, _flat(sizes)))
 
     def split(self, size: int) -> Goal:
         """A loop over parts of the reduction."""

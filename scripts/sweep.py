@@ -25,6 +25,7 @@ from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.impl import figures
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
+from morello.plugins import Weights
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.registry import Registry, installed
 from morello.plugins.target import Target
@@ -34,7 +35,7 @@ from morello.testing.generate import random_spec
 from morello.testing.textbook import Found, Textbook, describe, differences
 
 TOY = Path(__file__).parents[1] / "tests" / "thirdparty" / "toy_cpu" / "src"
-NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing")
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
 
 #: What Matmul of f32 in GL costs on x86_avx2 with all its memory, by the plain search.
 FULL = {(1, 2, 2, 8): 88, (1, 4, 4, 4): 130, (1, 4, 4, 8): 178}
@@ -55,6 +56,10 @@ DRAWS = [
 ]
 
 
+#: What starting threads costs where parallel loops pay even for such small goals.
+_SOON = 10
+
+
 class Enough(Exception):
     """The recursion has seen as many Specs as it may."""
 
@@ -71,11 +76,11 @@ class Bounded(Textbook):
 
 
 def target_named(name: str) -> Target:
-    """An installed target, toy_cpu from its sources, or `packing`."""
-    if name not in ("toy_cpu", "packing"):
+    """An installed target, toy_cpu from its sources, `packing`, or `sharing`."""
+    variants: dict[str, Callable[[Any], Any]] = {"toy_cpu": lambda one: one, "packing": packing, "sharing": sharing}
+    if name not in variants:
         return installed().target(name)
-    plugin = toy_plugin()
-    return Registry.of(toy_cpu=packing(plugin) if name == "packing" else plugin).target("toy_cpu")
+    return Registry.of(toy_cpu=variants[name](toy_plugin())).target("toy_cpu")
 
 
 def toy_plugin() -> Any:
@@ -104,6 +109,11 @@ def packing(plugin: Any) -> Any:
     return attrs.evolve(plugin, levels=(*rest, memory), kernels=tuple(map(changed, plugin.kernels)))
 
 
+def sharing(plugin: Any) -> Any:
+    """toy_cpu with four threads that start so soon that even small loops are shared."""
+    return attrs.evolve(plugin, weights=Weights(threads=4, sync=3))
+
+
 def random_goal(rng: random.Random, target: Target) -> Spec:
     """A goal of a few values, with operands anywhere and little memory."""
     while True:
@@ -111,10 +121,11 @@ def random_goal(rng: random.Random, target: Target) -> Spec:
         dtypes = [dtype_named(one) for one in types.split()]
         if len({*dtypes}) == 1 or target.info.casts:
             break
+    serial = target.weights.sync > _SOON and rng.random() < 0.8
     levels = [level.name for level in target.levels]
     # Where vectors do not fit, operands go elsewhere.
     spec = random_spec(rng, target, by_name(name), shape, dtypes, rng.choice([levels, levels[-2:], levels[-2:-1]]))
-    return Spec(spec.logical, random_limits(rng, target))
+    return Spec(attrs.evolve(spec.logical, serial=serial), random_limits(rng, target))
 
 
 def random_limits(rng: random.Random, target: Target) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from morello.ir.impl import Impl
 from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.runtime import Compiler, Kernel, available_compilers, empty
-from morello.testing.sanitize import run_sanitized
+from morello.testing.sanitize import SANITIZERS, run_sanitized
 
 # CI draws the same examples every time, so that it fails for a change and not by chance; elsewhere they vary.
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -65,8 +65,9 @@ def prove(tmp_path: Path) -> Prove:
             arrays = [empty(tensor) for tensor in impl.spec.operands]
             for array in arrays:
                 array[...] = rng.integers(0, 9, array.shape).astype(array.dtype)
-            for output in run_sanitized(program, impl.spec, arrays, compiler):
-                assert not np.isnan(output.astype(np.float64)).any()
+            for sanitizers in (SANITIZERS, *(("thread",) if program.parallel else ())):
+                for output in run_sanitized(program, impl.spec, arrays, compiler, sanitizers=sanitizers):
+                    assert not np.isnan(output.astype(np.float64)).any()
         assert kernel is not None
         return kernel
 

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import morello
 from morello.frontend import read_file
-from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.impl import KernelCall, Loop, Node, walk
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.spec")), ids=lambda path: path.stem)
-def test_examples_run(path: Path, prove) -> None:
-    goals = morello.parse(read_file(path), filename=str(path))
-    assert goals
-    for goal in goals.values():
-        done = goal.synthesize()
+#: Sizes of examples that take minutes to verify, and those that stand for them here.
+SCALED = {"batch_parallel": ("4×2048×2048×2048", "4×128×128×128")}
+
+
+@cache
+def example(name: str) -> Mapping[str, morello.Goal]:
+    """The goals of an example, scaled down where it is slow."""
+    path = EXAMPLES / f"{name}.spec"
+    before, after = SCALED.get(name, ("", ""))
+    text = read_file(path)
+    assert before in text
+    return morello.parse(text.replace(before, after) if before else text, filename=str(path))
+
+
+@cache
+def synthesized(name: str) -> list[morello.Goal]:
+    return [goal.synthesize() for goal in example(name).values()]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.spec")))
+def test_examples_run(name: str, prove) -> None:
+    assert synthesized(name)
+    for done in synthesized(name):
         kernel = prove(done.impl, done.target, done.name)
         assert kernel.bench(min_time=0.01, repeats=2).median > 0
+
+
+def test_search_shares_the_batch_among_threads() -> None:
+    (goal,) = example("batch_parallel").values()
+    assert goal.schedule == ""
+    (done,) = synthesized("batch_parallel")
+    assert isinstance(done.impl, Node)
+    loop = done.impl.expansion
+    assert isinstance(loop, Loop)
+    assert loop.parallel
+    assert loop.parts[0].tiles >= 4
+    assert morello.compile(done).program.parallel
 
 
 def test_the_main_example_is_found_by_search_through_all_levels() -> None:

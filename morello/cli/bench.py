@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import click
 from rich.table import Table
 
-from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
+from morello.cli.common import (
+    cc_option,
+    doing,
+    json_option,
+    make,
+    print_json,
+    print_table,
+    seed_option,
+    threads_option,
+    with_goals,
+)
 from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
 from morello.goal import Goal
@@ -25,10 +35,17 @@ from morello.runtime.toolchain import find_compiler
     help="Measure each Spec for at least this long.  [default: 0.3]",
 )
 @seed_option
+@threads_option
 @cc_option
 @json_option
 def command(
-    goals: Sequence[Goal], db: SpecStore | None, min_time: float, seed: int, cc: str | None, as_json: bool
+    goals: Sequence[Goal],
+    db: SpecStore | None,
+    min_time: float,
+    seed: int,
+    threads: int | None,
+    cc: str | None,
+    as_json: bool,
 ) -> None:
     """Time the programs of FILE, and numpy on the same in f32.
 
@@ -40,7 +57,7 @@ def command(
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         with doing(f"timing {goal.name}"):
-            found.append((goal, measure(kernel, min_time, seed)))
+            found.append((goal, measure(kernel, min_time, seed, threads)))
     if as_json:
         head = {"compiler": str(compiler), "seed": seed}
         print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in found])

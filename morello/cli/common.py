@@ -15,6 +15,7 @@ from rich.table import Table
 
 from morello import api
 from morello.cli.progress import SearchDisplay
+from morello.codegen.parallel import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation
@@ -83,6 +84,12 @@ cc_option = click.option(
 )
 seed_option = click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of the random data.  [default: 0]"
+)
+threads_option = click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1, MAX_THREADS),
+    help="Threads to time parallel loops with; by default those in MORELLO_THREADS, else one per CPU.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import cc_option, doing, make, print_table, seed_option, with_goals
+from morello.cli.common import cc_option, doing, make, print_table, seed_option, threads_option, with_goals
 from morello.cli.output import write_file
 from morello.cli.speed import Speed, measure
 from morello.cli.tree import by_level, memory, program_tree, tree_table
@@ -28,8 +28,9 @@ _MOSTLY_OVERHEAD = 20e-6
 @click.command("run")
 @with_goals
 @seed_option
+@threads_option
 @cc_option
-def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, cc: str | None) -> None:
+def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int | None, cc: str | None) -> None:
     """Find the best program of every Spec in FILE, verify it and time it.
 
     What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
@@ -39,10 +40,10 @@ def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, cc: str | No
     for number, goal in enumerate(goals):
         if number:
             click.echo()
-        _run(goal, db, cc, seed)
+        _run(goal, db, cc, seed, threads)
 
 
-def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int) -> None:
+def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None) -> None:
     click.echo(f"{goal.name} for {goal.target.name}:\n{show_spec(goal.spec, goal.target)}\n")
     made = make(goal, db, cc)
     kernel = made.kernel
@@ -54,7 +55,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int) -> None:
     with doing(f"verifying {goal.name}"):
         click.echo(f"correct  {_verdict(kernel.check(seed))}")
     with doing(f"timing {goal.name}"):
-        click.echo(f"speed    {_speed(measure(kernel, _MIN_TIME, seed))}")
+        click.echo(f"speed    {_speed(measure(kernel, _MIN_TIME, seed, threads))}")
 
 
 def _save_source(kernel: Kernel) -> Path:
@@ -73,7 +74,8 @@ def _verdict(report: CheckReport) -> str:
 
 
 def _speed(speed: Speed) -> str:
-    own = f"{duration(speed.report.median)} per call, {speed.rate}"
+    threads = f" on {speed.report.threads} threads" if speed.report.threads > 1 else ""
+    own = f"{duration(speed.report.median)} per call{threads}, {speed.rate}"
     if speed.numpy is None:
         return own
     if speed.numpy < _MOSTLY_OVERHEAD:

@@ -47,6 +47,7 @@ class Speed:
             "best_seconds": report.best,
             "measurements": list(report.seconds),
             "calls": report.calls,
+            "threads": report.threads,
             "flops": report.flops,
             "bytes": report.bytes,
             "gflops": report.gflops,
@@ -56,9 +57,10 @@ class Speed:
         }
 
 
-def measure(kernel: Kernel, min_time: float, seed: int) -> Speed:
+def measure(kernel: Kernel, min_time: float, seed: int, threads: int | None = None) -> Speed:
     """Time a kernel, then numpy. Raises what calling the kernel raises."""
-    return Speed(kernel.bench(min_time, _REPEATS, seed), numpy_seconds(kernel.spec.logical, min_time, seed))
+    report = kernel.bench(min_time, _REPEATS, seed, threads)
+    return Speed(report, numpy_seconds(kernel.spec.logical, min_time, seed))
 
 
 def numpy_seconds(logical: LogicalSpec, min_time: float, seed: int) -> float | None:

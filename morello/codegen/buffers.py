@@ -10,6 +10,9 @@ from morello.ir.index import Index, as_index
 from morello.ir.layout import row_major
 from morello.ir.tensor import TensorSpec
 
+#: Of buffers that emitted code makes, and of the workspace.
+ALIGNMENT = 64
+
 
 @attrs.frozen
 class Buffer:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import product as combinations
 
-from morello.codegen.buffers import Buffer, View, strides_of
+from morello.codegen.buffers import ALIGNMENT, Buffer, View, strides_of
+from morello.codegen.parallel import RUNTIME, ParallelLoops
 from morello.codegen.program import Parameter, Program
 from morello.codegen.site import KernelSite
 from morello.codegen.writer import Names, Writer, is_c_name
@@ -22,7 +23,6 @@ from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.
 MAX_STACK_BYTES = 4096
-ALIGNMENT = 64
 _DECLARED_PER_LINE = 8
 
 
@@ -53,6 +53,10 @@ class CEmitter:
             )
         return Emission(self, impl, target, name).program()
 
+    def feature_flags(self, feature: str) -> tuple[str, ...]:
+        """The compiler flags with which C may use a CPU feature that a microkernel asks for."""
+        return ()
+
     def vector_type(self, dtype: DType, values: int) -> str:
         """The name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
@@ -67,7 +71,9 @@ class Emission:
         self.names.fresh(name)
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
-        self._workspace_name = self.names.fresh("workspace")
+        self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
+        self._parallel = ParallelLoops(self)
+        self._features: dict[str, None] = {}
         self._held = self._most_held = 0
         self._quiet = 0
 
@@ -83,7 +89,7 @@ class Emission:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         prototype = self._prototype(parameters)
         body = self.writer.text().replace("{prototype}", prototype, 1)
-        source = "\n".join([self._banner(), *self._preamble(), body])
+        source = "\n".join([self._banner(), *self._preamble(), *self._parallel.functions, body])
         return Program(
             name=self.name,
             source=source,
@@ -91,7 +97,10 @@ class Emission:
             prototype=prototype,
             parameters=tuple(parameters),
             workspace=self._most_held,
-            flags=self.emitter.flags,
+            flags=(*self.emitter.flags, *(flag for one in self._features for flag in self.emitter.feature_flags(one))),
+            parallel=bool(self._parallel),
+            thread_workspace=self._parallel.workspace,
+            cpu_features=tuple(self._features),
         )
 
     def helper(self, name: str, text: str) -> str:
@@ -118,8 +127,10 @@ class Emission:
             const = "" if one.writes else "const "
             written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
             written += [f"ptrdiff_t {one.name}_stride{i}" for i in range(one.strides)]
-        if self._most_held:
-            written.append(f"void *restrict {self._workspace_name}")
+        if self._most_held or self._parallel.workspace:
+            written.append(f"void *restrict {self.workspace_name}")
+        if self._parallel:
+            written.append(f"int {self.threads_name}")
         return f"void {self.name}({', '.join(written)})"
 
     def _banner(self) -> str:
@@ -137,7 +148,12 @@ class Emission:
 
     def _preamble(self) -> list[str]:
         includes = "\n".join(f"#include <{header}>" for header in self.emitter.includes)
-        return [f"{includes}\n", *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values()))]
+        runtime = [RUNTIME] if self._parallel else []
+        return [
+            f"{includes}\n",
+            *runtime,
+            *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values())),
+        ]
 
     def _header(self, prototype: str, parameters: Sequence[Parameter]) -> str:
         guard = f"MORELLO_{self.name.upper()}_H"
@@ -149,9 +165,12 @@ class Emission:
             rows.append(f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */")
             if one.strides:
                 rows.append(f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */")
-        if self._most_held:
-            rows.append(f"/* {self._workspace_name}: {self._most_held} bytes, aligned to {ALIGNMENT} */")
-            rows.append(f"#define {self.name.upper()}_WORKSPACE {self._most_held}")
+        macro = f"{self.name.upper()}_WORKSPACE"
+        if self._parallel:
+            rows += self._parallel.description(macro, self._most_held)
+        elif self._most_held:
+            rows.append(f"/* {self.workspace_name}: {self._most_held} bytes, aligned to {ALIGNMENT} */")
+            rows.append(f"#define {macro} {self._most_held}")
         rows += ["#ifdef __cplusplus", 'extern "C" {', "#define restrict __restrict", "#endif", f"{prototype};"]
         rows += ["#ifdef __cplusplus", "#undef restrict", "}", "#endif", "", f"#endif /* {guard} */", ""]
         return "\n".join(rows)
@@ -189,6 +208,7 @@ class Emission:
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
+            self._features.update(dict.fromkeys(kernel.cpu_features))
             try:
                 kernel.emit(KernelSite(logical, views, self))
             except MorelloError:
@@ -197,7 +217,12 @@ class Emission:
                 raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
         elif isinstance(expansion, Loop):
             for part, child in zip(expansion.parts, impl.children, strict=True):
-                self._loop(part, child, logical, views, f"{short(logical)}: {expansion.step}")
+                comment = f"{short(logical)}: {expansion.step}"
+                if expansion.parallel and part.tiles > 1 and part.role == "body":
+                    self._comment(comment)
+                    self._parallel.emit(part, child, logical, views)
+                else:
+                    self._loop(part, child, logical, views, comment)
         elif isinstance(expansion, Alloc):
             self._alloc(impl, expansion, views)
         else:
@@ -235,7 +260,7 @@ class Emission:
             if size <= MAX_STACK_BYTES:
                 self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
             else:
-                where = f"(char *){self._workspace_name} + {held}" if held else self._workspace_name
+                where = f"(char *){self.workspace_name} + {held}" if held else self.workspace_name
                 self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
                 self._held += -(-size // ALIGNMENT) * ALIGNMENT
                 self._most_held = max(self._most_held, self._held)
@@ -260,7 +285,16 @@ class Emission:
                 counter = Symbol(self.names.fresh(names[dim]), int(part.region[dim].trips))
                 counters[dim] = as_index(counter)
                 heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {counter.extent}; ++{counter})")
-            self._nest(heads, lambda: self._bodies(part, child, logical, views, counters, unrolled))
+            self._nest(heads, lambda: self.bodies(part, child, logical, views, counters, unrolled))
+
+    def aside(self, emit: Callable[[], None]) -> tuple[str, int, int]:
+        """What `emit` writes, the workspace held around it, and that which it needs itself, counted from 0."""
+        writer, held, most = self.writer, self._held, self._most_held
+        self.writer, self._held, self._most_held = Writer(), 0, 0
+        emit()
+        text, own = self.writer.text(), self._most_held
+        self.writer, self._held, self._most_held = writer, held, most
+        return text, held, own
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:
         if not heads:
@@ -269,7 +303,7 @@ class Emission:
         with self.writer.block(heads[0]):
             self._nest(heads[1:], body)
 
-    def _bodies(
+    def bodies(
         self,
         part: Part,
         child: Impl,

@@ -32,8 +32,11 @@ class Parameter:
 class Program:
     """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
 
-    The function takes the parameters in order, then, if `workspace` is not 0, a pointer to that many bytes
-    aligned to 64. `flags` are what the C compiler needs to be told for this target.
+    The function takes the parameters in order, then, unless it needs 0 bytes of workspace, a pointer to that
+    many bytes aligned to 64, then, if it has parallel loops, the number of threads, an `int` of at least 1.
+    The workspace is `workspace` bytes, and `thread_workspace` more per thread. `flags` are what the C compiler
+    needs to be told for this target; how it is told of threads depends on the compiler. `cpu_features` are what the
+    code needs of a CPU besides what the target does.
     """
 
     name: str
@@ -43,6 +46,13 @@ class Program:
     parameters: tuple[Parameter, ...]
     workspace: int
     flags: tuple[str, ...]
+    parallel: bool = False
+    thread_workspace: int = 0
+    cpu_features: tuple[str, ...] = ()
+
+    def workspace_for(self, threads: int) -> int:
+        """Bytes of workspace for a call with this many threads."""
+        return self.workspace + threads * self.thread_workspace
 
 
 class Emitter(Protocol):

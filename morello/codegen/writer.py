@@ -55,13 +55,13 @@ class Writer:
         self._lines.append("    " * self._depth + text if text else "")
 
     @contextmanager
-    def block(self, head: str = "") -> Iterator[None]:
-        """A pair of braces around what is written meanwhile, after `head`."""
+    def block(self, head: str = "", end: str = "") -> Iterator[None]:
+        """A pair of braces around what is written meanwhile, after `head` and before `end`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
         yield
         self._depth -= 1
-        self.line("}")
+        self.line(f"}}{end}")
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"

@@ -31,7 +31,7 @@ def _fingerprint(target: Target) -> str:
     for kernel in target.kernels:
         declared = (
             kernel.name,
-            kernel.op,
+            kernel.op_name,
             kernel.operands,
             kernel.shape,
             kernel.same,

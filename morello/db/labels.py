@@ -6,9 +6,10 @@ import re
 from functools import lru_cache
 
 from morello.errors import MorelloError
+from morello.frontend.graphs import parse_operation
 from morello.ir import dtypes
 from morello.ir.layout import Layout, PhysicalDim
-from morello.ir.ops import Compose, Operation, by_name
+from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -28,7 +29,7 @@ def write(labels: LogicalSpec) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _write(op: Operation, rank: int, states: tuple[OperandState, ...], serial: bool) -> str:
-    return f"{op.name} {rank}{' serial' if serial else ''}: {_SEPARATOR.join(map(_write_state, states))}"
+    return f"{op} {rank}{' serial' if serial else ''}: {_SEPARATOR.join(map(_write_state, states))}"
 
 
 def _write_state(state: OperandState) -> str:
@@ -45,12 +46,8 @@ def read(text: str) -> LogicalSpec:
     if found is None:
         raise _unknown(text)
     states = tuple(_read_state(state) for state in found["states"].split(_SEPARATOR))
-    return LogicalSpec(_read_op(found["op"]), (1,) * int(found["rank"]), states, bool(found["serial"]))
-
-
-def _read_op(name: str) -> Operation:
-    composed = re.fullmatch(r"Compose\(\[(.*)\]\)", name)
-    return Compose(tuple(map(by_name, composed[1].split(", ")))) if composed else by_name(name)
+    rank = int(found["rank"])
+    return LogicalSpec(parse_operation(found["op"], rank), (1,) * rank, states, bool(found["serial"]))
 
 
 def _read_state(text: str) -> OperandState:

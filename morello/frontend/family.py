@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from lark import Token
 
-from morello.errors import MorelloError
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source
 from morello.frontend.parser import parse
 from morello.frontend.specs import read_spec
-from morello.frontend.syntax import DeclarationNode, Numbers, SpecNode
+from morello.frontend.syntax import DeclarationNode, SpecNode
 from morello.ir.spec import Spec
 from morello.plugins.target import Target
 
@@ -29,15 +27,11 @@ class Family:
 
     def at(self, shape: Sequence[int]) -> Spec:
         """The Spec that the text would mean with these sizes. Raises SourceError where there is none."""
-        text = self._node.call.shape
-        assert text is not None, "not a Compose"
-        numbers = tuple(Token.new_borrow_pos("INT", str(size), text.numbers[0]) for size in shape)
-        call = attrs.evolve(self._node.call, shape=Numbers(text.span, numbers))
-        return read_spec(self._source, self.target, attrs.evolve(self._node, call=call))
+        return read_spec(self._source, self.target, self._node, tuple(shape))
 
 
 def families(text: str, *, filename: str = "<text>", target: str | None = None) -> list[Family]:
-    """The Specs of a file, in order. Raises what `parse` raises, and MorelloError for a Compose."""
+    """The Specs of a file, in order. Raises what `parse` raises."""
     file = parse(text, filename=filename, target=target)
     source = Source(filename, text)
     nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
@@ -45,12 +39,10 @@ def families(text: str, *, filename: str = "<text>", target: str | None = None) 
 
 
 def family(text: str, target: Target, filename: str = "<text>") -> Family:
-    """A single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError, and MorelloError for a Compose."""
+    """A single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
     source = Source(filename, text)
     return _family("kernel", target, source, syntax.parse_spec(source))
 
 
 def _family(name: str, target: Target, source: Source, node: SpecNode) -> Family:
-    if node.call.shape is None:
-        raise MorelloError(f"{name} is a Compose, whose sizes are those of its operands", "leave it out")
     return Family(name, target, read_spec(source, target, node), source, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 from lark import Token
@@ -11,6 +11,7 @@ from morello.frontend.diagnostics import Source, SourceError, Span
 from morello.frontend.syntax import Numbers, span
 from morello.ir.ops import Compose
 from morello.ir.ops.base import Operand
+from morello.ir.ops.wiring import Extent, extents, merged
 
 _Terms = tuple[tuple[int, int], ...]
 
@@ -69,71 +70,71 @@ class _Unknowns:
 
 
 def infer_shape(
-    source: Source, compose: Compose, shapes: list[tuple[int, ...]], texts: list[Numbers], place: Span
+    source: Source,
+    compose: Compose,
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, ...]],
+    texts: Sequence[Numbers],
+    place: Span,
 ) -> tuple[int, ...]:
-    """The iteration shape that gives the operands these shapes.
+    """The iteration shape that gives the operands, called `names`, these shapes.
 
     Raises SourceError at the first size that contradicts those before it, or where sizes do not follow.
     """
     rank = compose.rank
-    declared = compose.operands(rank)
-    unknowns = _Unknowns(waiting=_links(source, compose, place))
-    for index, (one, shape) in enumerate(zip(declared, shapes, strict=True)):
+    unknowns = _Unknowns(waiting=_agreements(compose))
+    for index, (one, shape) in enumerate(zip(compose.operands(rank), shapes, strict=True)):
         if len(shape) != len(one.dims):
-            names = "×".join(_dimension(terms, compose) for terms in one.dims)
-            message = f"operand {index} ({one.name}) has the {len(one.dims)} dimensions {names}, not {len(shape)}"
+            sizes = "×".join(_dimension(each, compose) for each in extents(one))
+            message = f"operand {index} ({names[index]}) has the {len(one.dims)} dimensions {sizes}, not {len(shape)}"
             raise source.error(texts[index].span, message)
-        for axis, (terms, size) in enumerate(zip(one.dims, shape, strict=True)):
+        for axis, (extent, size) in enumerate(zip(extents(one), shape, strict=True)):
             try:
-                unknowns.add(_Equation(terms, size - 1, index, axis), one.name)
+                unknowns.add(_Equation(extent.terms, size - 1 + extent.less, index, axis), names[index])
             except _Contradiction as error:
                 culprit = error.equation.operand
                 at = index if culprit is None else culprit
                 number = texts[at].numbers[axis if culprit is None else error.equation.axis]
-                raise _mismatch(source, compose, unknowns, at, shapes[at], number) from None
+                raise _mismatch(source, compose, unknowns, at, names[at], shapes[at], number) from None
     missing = [compose.dims(rank)[dim] for dim in range(rank) if dim not in unknowns.values]
     if missing:
         raise source.error(place, f"the operands' shapes do not tell the size of {', '.join(missing)}")
     return tuple(unknowns.values[dim] + 1 for dim in range(rank))
 
 
-def _links(source: Source, compose: Compose, place: Span) -> list[_Equation]:
-    """What each operation reads is what the next one writes."""
-    found = []
-    start = 0
-    for consumer, producer in zip(compose.components, compose.components[1:], strict=False):
-        after = start + (consumer.rank or 0)
-        read = consumer.operands(consumer.rank or 0)[0]
-        written = next(one for one in producer.operands(producer.rank or 0) if one.writes)
-        if len(read.dims) != len(written.dims):
-            message = (
-                f"{consumer} reads {len(read.dims)} dimensions, but {producer} before it makes {len(written.dims)}"
-            )
-            raise source.error(place, message)
-        for one, other in zip(read.dims, written.dims, strict=True):
-            minus = tuple((dim + after, -c) for dim, c in other)
-            found.append(_Equation((*((dim + start, c) for dim, c in one), *minus), 0))
-        start = after
-    return found
+def _agreements(compose: Compose) -> list[_Equation]:
+    """Sizes that are one where a tensor is used in several ways."""
+    return [
+        _Equation(
+            merged((*each.one.terms, *((dim, -c) for dim, c in each.other.terms))), each.one.less - each.other.less
+        )
+        for each in compose.wiring.agreements
+    ]
 
 
 def _mismatch(
-    source: Source, compose: Compose, unknowns: _Unknowns, index: int, shape: tuple[int, ...], number: Token
+    source: Source,
+    compose: Compose,
+    unknowns: _Unknowns,
+    index: int,
+    name: str,
+    shape: tuple[int, ...],
+    number: Token,
 ) -> SourceError:
     """The error for an operand that contradicts what is known, with the shape that was expected."""
     one = compose.operands(compose.rank)[index]
-    expected = [_expected(terms, unknowns, size) for terms, size in zip(one.dims, shape, strict=True)]
+    expected = [_expected(each, unknowns, size) for each, size in zip(extents(one), shape, strict=True)]
     differs = f"but {_times(expected)} was expected"
     if expected == list(shape):
         differs = "which does not fit the other operands"
-    message = f"operand {index} ({one.name}) is {_times(shape)}, {differs}"
+    message = f"operand {index} ({name}) is {_times(shape)}, {differs}"
     return source.error(span(number), message, _reason(compose, one, unknowns))
 
 
-def _expected(terms: _Terms, unknowns: _Unknowns, size: int) -> int:
-    if any(dim not in unknowns.values for dim, _ in terms):
+def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:
+    if any(dim not in unknowns.values for dim, _ in extent.terms):
         return size
-    return 1 + sum(c * unknowns.values[dim] for dim, c in terms)
+    return 1 - extent.less + sum(c * unknowns.values[dim] for dim, c in extent.terms)
 
 
 def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
@@ -141,12 +142,13 @@ def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
     names = compose.dims(compose.rank)
     dims = [dim for terms in one.dims for dim, _ in terms if dim in unknowns.values]
     known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]
-    return f"its dimensions are {'×'.join(_dimension(terms, compose) for terms in one.dims)}: {', '.join(known)}"
+    return f"its dimensions are {'×'.join(_dimension(each, compose) for each in extents(one))}: {', '.join(known)}"
 
 
-def _dimension(terms: _Terms, compose: Compose) -> str:
+def _dimension(extent: Extent, compose: Compose) -> str:
     names = compose.dims(compose.rank)
-    return "+".join(names[dim] if c == 1 else f"{c}·{names[dim]}" for dim, c in terms)
+    less = f"−{extent.less}" if extent.less else ""
+    return ("+".join(names[dim] if c == 1 else f"{c}·{names[dim]}" for dim, c in extent.terms) or "1") + less
 
 
 def _times(sizes: Iterable[int]) -> str:

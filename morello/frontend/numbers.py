@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 from lark import Token
 
 from morello.frontend.diagnostics import Source, quoted
@@ -18,3 +20,11 @@ def read(source: Source, token: Token, digits: str | None = None) -> int:
     if len(text) > _DIGITS + 1 or abs(int(text)) > MAX:
         raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 2^63 - 1")
     return int(text)
+
+
+def read_float(source: Source, token: Token) -> float:
+    """The number that a token with a decimal point or an exponent is."""
+    number = float(token)
+    if isinf(number):
+        raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 1.7e308")
+    return number

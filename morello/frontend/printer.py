@@ -54,10 +54,15 @@ def _logical(logical: LogicalSpec, separator: str, inner: str) -> str:
     """A logical Spec; `separator` comes between its parts and `inner` between the operands of a Compose."""
     serial = ", serial" if logical.serial else ""
     if isinstance(logical.op, Compose):
-        operands = inner.join(map(show_tensor, logical.operands))
-        return f"{logical.op.name[:-1]}{separator}[{operands}]{serial})"
+        labels = [""] * len(logical.states)
+        if not logical.op.is_chain:
+            labels = [f"{one.name}: " for one in logical.op.operands(len(logical.shape))]
+        operands = inner.join(
+            label + show_tensor(tensor) for label, tensor in zip(labels, logical.operands, strict=True)
+        )
+        return f"{str(logical.op)[:-1]}{separator}[{operands}]{serial})"
     states = [f"({_state(tensor)})" for tensor in logical.operands]
-    return f"{logical.op.name}({separator.join([_times(logical.shape), *states])}{serial})"
+    return f"{logical.op}({separator.join([_times(logical.shape), *states])}{serial})"
 
 
 def _state(tensor: TensorSpec) -> str:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lark import Token
 
 from morello.errors import MorelloError
 from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, Span, quoted, suggestion
+from morello.frontend.graphs import COMPOSE, Graph, configured, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state
-from morello.frontend.syntax import Call, Group, Numbers, SpecNode, span
-from morello.ir.ops import BY_NAME, Compose, Operation
+from morello.frontend.syntax import Call, Equation, Group, Numbers, SpecNode, span
+from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
+from morello.ir.ops.norms import NORMS
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
 
 #: As many as numpy arrays can have.
 _MAX_RANK = 32
-_COMPOSE = "Compose"
 
 
-def read_spec(source: Source, target: Target, node: SpecNode) -> Spec:
-    """The Spec in normal form. Raises SourceError at the part that is wrong."""
+def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None) -> Spec:
+    """The Spec in normal form, of other `sizes` than those of the text if they are given.
+
+    Raises SourceError at the part that is wrong.
+    """
     call = node.call
-    logical = _compose(source, target, call) if call.shape is None else _primitive(source, target, call, call.shape)
+    if call.shape is None:
+        logical, nodes = _compose(source, target, call, sizes)
+    else:
+        logical, nodes = _primitive(source, target, call, call.shape, sizes)
     if call.names and len(call.names) != len(logical.states):
         raise source.error(
             span(call.names[0], call.names[-1]), f"{len(call.names)} names for {len(logical.states)} operands"
@@ -32,18 +41,23 @@ def read_spec(source: Source, target: Target, node: SpecNode) -> Spec:
     try:
         return target.spec(logical, limits)
     except MorelloError as error:
-        raise source.error(_blame(target, call, logical), error.message, error.hint) from error
+        raise source.error(_blame(target, call, nodes, logical), error.message, error.hint) from error
 
 
-def _primitive(source: Source, target: Target, call: Call, text: Numbers) -> LogicalSpec:
-    if call.name == _COMPOSE:
+_Read = tuple[LogicalSpec, Sequence[Token | Group]]
+
+
+def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes: tuple[int, ...] | None) -> _Read:
+    if call.name == COMPOSE:
         raise source.error(
             text.span,
             "Compose starts with its operations, not with a shape",
             "write Compose([Matmul, Matmul], [(1×64×128, f32, GL), ...])",
         )
-    op = _operation(source, call.name, _COMPOSE)
-    shape = _shape(source, text)
+    shape = sizes or _shape(source, text)
+    if call.name in NORMS:
+        return _norm(source, target, call, shape)
+    op = operation(source, call.operation, COMPOSE, *NORMS)
     if op.rank not in (None, len(shape)):
         names = "×".join(op.dims(op.rank or 0))
         raise source.error(text.span, f"{op} has the {op.rank} dimensions {names}, not {len(shape)}")
@@ -51,37 +65,89 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers) -> Log
     declared = op.operands(len(shape))
     _check_count(source, op, call, nodes, [one.name for one in declared])
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
-    return LogicalSpec(op, shape, tuple(states), serial)
+    return LogicalSpec(op, shape, tuple(states), serial), nodes
 
 
-def _compose(source: Source, target: Target, call: Call) -> LogicalSpec:
-    if call.name != _COMPOSE:
-        _operation(source, call.name, _COMPOSE)
+def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) -> _Read:
+    """LayerNorm and RMSNorm are other ways to write a Compose."""
+    norm = configured(source, NORMS[call.name], call.operation)
+    found = norm.arranged(len(shape))
+    nodes, serial = _operands(source, call)
+    _check_count(source, norm.name, call, nodes, norm.operands)
+    nodes = [nodes[entry] for entry in (*found.inputs, -1)]
+    declared = found.compose.operands(len(shape))
+    states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
+    return LogicalSpec(found.compose, shape, tuple(states), serial), nodes
+
+
+def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
+    place = span(call.components[0], call.components[-1])
+    if call.name != COMPOSE:
+        operation(source, call.operation, COMPOSE, *NORMS)
         raise source.error(
-            span(call.components[0], call.components[-1]),
+            place,
             f"{call.name} takes a shape such as 1×64×64×64, not a list of operations",
             "only Compose takes operations",
         )
-    place = span(call.components[0], call.components[-1])
-    components = tuple(_operation(source, name) for name in call.components)
-    with source.at(place):
-        compose = Compose(components)
-    nodes, serial = _operands(source, call)
-    _check_count(source, compose, call, nodes, [one.name for one in compose.operands(compose.rank)])
-    texts = [node.shape for node in nodes if isinstance(node, Group) and node.shape is not None]
+    if call.operation.parameters:
+        raise source.error(call.operation.parameters[0].span, "Compose takes no parameters", "its operations do")
+    graph = read_graph(source, call.components)
+    operands, serial = _operands(source, call)
+    groups = _labelled(source, call, graph, [one for one in operands if isinstance(one, Group)])
+    output = groups[-1].shape
+    assert output is not None, "the grammar has a shape for each operand of a Compose"
+    found = graph.arranged(source, len(output.numbers))
+    compose = found.compose
+    names = [one.name for one in compose.operands(compose.rank)]
+    if graph.names is None:
+        _check_count(source, compose, call, groups, names)
+    else:
+        names = [str(graph.names[entry]) for entry in (*found.inputs, -1)]
+        groups = [groups[entry] for entry in (*found.inputs, -1)]
+    texts = [group.shape for group in groups if group.shape is not None]
     shapes = [_shape(source, text) for text in texts]
-    shape = infer_shape(source, compose, shapes, texts, place)
-    states = [read_state(source, target, node, own) for node, own in zip(nodes, shapes, strict=True)]
-    return LogicalSpec(compose, shape, tuple(states), serial)
+    shape = infer_shape(source, compose, names, shapes, texts, place)
+    if sizes is not None:
+        shape, shapes = sizes, [one.shape(sizes) for one in compose.operands(len(sizes))]
+    states = [read_state(source, target, node, own) for node, own in zip(groups, shapes, strict=True)]
+    return LogicalSpec(compose, shape, tuple(states), serial), groups
 
 
-def _operation(source: Source, name: Token, *others: str) -> Operation:
-    """The operation of this name; `others` might have stood here too."""
-    if name not in BY_NAME:
-        known = sorted([*BY_NAME, *others])
-        listing = f"operations are {', '.join(known)}"
-        raise source.error(span(name), f"unknown operation {quoted(name)}", suggestion(name, known, listing))
-    return BY_NAME[name]
+def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> list[Group]:
+    """The operands in the order of the graph's names: those of a chain have none, those of equations each one."""
+    if graph.names is None:
+        for group in groups:
+            if group.label is not None:
+                raise source.error(
+                    span(group.label), "the operands of a chain have no names", "names are those of equations"
+                )
+        return groups
+    names = list(map(str, graph.names))
+    found: dict[str, Group] = {}
+    for group in groups:
+        if group.label is None:
+            raise source.error(
+                group.span, "this operand has no name", f"write NAME: (...); names are {', '.join(names)}"
+            )
+        if group.label in found:
+            raise source.error(span(group.label), f"a second operand {quoted(group.label)}", "leave one of them out")
+        if group.label not in names:
+            hint = suggestion(group.label, names, f"the operands are {', '.join(names)}")
+            raise source.error(span(group.label), f"{quoted(group.label)} is no operand of this Compose", hint)
+        found[str(group.label)] = group
+    for name in graph.names:
+        if name not in found:
+            known = [one for one in (*found, *_made(call)) if one != name]
+            listing = f"list it: {name}: (1×64×128, f32, GL)"
+            if name is graph.names[-1]:
+                raise source.error(span(name), f"the output {quoted(name)} is no operand", listing)
+            hint = suggestion(name, known, listing)
+            raise source.error(span(name), f"{quoted(name)} is neither made by an equation nor an operand", hint)
+    return [found[name] for name in names]
+
+
+def _made(call: Call) -> list[str]:
+    return [str(one.name) for one in call.components if isinstance(one, Equation)]
 
 
 def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
@@ -107,7 +173,9 @@ def _operands(source: Source, call: Call) -> tuple[tuple[Token | Group, ...], bo
     return (call.operands[:-1] if serial else call.operands), serial
 
 
-def _check_count(source: Source, op: Operation, call: Call, nodes: tuple[Token | Group, ...], names: list[str]) -> None:
+def _check_count(
+    source: Source, op: Operation | str, call: Call, nodes: Sequence[Token | Group], names: Sequence[str]
+) -> None:
     if len(nodes) == len(names):
         return
     place: Span = span(nodes[len(names)]) if len(nodes) > len(names) else span(call.close)
@@ -127,9 +195,9 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
     return limits
 
 
-def _blame(target: Target, call: Call, logical: LogicalSpec) -> Span:
+def _blame(target: Target, call: Call, nodes: Sequence[Token | Group], logical: LogicalSpec) -> Span:
     """The operand that is at fault by itself: even a Fill of it is no Spec. Else the operation."""
-    for node, tensor in zip(call.operands, logical.operands, strict=False):
+    for node, tensor in zip(nodes, logical.operands, strict=False):
         try:
             target.spec(LogicalSpec(FillZero(), tensor.shape, (tensor.state,)))
         except MorelloError:

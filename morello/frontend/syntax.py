@@ -31,11 +31,40 @@ class LayoutNode:
 
 @attrs.frozen
 class Group:
-    """The properties of an operand; in a Compose its shape comes first."""
+    """The properties of an operand; in a Compose its shape comes first, and before that may be its name."""
 
     span: Span
     properties: tuple[Token | LayoutNode, ...]
     shape: Numbers | None = None
+    label: Token | None = None
+
+
+@attrs.frozen
+class ParameterNode:
+    """`stride=2`, or just `saturating`."""
+
+    span: Span
+    name: Token
+    value: Token | Numbers | None
+
+
+@attrs.frozen
+class OperationNode:
+    """`Conv[stride=2]`: an operation and its parameters."""
+
+    span: Span
+    name: Token
+    parameters: tuple[ParameterNode, ...]
+
+
+@attrs.frozen
+class Equation:
+    """`y = Add(h, o)` in a Compose."""
+
+    span: Span
+    name: Token
+    operation: OperationNode
+    inputs: tuple[Token, ...]
 
 
 @attrs.frozen
@@ -43,12 +72,24 @@ class Call:
     """An operation on operands. `components` are those of a Compose, which has no shape of its own."""
 
     span: Span
-    name: Token
+    operation: OperationNode
     shape: Numbers | None
-    components: tuple[Token, ...]
+    components: tuple[OperationNode | Equation, ...]
     operands: tuple[Token | Group, ...]
     close: Token
     names: tuple[Token, ...]
+
+    @property
+    def name(self) -> Token:
+        return self.operation.name
+
+
+@attrs.frozen
+class Formula:
+    """An operation without its operands."""
+
+    operation: OperationNode
+    components: tuple[OperationNode | Equation, ...]
 
 
 @attrs.frozen
@@ -124,27 +165,47 @@ class _Nodes(Transformer):
 
     limits = list = shape
 
-    def primitive(self, name: Token, _open: Token, shape: Numbers, *rest: Any) -> Call:
+    def primitive(self, operation: OperationNode, _open: Token, shape: Numbers, *rest: Any) -> Call:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
-        names = rest[end + 1] if rest[end + 1 :] else ()
-        return Call(span(name, rest[end]), name, shape, (), rest[:end], rest[end], names)
+        names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
+        return Call(span(operation, rest[end]), operation, shape, (), rest[:end], rest[end], names)
 
-    def compose(self, name: Token, _open: Token, components: tuple[Token, ...], *rest: Any) -> Call:
+    def compose(
+        self, operation: OperationNode, _open: Token, parts: tuple[OperationNode | Equation, ...], *rest: Any
+    ) -> Call:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
-        names = rest[end + 1] if rest[end + 1 :] else ()
+        names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
         operands = tuple(one for one in rest[:end] if isinstance(one, Group) or one.type == "WORD")
-        return Call(span(name, rest[end]), name, None, components, operands, rest[end], names)
+        return Call(span(operation, rest[end]), operation, None, parts, operands, rest[end], names)
 
-    def components(self, *parts: Token) -> tuple[Token, ...]:
-        return _of_type(parts, "WORD")
+    def formula(self, operation: OperationNode, *rest: Any) -> Formula:
+        return Formula(operation, rest[1] if rest else ())
 
-    application = components
+    def operation(self, name: Token, brackets: tuple[Any, ...] = ()) -> OperationNode:
+        parameters = tuple(one for one in brackets if isinstance(one, ParameterNode))
+        return OperationNode(span(name, brackets[-1] if brackets else name), name, parameters)
+
+    def parameter(self, name: Token, value: Token | Numbers | None = None) -> ParameterNode:
+        return ParameterNode(span(name, value), name, value)
+
+    def components(self, *parts: Any) -> tuple[OperationNode | Equation, ...]:
+        return parts[1:-1]
+
+    def equation(self, name: Token, operation: OperationNode, inputs: tuple[Token, ...]) -> Equation:
+        return Equation(span(name, inputs[-1]), name, operation, _of_type(inputs, "WORD"))
+
+    def parameters(self, *parts: Any) -> tuple[Any, ...]:
+        return parts
+
+    application = parameters
 
     def group(self, *parts: Any) -> Group:
         return Group(span(parts[0], parts[-1]), parts[1:-1])
 
     def shaped(self, *parts: Any) -> Group:
-        return Group(span(parts[0], parts[-1]), parts[2:-1], parts[1])
+        label = parts[0] if parts[0].type == "WORD" else None
+        shape, *properties = parts[1 if label is None else 2 : -1]
+        return Group(span(parts[0], parts[-1]), tuple(properties), shape, label)
 
     def layout(self, *parts: Token) -> LayoutNode:
         return LayoutNode(span(parts[0], parts[-1]), parts[2:-1])
@@ -166,7 +227,7 @@ def _parser() -> Lark:
         "grammar.lark",
         rel_to=__file__,
         parser="lalr",
-        start=["file", "spec", "schedule_body"],
+        start=["file", "spec", "schedule_body", "formula"],
         transformer=_Nodes(),
         maybe_placeholders=False,
     )
@@ -184,6 +245,10 @@ def parse_statements(source: Source) -> tuple[StatementNode, ...]:
     return _parse(source, "schedule_body")
 
 
+def parse_formula(source: Source) -> Formula:
+    return _parse(source, "formula")
+
+
 def _parse(source: Source, start: str) -> Any:
     try:
         return _parser().parse(source.text, start=start)
@@ -198,11 +263,13 @@ WORDS = {
     "SCHEDULE": "`schedule NAME { ... }`",
     "WORD": "a name",
     "INT": "a number",
+    "FLOAT": "a decimal number",
     "STRIP": "a strip such as 0p8",
     "TIMES": "`×`",
     "LAYOUT": "`layout[...]`",
     "DOTS": "`...`",
     "EQUAL": "`=`",
+    "COLON": "`:`",
     "COMMA": "`,`",
     "LPAR": "`(`",
     "LSQB": "`[`",

@@ -37,6 +37,11 @@ class DType:
         return {"f32": 2.0**-149, "bf16": 2.0**-133}[self.name]
 
     @property
+    def smallest_normal(self) -> float:
+        """Smallest positive value of this float type that has all its digits: below are subnormal ones."""
+        return {"f32": 2.0**-126, "bf16": 2.0**-126}[self.name]
+
+    @property
     def limits(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
         info = ml_dtypes.finfo(self.numpy) if self.is_float else np.iinfo(self.numpy)

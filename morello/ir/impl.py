@@ -14,7 +14,7 @@ import attrs
 
 from morello.errors import SpecError
 from morello.ir.limits import Limits, fits, lower, raise_peak
-from morello.ir.numbers import Num
+from morello.ir.numbers import Num, product
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 
@@ -53,6 +53,11 @@ class Part:
     role: str = "body"
     axes: tuple[tuple[int | None, ...], ...] | None = None
 
+    @property
+    def tiles(self) -> Num:
+        """How many tiles a loop's body is for, whoever runs them."""
+        return product(segment.trips for segment in self.region or ())
+
 
 @attrs.frozen
 class Expansion:
@@ -71,7 +76,12 @@ class Expansion:
 
 @attrs.frozen
 class Loop(Expansion):
-    """Tiles of the iteration space: the main body, then one body per kind of boundary tile."""
+    """Tiles of the iteration space: the main body, then one body per kind of boundary tile.
+
+    `parallel`: threads share the tiles of the main body, so that its part runs fewer `times` than it has tiles.
+    """
+
+    parallel: bool = False
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ where j < 16. Counters are never negative, so C's `/` and `%` agree with Python'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import attrs
@@ -64,6 +65,12 @@ class Index:
     """A sum of monomials with integer coefficients."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
+
+    def symbols(self) -> Iterator[Symbol]:
+        """The counters and run-time numbers in it, as often as they occur."""
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                yield from [atom] if isinstance(atom, Symbol) else atom.inner.symbols()
 
     @property
     def constant(self) -> int | None:

@@ -80,6 +80,10 @@ class Layout:
 
     __repr__ = __str__
 
+    @property
+    def has_strips(self) -> bool:
+        return any(physical.size is not None for physical in self.dims)
+
     def rank_needed(self) -> int:
         return 1 + max((physical.dim for physical in self.dims), default=-1)
 
@@ -147,10 +151,11 @@ class Layout:
             scale[physical.dim] *= size
         return tuple(point)
 
-    def fit(self, shape: Sequence[Num], tile: Sequence[Num]) -> tuple[Any, ...]:
-        """One `Fit` code per physical dimension for a tile of size `tile`, laid out from multiples of it."""
+    def fit(self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None) -> tuple[Any, ...]:
+        """One `Fit` code per physical dimension for tiles of size `tile`, laid out one after another from `start`."""
         outer: list[Any] = list(shape)
         inner: list[Any] = list(tile)
+        first: list[Any] = list(start or [0] * len(shape))
         codes: list[Any] = []
         for physical in reversed(self.dims):
             size, part = outer[physical.dim], inner[physical.dim]
@@ -158,14 +163,16 @@ class Layout:
             if physical.size is None:
                 codes.append(shrunk)
                 continue
-            strip = physical.size
-            whole = part % strip == 0
+            strip, at = physical.size, first[physical.dim]
+            whole = (part % strip == 0) & (at % strip == 0)
             code = choose(part == 1, Fit.GONE, Fit.STRADDLES)
             if not physical.odd_even:
-                code = choose((part < strip) & (strip % part == 0) & (part != 1), Fit.CUT, code)
+                inside = (part < strip) & (strip % part == 0) & (at % part == 0)
+                code = choose(inside & (part != 1), Fit.CUT, code)
             codes.append(choose(whole, Fit.WHOLE, code))
             outer[physical.dim] = size // strip
             inner[physical.dim] = choose(whole, part // strip, 1)
+            first[physical.dim] = at // strip
         return tuple(reversed(codes))
 
     def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:

@@ -62,7 +62,7 @@ class LogicalSpec:
             if tensor.bytes > MAX_BYTES:
                 raise SpecError(f"{self.op}: {one.name} holds {tensor.bytes} bytes, more than 2^47 can be addressed")
         states = tuple(tensor.canonical().state for tensor in self.operands)
-        return attrs.evolve(self, states=states)
+        return attrs.evolve(self, op=self.op.normal(rank), states=states)
 
 
 @attrs.frozen(cache_hash=True)

@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Fit, Layout
-from morello.ir.numbers import Mask, Num, ceil_div, product
+from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 
 @attrs.frozen(cache_hash=True)
@@ -34,26 +34,67 @@ class OperandState:
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
 
-    def tile_codes(self, shape: Sequence[Num], tile: Sequence[Num], alignment: int) -> tuple[Any, ...]:
-        """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned."""
+    def tile_codes(
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[Any, ...]:
+        """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned.
+
+        Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
+        """
         if self.layout is None:
             return ()
-        codes = self.layout.fit(shape, tile)
-        return (*codes, self._keeps_alignment(codes, shape, tile, alignment))
+        start = start or [0] * len(shape)
+        codes = self.layout.fit(shape, tile, start)
+        if any(sliding):
+            codes = self._slid(codes, shape, tile, sliding)
+        return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
 
-    def _keeps_alignment(self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], alignment: int) -> Any:
-        """Offsets of tiles are multiples of step·stride along each cut dimension; outside the run, unknown."""
+    def _slid(
+        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
+    ) -> tuple[Any, ...]:
+        """Tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
+        assert self.layout is not None
+        strides = self.layout.strides(shape)
+        found = []
+        for physical, stride, code in zip(self.layout.dims, strides, codes, strict=True):
+            size, part = shape[physical.dim], tile[physical.dim]
+            if sliding[physical.dim]:
+                whole = part == size
+                if physical.size is not None:
+                    code = choose(whole, code, choose(part == 1, Fit.GONE, Fit.STRADDLES))
+                if self.vector is not None:
+                    code = choose(whole | (stride % self.vector == 0), code, Fit.STRADDLES)
+            found.append(code)
+        return tuple(found)
+
+    def _keeps_alignment(
+        self,
+        codes: Sequence[Any],
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        start: Sequence[Num],
+        alignment: int,
+        sliding: Sequence[bool],
+    ) -> Any:
+        """From start·stride on, offsets of tiles grow by step·stride along cut dimensions; outside the run, unknown."""
         layout = self.layout
         if not self.aligned or layout is None or alignment <= self.dtype.bytes:
             return int(self.aligned)
         kept: Any = True
         strides = layout.strides(shape)
-        steps = layout_steps(layout, tile)
-        for position in range(len(layout.dims)):
+        steps, places = layout_steps(layout, tile), layout_places(layout, start)
+        for position, physical in enumerate(layout.dims):
             known = len(layout.dims) - position <= self.contig
             whole = codes[position] >= Fit.WHOLE
-            offset = strides[position] * steps[position] * self.dtype.bytes
-            kept = kept & (whole | ((offset % alignment == 0) & known))
+            step = 1 if sliding and sliding[physical.dim] else steps[position]
+            unit = strides[position] * self.dtype.bytes
+            regular = (unit * step % alignment == 0) & (unit * places[position] % alignment == 0)
+            kept = kept & (whole | (regular & known))
         return kept * 1
 
     def tiled(self, codes: Sequence[int]) -> OperandState:
@@ -89,6 +130,17 @@ def layout_steps(layout: Layout, tile: Sequence[Any]) -> tuple[Any, ...]:
             steps.append(physical.size if part % physical.size == 0 else part)
             inner[physical.dim] = part // physical.size if part % physical.size == 0 else 1
     return tuple(reversed(steps))
+
+
+def layout_places(layout: Layout, point: Sequence[Any]) -> tuple[Any, ...]:
+    """The index of a point along each physical dimension, as if no strip were odd-even."""
+    left: list[Any] = list(point)
+    places: list[Any] = []
+    for physical in reversed(layout.dims):
+        at = left[physical.dim]
+        places.append(at if physical.size is None else at % physical.size)
+        left[physical.dim] = 0 if physical.size is None else at // physical.size
+    return tuple(reversed(places))
 
 
 @attrs.frozen(cache_hash=True)

@@ -1,7 +1,7 @@
 """The hooks through which plugins contribute. Implement those you need in a module or object, mark them with
 `morello.plugins.hookimpl`, and name it in your distribution's entry points under the group `morello`.
 
-All hooks but the first are called once per target, with its name: answer for targets of your own and for
+All hooks but the first two are called once per target, with its name: answer for targets of your own and for
 targets of others that you extend, and return None or nothing for all the rest.
 """
 
@@ -14,6 +14,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from morello.codegen.program import Emitter
+    from morello.ir.ops import Operation
     from morello.plugins.microkernel import Microkernel
     from morello.plugins.target import MemoryLevel, TargetInfo, Weights
     from morello.rewrites.base import Rewrite
@@ -27,6 +28,11 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 @hookspec
 def morello_targets() -> Iterable[TargetInfo] | None:
     """The targets this plugin owns."""
+
+
+@hookspec
+def morello_operations() -> Iterable[Operation] | None:
+    """Operations that become part of the Spec language, for all targets."""
 
 
 @hookspec

@@ -9,7 +9,7 @@ import attrs
 
 from morello.ir.layout import Layout, col_major, row_major
 from morello.ir.numbers import Mask, Num
-from morello.ir.ops.base import Operation
+from morello.ir.ops import BY_NAME, Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -72,14 +72,18 @@ SizeRule = int | Multiple | None
 class Microkernel:
     """A leaf of programs: `op` over operands that match `operands`, on sizes that match `shape`.
 
+    A class as `op` stands for all its instances, whatever their parameters; accumulating ones, too, where it has
+    them. `when` and `emit` find in `spec.op` which one is meant.
+
     `shape` has one rule per iteration dimension; None leaves all of them free. `same` names what must be
     equal in all operands ("dtype", "layout", "vector"). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
-    beside its operands, by level. `emit` prints the C through the site it is handed.
+    beside its operands, by level. `emit` prints the C through the site it is handed. `cpu_features` are what its
+    code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero.
     """
 
     name: str
-    op: Operation
+    op: Operation | type[Operation]
     operands: tuple[OperandPattern, ...]
     cost: Callable[[LogicalSpec, Target], Num]
     emit: Callable[[KernelSite], None]
@@ -87,10 +91,28 @@ class Microkernel:
     same: tuple[Literal["dtype", "layout", "vector"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
     registers: Mapping[str, int] = attrs.field(factory=dict)
+    cpu_features: tuple[str, ...] = ()
+    flushes: bool = False
+
+    def implements(self, op: Operation) -> bool:
+        """Whether the kernel is for this operation, on some operands."""
+        return isinstance(op, self.op) if isinstance(self.op, type) else op == self.op
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operation it is for; of a class, those instances that the Spec language has a name for."""
+        if isinstance(self.op, type):
+            return tuple(op for op in BY_NAME.values() if isinstance(op, self.op))
+        return (self.op,)
+
+    @property
+    def op_name(self) -> str:
+        """The operation, or the class of operations, in messages."""
+        return self.op.__name__ if isinstance(self.op, type) else str(self.op)
 
     def matches(self, logical: LogicalSpec) -> bool:
         """Whether operation and operand states, the labels of a Spec, fit this kernel."""
-        if logical.op != self.op or len(logical.states) != len(self.operands):
+        if not self.implements(logical.op) or len(logical.states) != len(self.operands):
             return False
         ranks = [len(one.dims) for one in logical.op.operands(len(logical.shape))]
         fitting = zip(self.operands, logical.states, ranks, strict=True)
@@ -112,4 +134,4 @@ class Microkernel:
         """The Specs it takes, in words, for messages."""
         sizes = ["any" if s is None else f"{s.of}·i" if isinstance(s, Multiple) else str(s) for s in self.shape or ()]
         where = f" of {'×'.join(sizes)}" if sizes else ""
-        return f"{self.op}{where} on {', '.join(f'({pattern})' for pattern in self.operands)}"
+        return f"{self.op_name}{where} on {', '.join(f'({pattern})' for pattern in self.operands)}"

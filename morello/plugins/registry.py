@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, PluginError
+from morello.errors import MorelloError, PluginError, SpecError
+from morello.ir.ops import register
 from morello.plugins import hookspecs
 from morello.plugins.target import Target, TargetInfo, Weights
-from morello.plugins.validation import check_target, label_of
+from morello.plugins.validation import check_target, label_of, operation_rule
 
 
 @attrs.frozen
@@ -106,6 +107,7 @@ class Registry:
 
     def _known(self) -> dict[str, tuple[TargetInfo, str]]:
         if self._infos is None:
+            self._register_operations()
             infos: dict[str, tuple[TargetInfo, str]] = {}
             for plugin, info in self._ask("morello_targets"):
                 if not isinstance(info, TargetInfo):
@@ -118,6 +120,16 @@ class Registry:
                 infos[info.name] = (info, plugin)
             self._infos = infos
         return self._infos
+
+    def _register_operations(self) -> None:
+        for plugin, op in self._ask("morello_operations"):
+            rule = operation_rule(op)
+            if rule:
+                raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", _remedy(plugin))
+            try:
+                register(op, plugin)
+            except SpecError as error:
+                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {error.message}", error.hint) from error
 
     def _assemble(self, info: TargetInfo, owner: str) -> Target:
         origins: dict[str, str] = {}

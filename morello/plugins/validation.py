@@ -54,6 +54,22 @@ def check_target(target: Target, owner: str) -> None:
                 raise broken(origin(label), label, rule)
 
 
+def operation_rule(op: object) -> str | None:
+    """The rule that an operation from a plugin breaks; None if it breaks none."""
+    if not isinstance(op, Operation):
+        return "operations are instances of morello.ir.ops.Operation"
+    if not op.name.isidentifier():
+        return "its name is an identifier"
+    rank = 2 if op.rank is None else op.rank
+    operands = op.operands(rank)
+    if len(op.dims(rank)) != rank or any(dim >= rank for one in operands for terms in one.dims for dim, _ in terms):
+        return f"its dimensions and operands are those of rank {rank}"
+    order = [one.writes for one in operands]
+    if not any(order) or order != sorted(order):
+        return "inputs come first, and it writes at least one operand"
+    return None
+
+
 def label_of(kind: str, item: Any) -> str:
     """What a contribution is called in messages and in `Target.origins`: kind and name."""
     return f"{kind} {getattr(item, 'keyword' if kind == 'rewrite' else 'name', item)}"
@@ -109,17 +125,20 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "microkernels are morello.plugins.Microkernel"
     if not kernel.name.isidentifier():
         return "its name is an identifier"
-    if not isinstance(kernel.op, Operation):
-        return "its op is an operation, e.g. from morello.ir.ops"
+    if not isinstance(kernel.op, Operation) and not (isinstance(kernel.op, type) and issubclass(kernel.op, Operation)):
+        return "its op is an operation, e.g. from morello.ir.ops, or a class of them"
     if not all(isinstance(pattern, OperandPattern) for pattern in kernel.operands):
         return "its operands are morello.plugins.OperandPattern"
     if not all(_is_size(size) for size in kernel.shape or ()):
         return "sizes in its shape are positive integers, Multiple or None"
-    rank = kernel.op.rank if kernel.op.rank is not None else len(kernel.shape or (0,))
-    if len(kernel.operands) != len(kernel.op.operands(rank)):
-        return f"{kernel.op} has {len(kernel.op.operands(rank))} operands, it lists {len(kernel.operands)}"
-    if kernel.op.rank is not None and kernel.shape is not None and len(kernel.shape) != kernel.op.rank:
-        return f"{kernel.op} has {kernel.op.rank} dimensions, its shape lists {len(kernel.shape)}"
+    if not kernel.operations:
+        return f"no operation is a {kernel.op_name}: give the language one with the hook morello_operations"
+    for op in kernel.operations:
+        rank = op.rank if op.rank is not None else len(kernel.shape or (0,))
+        if len(kernel.operands) != len(op.operands(rank)):
+            return f"{op} has {len(op.operands(rank))} operands, it lists {len(kernel.operands)}"
+        if op.rank is not None and kernel.shape is not None and len(kernel.shape) != op.rank:
+            return f"{op} has {op.rank} dimensions, its shape lists {len(kernel.shape)}"
     names = {level.name for level in target.levels}
     used = [name for pattern in kernel.operands for name in pattern.levels] + list(kernel.registers)
     unknown = [name for name in used if name not in names]
@@ -138,6 +157,8 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "`when` is a function"
     if any(count < 0 for count in kernel.registers.values()):
         return "register counts are not negative"
+    if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
+        return "its cpu_features are a tuple of names"
     return None
 
 

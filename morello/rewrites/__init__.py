@@ -1,13 +1,61 @@
 """Rewrites: semantics-preserving steps from a Spec to a node over smaller Specs, one family a file."""
 
 from morello.rewrites.base import Case, Rewrite, Vector, Word, argument
+from morello.rewrites.broadcast_first import BroadcastFirst
+from morello.rewrites.bufferize import Bufferize
+from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move
+from morello.rewrites.pad import Pad
 from morello.rewrites.select import Select
+from morello.rewrites.softmax import ToMaxAndDenominator, ToMaxAndUnscaled, ToSoftmaxParts, ToSoftmaxPartsRecompute
+from morello.rewrites.spatial_split import SpatialSplit
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
+from morello.rewrites.to_move import ToMove
+from morello.rewrites.to_sum import ToSum
 
 #: The rewrites of the paper's search that a target for dense linear algebra wants, in tie-break order.
-STANDARD: tuple[type[Rewrite], ...] = (Select, ToAccum, Tile, Split, Move)
+STANDARD: tuple[type[Rewrite], ...] = (
+    Select,
+    ToAccum,
+    ToMove,
+    ToSum,
+    ToSoftmaxParts,
+    ToSoftmaxPartsRecompute,
+    ToMaxAndUnscaled,
+    ToMaxAndDenominator,
+    BroadcastFirst,
+    Bufferize,
+    Pad,
+    SpatialSplit,
+    Tile,
+    Split,
+    ExactFit,
+    Move,
+)
 
-__all__ = ["STANDARD", "Case", "Move", "Rewrite", "Select", "Split", "Tile", "ToAccum", "Vector", "Word", "argument"]
+__all__ = [
+    "STANDARD",
+    "BroadcastFirst",
+    "Bufferize",
+    "Case",
+    "ExactFit",
+    "Move",
+    "Pad",
+    "Rewrite",
+    "Select",
+    "SpatialSplit",
+    "Split",
+    "Tile",
+    "ToAccum",
+    "ToMaxAndDenominator",
+    "ToMaxAndUnscaled",
+    "ToMove",
+    "ToSoftmaxParts",
+    "ToSoftmaxPartsRecompute",
+    "ToSum",
+    "Vector",
+    "Word",
+    "argument",
+]

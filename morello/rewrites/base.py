@@ -20,7 +20,7 @@ from morello.ir.numbers import Cells, Mask, partition, take
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.plugins.target import MemoryLevel, Target
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ class Rewrite(ABC):
     #: The word that starts the step in a schedule.
     keyword: ClassVar[str]
     #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no
-    #: other way. Search on blocks then needs one batch per step for all operand states together.
+    #: other way, `suits` aside. Search on blocks then needs one batch per step for all operand states together.
     structural: ClassVar[bool] = False
     #: Whether it makes pipelines as `rewrites/staged.py` says, which search on blocks knows too.
     staged: ClassVar[bool] = False
@@ -79,6 +79,14 @@ class Rewrite(ABC):
 
         For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
         """
+
+    def suits(self, level: MemoryLevel) -> bool:
+        """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
+        return True
+
+    def offered(self, logical: LogicalSpec) -> Mask:
+        """The cells of a batch on which search tries the step, of those that it applies to."""
+        return True
 
     @abstractmethod
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:

@@ -13,6 +13,7 @@ from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Fit, Layout, canonical
 from morello.ir.numbers import Cells, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
+from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -54,10 +55,14 @@ class Move(Rewrite):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
+                composed = isinstance(logical.op, Compose)
+                if level.is_register and composed:
+                    # No microkernel takes it from there: it is the operations that it consists of that do.
+                    continue
                 for dtype in _dtypes(one, state, target):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-                    for layout in _layouts(level, dtype, one.shape(logical.shape), target):
+                    for layout in _layouts(level, dtype, one.shape(logical.shape), target, plain=composed):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
@@ -202,14 +207,16 @@ def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:
     return [state.dtype, *([] if one.writes else wider)]
 
 
-def _layouts(level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Target) -> list[Layout | str | None]:
-    """What search may lay a new buffer out as; None keeps the operand's own layout.
+def _layouts(
+    level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Target, *, plain: bool
+) -> list[Layout | str | None]:
+    """What search may lay a new buffer out as, `plain` without strips; None keeps the operand's own layout.
 
     Of layouts that are the same for a single Spec's shape, only the first is listed.
     """
     if level.kind == "scalar":
         return [None]
-    offered = target.layouts(dtype, len(shape))
+    offered = [layout for layout in target.layouts(dtype, len(shape)) if not (plain and layout.has_strips)]
     if not is_batch(shape):
         distinct: dict[tuple[Layout, int] | None, Layout] = {}
         for layout in offered:

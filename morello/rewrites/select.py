@@ -33,7 +33,7 @@ class Select(Rewrite):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         kernel = target.kernels_by_name.get(self.kernel)
         if kernel is None:
-            known = ", ".join(one.name for one in target.kernels if one.op == logical.op) or "none"
+            known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
         mask = require(
             _asked(kernel, target, "when", lambda: kernel.accepts(logical)),

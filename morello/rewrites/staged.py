@@ -131,12 +131,12 @@ def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int,
 
 
 def places(target: Target, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
-    """Where search puts a new tensor: every level, layout and vector size, slowest levels last."""
+    """Where search puts a new tensor: every level and vector size, and each layout that has no strips."""
     for level in target.levels:
         if level.kind == "scalar":
             yield level.name, "row_major", None
             continue
         vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
         for layout in target.layouts(dtype, rank):
-            for vector in vectors:
+            for vector in vectors if not layout.has_strips else ():
                 yield level.name, layout_name(layout, rank) or layout, vector

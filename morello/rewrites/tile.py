@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations as subsets
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Loop, Part, Segment
+from morello.ir.impl import Expansion, Loop, Part, Segment
 from morello.ir.layout import Fit
-from morello.ir.numbers import Cells, choose, product, take
+from morello.ir.numbers import Cells, Mask, Num, ceil_div, choose, product, take
+from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.rewrites.base import (
@@ -27,7 +29,10 @@ from morello.rewrites.base import (
 )
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.plugins.target import MemoryLevel, Target
+
+#: Dimensions that search tiles at once in a parallel loop: with one alone, few tiles may be left for many threads.
+_PARALLEL_DIMS = 2
 
 
 @attrs.frozen(cache_hash=True)
@@ -35,26 +40,94 @@ class Tile(Rewrite):
     """`tile [1, 64, 64]`: tiles of this shape of the output; with a size per iteration dimension, also of those.
 
     Sizes that do not divide leave boundary tiles, each kind with a body of its own. Tiling a reduction needs
-    an operation that accumulates.
+    an operation that accumulates. With `parallel` threads share the tiles, and each tile is the work of one.
     """
 
     keyword: ClassVar[str] = "tile"
     structural: ClassVar[bool] = True
     sizes: tuple[int, ...] = argument(tuple)
+    parallel: bool = argument(bool, keyword="parallel", default=False)
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
-        for dim in _searched(logical):
+        for dim in searched(logical):
             for size in powers_of_two_below(logical.shape[dim]):
                 if size % logical.op.granule(dim) == 0:
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
+        if not logical.serial:
+            yield from cls._parallel_steps(logical)
+
+    @classmethod
+    def _parallel_steps(cls, logical: LogicalSpec) -> Iterator[Self]:
+        rank = len(logical.shape)
+        shared = [dim for dim in range(rank) if _is_shared(logical, dim)]
+        for count in range(1, _PARALLEL_DIMS + 1):
+            for dims in subsets(shared, count):
+                for sizes in combinations(*(powers_of_two_below(logical.shape[dim]) for dim in dims)):
+                    chosen = dict(zip(dims, sizes, strict=True))
+                    yield cls(tuple(chosen.get(dim, 0) for dim in range(rank)), parallel=True)
+
+    def suits(self, level: MemoryLevel) -> bool:
+        # Registers belong to one thread.
+        return not (self.parallel and level.is_register)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
-        yield from loop_cases(logical, _per_dimension(self.sizes, logical), self, target)
+        sizes = _per_dimension(self.sizes, logical)
+        if not self.parallel:
+            yield from loop_cases(logical, sizes, self, target)
+            return
+        inside = masked(None, self._check_parallel(logical, sizes, target))
+        for case in loop_cases(select_cells(logical, inside), sizes, self, target):
+            yield Case(within(inside, case.cells), _in_parallel(case.expansion, target))
+
+    def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Target) -> Mask:
+        """Raises Inapplicable unless threads can share the tiles."""
+        if logical.serial:
+            raise Inapplicable(
+                f"`{self}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
+            )
+        for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
+            if not self.suits(target.level(state.level)):
+                raise Inapplicable(
+                    f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
+                    "make the loop parallel before operands move to registers",
+                )
+        fine: Any = True
+        for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
+            if size and not _is_shared(logical, dim):
+                fine = fine & require(
+                    size == extent,
+                    f"`{self}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
+                    f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
+                )
+        return fine
 
 
-def _searched(logical: LogicalSpec) -> list[int]:
+def _is_shared(logical: LogicalSpec, dim: int) -> bool:
+    """Whether tiles along a dimension write different values, so that threads can share them."""
+    return all(_is_dimension(one, dim) for one in logical.op.operands(len(logical.shape)) if one.writes)
+
+
+def _is_dimension(one: Operand, dim: int) -> bool:
+    return any([each for each, _ in terms] == [dim] for terms in one.dims)
+
+
+def _in_parallel(loop: Expansion, target: Target) -> Expansion:
+    """The same loop with its tiles shared by the target's threads; boundaries follow one after another."""
+    assert isinstance(loop, Loop)
+    parts = [
+        attrs.evolve(
+            part,
+            logical=attrs.evolve(part.logical, serial=True),
+            times=ceil_div(part.times, target.weights.threads) if part.role == "body" else part.times,
+        )
+        for part in loop.parts
+    ]
+    return attrs.evolve(loop, cost=target.weights.sync, parts=tuple(parts), parallel=True)
+
+
+def searched(logical: LogicalSpec) -> list[int]:
     """The dimensions that search tiles: of reductions only where `split` cannot, because there are several."""
     rank = len(logical.shape)
     reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
@@ -78,39 +151,69 @@ def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, .
     return tuple(given.get(dim, 0) for dim in range(rank))
 
 
+@attrs.frozen
+class Body:
+    """The tiles that one body of a loop covers; `there` says in which cells of a batch there are any."""
+
+    region: tuple[Segment, ...]
+    there: Mask = True
+    role: str = "body"
+
+    @property
+    def shape(self) -> tuple[Num, ...]:
+        return tuple(segment.size for segment in self.region)
+
+    @property
+    def starts(self) -> tuple[Num, ...]:
+        return tuple(segment.start for segment in self.region)
+
+    def select(self, cells: Cells) -> Body:
+        """The body as it is in the given cells of a batch, in all of which it is."""
+        region = (Segment(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.region)
+        return Body(tuple(region), role=self.role)
+
+
 def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Target) -> Iterator[Case]:
     """Loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
-    tiles = tuple(size or whole for size, whole in zip(sizes, logical.shape, strict=True))
-    mask = _check(logical, sizes)
-    inside = masked(None, mask)
+    inside = masked(None, _check(logical, sizes))
     batch = select_cells(logical, inside)
-    tiles = tuple(take(tile, inside) for tile in tiles)
-    rests = [size % tile for size, tile in zip(batch.shape, tiles, strict=True)]
-    tiled = [dim for dim, size in enumerate(sizes) if size]
-    corners = list(combinations(*([False, True] if dim in tiled else [False] for dim in range(len(sizes)))))
-    shapes = [
-        tuple(
-            choose(rest > 0, rest, tile) if edge else tile
-            for edge, rest, tile in zip(corner, rests, tiles, strict=True)
-        )
-        for corner in corners
-    ]
-    codes: list[Any] = [(rests[dim] > 0) * 1 for dim in tiled]
-    for shape in shapes:
-        codes += _tile_codes(batch, shape, target)
+    tiles = tuple(take(size or whole, inside) for size, whole in zip(sizes, logical.shape, strict=True))
+    corners = combinations(*([False, True] if size else [False] for size in sizes))
+    bodies = [_corner(batch, tiles, corner) for corner in corners]
+    for case in body_cases(batch, bodies, step, target):
+        yield Case(within(inside, case.cells), case.expansion)
+
+
+def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> Body:
+    """The tiles that are at the edge of those dimensions for which `corner` says so."""
+    there: Any = True
+    region = []
+    for edge, size, tile in zip(corner, logical.shape, tiles, strict=True):
+        trips, rest = size // tile, size % tile
+        if edge:
+            there = there & (rest > 0)
+            # Where there is no rest the size does not matter, but 0 is not one.
+            region.append(Segment(trips * tile, choose(rest > 0, rest, tile), 1))
+        else:
+            region.append(Segment(0, tile, trips))
+    return Body(tuple(region), there, "boundary" if any(corner) else "body")
+
+
+def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Target) -> Iterator[Case]:
+    """The loop with these bodies, for each group of cells of a batch that have the same ones, of the same states."""
+    codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
     def loops(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:
-        edges = {dim for dim, code in zip(tiled, group, strict=False) if code}
-        states = _tile_states(batch, len(corners), group[len(tiled) :], step)
-        bodies = [
-            (corner, LogicalSpec(batch.op, tuple(take(size, cells) for size in shape), own, batch.serial))
-            for (corner, shape), own in zip(zip(corners, shapes, strict=True), states, strict=True)
-            if all(dim in edges for dim, edge in enumerate(corner) if edge)
-        ]
-        for case in _loop(select_cells(batch, cells), bodies, step, target):
-            yield Case(within(inside, within(cells, case.cells)), case.expansion)
+        width = len(codes[0])
+        kept = []
+        for position, body in enumerate(bodies):
+            own = group[position * width : (position + 1) * width]
+            if own[0]:
+                kept.append((body.select(cells), _tile_states(logical, own[1:], step)))
+        for case in _loop(select_cells(logical, cells), kept, step, target):
+            yield Case(within(cells, case.cells), case.expansion)
 
-    yield from by_group(codes, loops)
+    yield from by_group([code for own in codes for code in own], loops)
 
 
 def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
@@ -139,60 +242,50 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
     return fine & require(smaller, f"tile {list(sizes)} is as large as {logical.op} itself, so nothing gets smaller")
 
 
-def _tile_codes(logical: LogicalSpec, shape: tuple[Any, ...], target: Target) -> list[Any]:
+def _tile_codes(logical: LogicalSpec, body: Body, target: Target) -> list[Any]:
     codes: list[Any] = []
-    declared = logical.op.operands(len(shape))
+    declared = logical.op.operands(len(body.region))
     for one, state in zip(declared, logical.states, strict=True):
         alignment = target.level(state.level).alignment
-        codes += state.tile_codes(one.shape(logical.shape), one.shape(shape), alignment)
+        shape, start = one.shape(body.shape), one.start(body.starts)
+        codes += state.tile_codes(one.shape(logical.shape), shape, alignment, start, one.sliding)
     return codes
 
 
-def _tile_states(
-    logical: LogicalSpec, corners: int, codes: Sequence[int], step: Rewrite
-) -> list[tuple[OperandState, ...]]:
-    """The operand states of each kind of tile."""
+def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> tuple[OperandState, ...]:
+    """The operand states of the tiles of one body."""
     states: list[OperandState] = []
-    waiting = list(codes)
-    for state in logical.states * corners:
+    for state in logical.states:
         count = 0 if state.layout is None else len(state.layout.dims) + 1
-        own, waiting = waiting[:count], waiting[count:]
+        own, codes = codes[:count], codes[count:]
         if Fit.STRADDLES in own[:-1]:
             raise Inapplicable(f"`{step}` breaks up strips of {state.layout}")
         states.append(state.tiled(own))
-    width = len(logical.states)
-    return [tuple(states[start : start + width]) for start in range(0, len(states), width)]
+    return tuple(states)
 
 
 def _loop(
-    whole: LogicalSpec, bodies: list[tuple[tuple[bool, ...], LogicalSpec]], step: Rewrite, target: Target
+    whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Target
 ) -> Iterator[Case]:
     """The loop over bodies that all cells have in common, where tiles keep whole vectors."""
     fine: Any = True
-    for _, body in bodies:
-        for one, tensor in zip(body.op.operands(len(body.shape)), body.operands, strict=True):
+    tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
+    for tile in tiles:
+        for one, tensor in zip(tile.op.operands(len(tile.shape)), tile.operands, strict=True):
             fine = fine & require(
                 tensor.has_whole_vectors(),
                 f"`{step}` cuts {one.name} into tiles that split its vectors of {tensor.state.vector}",
             )
     require(fine, f"`{step}` splits vectors")
     cells = masked(None, fine)
-    kept = select_cells(whole, cells)
-    main = [take(size, cells) for size in bodies[0][1].shape]
-    parts = tuple(_part(kept, main, corner, select_cells(body, cells), target) for corner, body in bodies)
+    parts = tuple(
+        _part(select_cells(tile, cells), body.select(cells), target)
+        for tile, (body, _) in zip(tiles, bodies, strict=True)
+    )
     yield Case(cells, Loop(step, 0, target.nothing(), parts))
 
 
-def _part(whole: LogicalSpec, main: list[Any], corner: tuple[bool, ...], body: LogicalSpec, target: Target) -> Part:
-    region = tuple(
-        Segment(size // tile * tile, size % tile, 1) if edge else Segment(0, tile, size // tile)
-        for edge, size, tile in zip(corner, whole.shape, main, strict=True)
-    )
-    return Part(
-        logical=body,
-        args=tuple(range(len(whole.states))),
-        times=product(segment.trips for segment in region),
-        live=target.nothing(),
-        region=region,
-        role="boundary" if any(corner) else "body",
-    )
+def _part(tile: LogicalSpec, body: Body, target: Target) -> Part:
+    times = product(segment.trips for segment in body.region)
+    args = tuple(range(len(tile.states)))
+    return Part(tile, args, times, target.nothing(), region=body.region, role=body.role)

@@ -25,17 +25,21 @@ Shape: TypeAlias = tuple[int, ...]
 
 @attrs.frozen
 class Setting:
-    """What data is made for: each operand's shape and type, and over how many values outputs sum."""
+    """What data is made for: each operand's shape and type, over how many values outputs sum, and whether functions
+    like exp may be on the way."""
 
     shapes: tuple[Shape, ...]
     dtypes: tuple[DType, ...]
     reduction: int
+    functions: bool = False
 
     @classmethod
     def of(cls, op: Operation, shape: Shape, dtypes: Sequence[DType]) -> Setting:
         operands = op.operands(len(shape))
         summed = [shape[dim] for dim in op.reductions(len(shape))]
-        return cls(tuple(one.shape(shape) for one in operands), tuple(dtypes), int(np.prod(summed, dtype=np.int64)))
+        shapes = tuple(one.shape(shape) for one in operands)
+        functions = not (op.whole_numbers or op.copies)
+        return cls(shapes, tuple(dtypes), int(np.prod(summed, dtype=np.int64)), functions)
 
     @property
     def largest(self) -> float:
@@ -100,7 +104,7 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.nd
 def data_sets(setting: Setting, thorough: bool) -> Iterator[DataSet]:
     """The data sets for these operands; more of them if `thorough`."""
     floats = any(dtype.is_float for dtype in setting.dtypes)
-    for each in (*_DATA_SETS, *(_MORE if thorough else ())):
+    for each in (*_DATA_SETS, *(_FUNCTIONS if setting.functions else ()), *(_MORE if thorough else ())):
         if each.ints or floats:
             yield each
 
@@ -186,6 +190,25 @@ def _negative_zeros(rng: np.random.Generator, setting: Setting, index: int) -> n
     return np.where(rng.random(setting.shapes[index]) < 0.5, -0.0, 0.0)
 
 
+def _exponents(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """What exp makes any finite value of, and a little beyond on both sides."""
+    return rng.uniform(-110, 95, setting.shapes[index])
+
+
+def _positive(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Values far above 0, whose exponentials overflow unless a maximum is taken off first; divisors are not 0."""
+    return rng.uniform(1, 1000, setting.shapes[index])
+
+
+def _masked(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
+    """Logits of attention: some are −∞, and a row may be nothing else."""
+    shape = setting.shapes[index]
+    values = np.where(rng.random(shape) < 0.3, -np.inf, rng.standard_normal(shape))
+    if index == 0 and len(shape) and shape[0] > 1:
+        values[0] = -np.inf
+    return values
+
+
 def _wide(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
     """Magnitudes over sixty powers of two."""
     shape = setting.shapes[index]
@@ -206,6 +229,12 @@ _DATA_SETS = (
     DataSet("NaN", _sprinkled(np.nan), None),
     DataSet("subnormals", _subnormal, None),
     DataSet("negative zeros", _negative_zeros, None),
+)
+
+_FUNCTIONS = (
+    DataSet("exponents", _exponents, None),
+    DataSet("positive", _positive, None),
+    DataSet("masked", _masked, None),
 )
 
 _MORE = (

@@ -1,8 +1,9 @@
-"""What a right result is: the operation's meaning, and how far rounding may lead away from it.
+"""What a right result is: the operation's meaning, give or take what rounding may lead to (see `errors`).
 
-A float result that is the sum of terms whose absolute values add up to M, with n roundings on the way, is off by
-at most ((1+u)^n − 1)·M, which is a little less than the usual γ_n·M = n·u/(1−n·u)·M, and by n smallest subnormals
-for underflow. Integers wrap around and are exact.
+Integers wrap around and are exact; so are copies, and small whole numbers in floats.
+
+Some instructions take subnormal numbers for zero, be they factors or sums. Where a program has a microkernel that says
+so (`flushes`), every operation may lose what is below the smallest normal number, times the factor it had met.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
-from morello.runtime.chain import chain
 from morello.runtime.datasets import convert
+from morello.runtime.errors import Computed, Stage, follow
 
 
 @attrs.frozen(eq=False)
@@ -24,7 +26,8 @@ class Expectation:
     """What one output must be: `values` (float64, or the output's own integer type), give or take `bound`.
 
     Where `loose`, something may overflow on the way: what is not finite is then as good. Where `exact`, the
-    bits are compared, except those of NaN. `any_infinite` accepts every value that is not finite for any other.
+    bits are compared, except those of NaN. Where `free`, every value will do. `any_infinite` accepts every value
+    that is not finite for any other.
     """
 
     dtype: DType
@@ -32,6 +35,7 @@ class Expectation:
     bound: np.ndarray
     loose: np.ndarray
     exact: np.ndarray
+    free: np.ndarray
     any_infinite: bool = False
 
     def errors(self, got: np.ndarray) -> np.ndarray:
@@ -50,7 +54,7 @@ class Expectation:
         fraction = np.where(expected_inf, np.where(fine, 0.0, np.inf), fraction)
         fine = ~finite if self.any_infinite else np.isnan(found)
         fraction = np.where(self.exact, np.where(same_bits, 0.0, np.inf), fraction)
-        return np.where(expected_nan, np.where(fine, 0.0, np.inf), fraction)
+        return np.where(expected_nan, np.where(fine | self.free, 0.0, np.inf), np.where(self.free, 0.0, fraction))
 
 
 def as_float64(array: np.ndarray) -> np.ndarray:
@@ -63,74 +67,80 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def expectations(logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool) -> list[Expectation]:
+def expectations(
+    logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool, flushes: bool = False
+) -> list[Expectation]:
     """What each written operand must be, from the values of the read ones, in operand order.
 
-    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small.
+    `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small. `flushes` says
+    that subnormal numbers may count as zero.
     """
     rank = len(logical.shape)
     dtypes = [state.dtype for state in logical.states]
     outputs = [state.dtype for state, one in zip(logical.states, logical.op.operands(rank), strict=True) if one.writes]
     shape = tuple(map(int, logical.shape))
     if all(dtype.is_float for dtype in outputs):
-        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], outputs, integral)
+        return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
     values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
     found = []
     for value, dtype in zip(values, outputs, strict=True):
         none = np.zeros(value.shape, bool)
-        found.append(Expectation(dtype, convert(value.astype(np.int64), dtype), np.zeros(value.shape), none, ~none))
+        values_stored = convert(value.astype(np.int64), dtype)
+        found.append(Expectation(dtype, values_stored, np.zeros(value.shape), none, ~none, none))
     return found
 
 
 def _float_expectations(
-    logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray], outputs: list[DType], integral: bool
+    logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray], integral: bool, flushes: bool
 ) -> list[Expectation]:
     op = logical.op
-    finite = [np.where(np.isfinite(value), value, 0.0) for value in inputs]
-    with np.errstate(all="ignore"):
-        values = op.meaning(shape, inputs, [state.dtype for state in logical.states])
-        magnitudes = op.magnitude(shape, finite)
-    copies = op.moves_data or op.initializes
-    # One more than the operation counts, as an input may be converted to the output's type before a product.
-    count = op.roundings(shape) + (0 if copies else 1)
-    found = []
-    for value, magnitude, dtype in zip(values, magnitudes, outputs, strict=True):
-        roundoff = _roundoff(logical, dtype)
-        relative = np.expm1(count * np.log1p(roundoff))
-        with np.errstate(all="ignore"):
-            bound = relative * magnitude + count * dtype.smallest * _underflow_growth(logical, finite, dtype, count)
-            loose = ~(magnitude * (1 + relative) < dtype.limits[1])
-            loose |= _intermediate_peak(logical, shape, finite) * (1 + relative) >= float(dtype.limits[1])
-            as_stored = convert(value, dtype).astype(np.float64) == value
-        exact = (as_stored | np.isnan(value)) if copies else np.zeros(value.shape, bool)
-        if integral and np.all(np.rint(value) == value):
-            bound = np.where(magnitude <= 1 / roundoff, 0.0, bound)
-        found.append(Expectation(dtype, value, bound, loose, exact, isinstance(op, Compose)))
-    return found
+    declared = list(zip(op.operands(len(shape)), logical.states, strict=True))
+    read = [state.dtype for one, state in declared if one.reads]
+    stages, types = _stages(op, shape, [state.dtype for _, state in declared])
+    followed = follow(stages, types, inputs, read, flushes=flushes)
+    parts = [one for one, _, _ in stages]
+    whole = integral and all(one.whole_numbers for one in parts) and all(map(_whole, followed[:-1]))
+    overflow = any(np.any(one.peak + one.error >= one.dtype.limits[1]) for made in followed[:-1] for one in made)
+    return [_expectation(op, one, whole, overflow, parts) for one in followed[-1]]
 
 
-def _roundoff(logical: LogicalSpec, output: DType) -> float:
-    """The unit roundoff of the output's type; in a chain, intermediates may have any operand's type."""
-    if not isinstance(logical.op, Compose):
-        return output.unit_roundoff
-    return max(state.dtype.unit_roundoff for state in logical.states if state.dtype.is_float)
-
-
-def _underflow_growth(logical: LogicalSpec, inputs: list[np.ndarray], output: DType, count: int) -> float:
-    """By how much an underflow may grow after it happened: where it happens before a product, by the other factors."""
-    narrowed = any(state.dtype.is_float and state.dtype.smallest < output.smallest for state in logical.states)
-    if not (narrowed or isinstance(logical.op, Compose)) or len(inputs) < 2:
-        return 1.0
-    largest = max(float(np.max(np.abs(value), initial=1.0)) for value in inputs)
-    growth = largest * (count if isinstance(logical.op, Compose) else 1)
-    return float(np.float64(growth) ** (len(inputs) - 1))
-
-
-def _intermediate_peak(logical: LogicalSpec, shape: tuple[int, ...], inputs: list[np.ndarray]) -> float:
-    """The largest magnitude that an intermediate of a chain can have; 0 if there is none."""
-    if not isinstance(logical.op, Compose):
-        return 0.0
-    values = chain(
-        logical.op, shape, [np.abs(value) for value in inputs], lambda op, own, args: op.magnitude(own, args)[0]
+def _whole(made: Sequence[Computed]) -> bool:
+    """Whether results are whole numbers so small that they are exact."""
+    return all(
+        np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values)) for one in made
     )
-    return max(float(np.max(value)) for value in values[:-1])
+
+
+def _expectation(op: Operation, one: Computed, whole: bool, overflow: bool, parts: Sequence[Operation]) -> Expectation:
+    dtype, values, bound = one.dtype, one.values, one.error
+    with np.errstate(all="ignore"):
+        # What is on the way to a value may overflow even if the value does not.
+        largest = np.maximum(one.peak, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
+        loose = ~(largest < dtype.limits[1]) | overflow
+        as_stored = convert(values, dtype).astype(np.float64) == values
+    exact = (as_stored | np.isnan(values)) if op.copies else np.zeros(values.shape, bool)
+    if whole and np.all(np.rint(values) == values):
+        bound = np.where(one.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
+    free = np.isnan(values) & any(part.any_for_nan for part in parts)
+    return Expectation(dtype, values, bound, loose, exact, free, len(parts) > 1)
+
+
+def _stages(
+    op: Operation, shape: tuple[int, ...], dtypes: Sequence[DType]
+) -> tuple[list[Stage], list[tuple[DType, ...]]]:
+    """The stages of an operation, itself if it is not a Compose, with the types of what they write."""
+    operands = op.operands(len(shape))
+    read = [index for index, one in enumerate(operands) if one.reads]
+    written = tuple(dtype for one, dtype in zip(operands, dtypes, strict=True) if one.writes)
+    if not isinstance(op, Compose):
+        return [(op, shape, tuple(range(len(read))))], [written]
+    stages: list[Stage] = []
+    types: list[tuple[DType, ...]] = []
+
+    def stage(number: int, sources: list[int]) -> int:
+        stages.append((op.stages[number].op, op.stage_shape(number, shape), tuple(sources)))
+        types.append((op.intermediate_dtype(number, dtypes),))
+        return len(read) + len(stages) - 1
+
+    op.run(range(len(read)), stage)
+    return stages, types

@@ -12,6 +12,7 @@ import cffi
 import numpy as np
 
 from morello import schedule
+from morello.codegen.parallel import MAX_THREADS
 from morello.codegen.program import Program
 from morello.errors import ArgumentError, EmitError, ToolchainError
 from morello.ir.impl import Figures, Impl, figures
@@ -21,8 +22,8 @@ from morello.plugins.target import Target
 from morello.runtime.arguments import Argument, arguments_of, check_apart
 from morello.runtime.arrays import ALIGNMENT, aligned_bytes, empty
 from morello.runtime.build import build
-from morello.runtime.machine import missing_features
-from morello.runtime.toolchain import Compiler, find_compiler
+from morello.runtime.machine import default_threads, missing_features
+from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
 
 if TYPE_CHECKING:
     from morello.runtime.timing import BenchReport
@@ -45,6 +46,9 @@ class Kernel:
     returns None. Outputs that are not read may be left out, all of them: they are then allocated and returned,
     a single one as an array, several as a tuple. No array is copied, and other threads run meanwhile; a kernel
     may be called from several threads at once. `compiler` may be a command, as for `find_compiler`.
+
+    Where the program has parallel loops, `kernel(*arrays, threads=N)` shares them among N threads: by default
+    MORELLO_THREADS, or as many as there are CPUs for this process. Results are the same bits for any number.
 
     Arrays are checked first: see `morello.runtime.arrays` for what they look like. Calls raise ArgumentError for
     arrays that do not fit or a CPU that lacks features, and ToolchainError where the C cannot be built.
@@ -108,19 +112,25 @@ class Kernel:
     @cached_property
     def library(self) -> Path:
         """The shared object, built if need be. Raises ToolchainError."""
-        return build(self.files, self.program.flags, self.compiler)
+        return build(self.files, self.flags, self.compiler)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """What the compiler is told: the target's flags, and how threads are had if there are parallel loops."""
+        return (*self.program.flags, *(thread_flags(self.compiler) if self.program.parallel else ()))
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """What each operand asks of its array."""
         return arguments_of(self.spec, self.target)
 
-    def __call__(self, *arrays: np.ndarray) -> Any:
+    def __call__(self, *arrays: np.ndarray, threads: int | None = None) -> Any:
+        count = self.threads(threads)
         given, fresh = self._complete(arrays)
         addresses = [argument.address(array) for argument, array in zip(self.arguments, given, strict=True)]
         check_apart(self.arguments, given)
         loaded = self.load()
-        loaded.function(*self._c_values(loaded, given, addresses))
+        loaded.function(*self._c_values(loaded, given, addresses, count))
         return fresh[0] if len(fresh) == 1 else tuple(fresh) or None
 
     def check(self, seed: int = 0, thorough: bool = False, reference: Target | None = None) -> CheckReport:
@@ -132,11 +142,21 @@ class Kernel:
 
         return verify(self, seed, thorough, reference)
 
-    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0) -> BenchReport:
+    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None) -> BenchReport:
         """Time it on random data, for at least `min_time` seconds in `repeats` measurements."""
         from morello.runtime.timing import bench
 
-        return bench(self, min_time, repeats, seed)
+        return bench(self, min_time, repeats, seed, threads)
+
+    def threads(self, asked: int | None = None) -> int:
+        """How many threads a call uses that asks for so many: 1 without parallel loops. Raises ArgumentError."""
+        if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int | np.integer)):
+            raise ArgumentError(f"threads is {asked!r}", "it is a number")
+        if asked is not None and not 1 <= asked <= MAX_THREADS:
+            raise ArgumentError(f"{asked} threads", f"there are 1 to {MAX_THREADS}")
+        if not self.program.parallel:
+            return 1
+        return default_threads() if asked is None else int(asked)
 
     def _complete(self, arrays: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """One array per operand, and those among them that were left out and allocated."""
@@ -166,7 +186,7 @@ class Kernel:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        missing = missing_features(self.target.info.cpu_features)
+        missing = missing_features((*self.target.info.cpu_features, *self.program.cpu_features))
         if missing:
             raise ArgumentError(
                 f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",
@@ -182,20 +202,23 @@ class Kernel:
             ) from error
         return Loaded(ffi, function, tuple(ffi.typeof(function).args))
 
-    def _c_values(self, loaded: Loaded, arrays: list[np.ndarray], addresses: list[int]) -> list[Any]:
+    def _c_values(self, loaded: Loaded, arrays: list[np.ndarray], addresses: list[int], threads: int) -> list[Any]:
         """The arguments of one call of the function."""
         values: list[Any] = []
         for argument, array, address in zip(self.arguments, arrays, addresses, strict=True):
             values.append(loaded.ffi.cast(loaded.types[len(values)], address))
             values += argument.form.outer_strides(array)
-        if self.program.workspace:
-            values.append(loaded.ffi.cast(loaded.types[len(values)], self.workspace().ctypes.data))
+        if self.program.workspace_for(threads):
+            values.append(loaded.ffi.cast(loaded.types[len(values)], self.workspace(threads).ctypes.data))
+        if self.program.parallel:
+            values.append(threads)
         return values
 
-    def workspace(self) -> np.ndarray:
-        """This thread's scratch memory for the function, in bytes."""
-        if not hasattr(self._local, "workspace"):
-            self._local.workspace = aligned_bytes(self.program.workspace)
+    def workspace(self, threads: int = 1) -> np.ndarray:
+        """The calling thread's scratch memory for the function, in bytes, where it runs on so many threads."""
+        needed = self.program.workspace_for(threads)
+        if getattr(self._local, "workspace", np.empty(0)).size < needed:
+            self._local.workspace = aligned_bytes(needed)
         return self._local.workspace
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from morello.errors import Inapplicable, MorelloError, VerificationError
-from morello.ir import dtypes
-from morello.ir.dtypes import F32, DType
+from morello.ir.dtypes import DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, row_major
+from morello.ir.ops import origin
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
@@ -20,7 +21,6 @@ from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.rewrites.select import Select
 from morello.runtime.arrays import pack, unpack
-from morello.runtime.chain import chain
 from morello.runtime.kernel import Kernel
 from morello.runtime.toolchain import Compiler
 from morello.schedule import rewrite_leaf
@@ -31,8 +31,6 @@ NAME = "reference_c"
 Shape: TypeAlias = tuple[int, ...]
 #: Data type and layout of each operand.
 Kinds: TypeAlias = tuple[tuple[DType, Layout], ...]
-
-_BY_NUMPY = {dtype.numpy: dtype for dtype in dtypes.ALL}
 
 
 def reference_target() -> Target:
@@ -49,7 +47,9 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
     """The implementation that is a single microkernel. Raises Inapplicable if there is none."""
     spec = target.spec(logical)
     for step in Select.steps(spec.logical, target):
-        return rewrite_leaf(spec, step, target)
+        # A kernel for all operations of a class may not take this one.
+        with contextlib.suppress(Inapplicable):
+            return rewrite_leaf(spec, step, target)
     raise Inapplicable(f"{target.name} has no microkernel for {logical.op}")
 
 
@@ -63,6 +63,16 @@ class Reference:
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
 
+    @property
+    def unknown(self) -> str | None:
+        """An operation of a plugin that the reference has no kernel for, with the plugin; None if it knows them all."""
+        op = self._logical.op
+        for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
+            plugin = origin(one.name)
+            if plugin is not None and not any(kernel.implements(one) for kernel in self._target.kernels):
+                return f"{one} of plugin {plugin}"
+        return None
+
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The written operands, from the read ones, in operand order.
 
@@ -70,27 +80,32 @@ class Reference:
         """
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
         if isinstance(op, Compose):
-            return [chain(op, shape, inputs, self._component)[-1]]
+            return [self._stages(op, shape, inputs)]
         return self._run(op, shape, self._kinds(), inputs)
 
     def kernel(self) -> Kernel | None:
-        """The kernel that it calls, None for a chain, which takes several. Raises VerificationError."""
+        """The kernel that it calls, None for a Compose, which takes several, and for what it does not know.
+
+        Raises VerificationError.
+        """
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
-        return None if isinstance(op, Compose) else self._kernel(op, shape, self._kinds())
+        return None if isinstance(op, Compose) or self.unknown else self._kernel(op, shape, self._kinds())
 
     def _kinds(self) -> Kinds:
         operands = self._logical.operands
         return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
 
-    def _component(self, op: Operation, shape: Shape, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """One operation of a chain: row-major, intermediates in f32 or the output's integer type."""
-        whole, output = self._logical.op, self._logical.states[-1].dtype
-        last = isinstance(whole, Compose) and op is whole.components[0]
-        operands = op.operands(len(shape))
-        types = [_BY_NUMPY[value.dtype] for value in inputs][: len(operands) - 1]
-        types.append(F32 if output.is_float and not last else output)
-        kinds = tuple((dtype, row_major(len(one.dims))) for dtype, one in zip(types, operands, strict=True))
-        return self._run(op, shape, kinds, inputs)[0]
+    def _stages(self, op: Compose, shape: Shape, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The operations of a Compose one after another, all tensors row-major."""
+        dtypes = [state.dtype for state in self._logical.states]
+
+        def one(number: int, given: list[np.ndarray]) -> np.ndarray:
+            stage = op.stages[number]
+            types = zip(op.stage_dtypes(number, dtypes), stage.op.operands(stage.rank), strict=True)
+            kinds = tuple((dtype, row_major(len(each.dims))) for dtype, each in types)
+            return self._run(stage.op, op.stage_shape(number, shape), kinds, given)[0]
+
+        return op.run(inputs, one)[0]
 
     def _run(self, op: Operation, shape: Shape, kinds: Kinds, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         kernel = self._kernel(op, shape, kinds)

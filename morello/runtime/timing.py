@@ -17,7 +17,7 @@ from morello.runtime.datasets import random_values
 if TYPE_CHECKING:
     from morello.runtime.kernel import Kernel
 
-_LOOP = "double morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *strides)"
+_LOOP = "double morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *numbers)"
 
 #: The loop is a file, and a library, of its own: the compiler cannot see into the kernel, and so can hoist nothing.
 _SOURCE = """\
@@ -35,7 +35,7 @@ typedef __typeof__(&{name}) morello_kernel;
     morello_kernel function = (morello_kernel)kernel;
     struct timespec start, end;
     (void)pointers;
-    (void)strides;
+    (void)numbers;
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int64_t call = 0; call < calls; call++) {{
         function({arguments});
@@ -50,13 +50,15 @@ typedef __typeof__(&{name}) morello_kernel;
 class BenchReport:
     """Seconds per call, one for each measurement of `calls` calls.
 
-    `flops` are the operations of one call, `bytes` those of the operands it reads and writes.
+    `flops` are the operations of one call, `bytes` those of the operands it reads and writes; `threads` could be
+    used by parallel loops.
     """
 
     seconds: tuple[float, ...]
     calls: int
     flops: int
     bytes: int
+    threads: int = 1
 
     @property
     def median(self) -> float:
@@ -80,8 +82,9 @@ class BenchReport:
 
     def __str__(self) -> str:
         rate = f"{self.gbytes:.3g} GB/s" if self.gflops is None else f"{self.gflops:.4g} GFLOP/s"
+        threads = f" on {self.threads} threads" if self.threads > 1 else ""
         return (
-            f"{duration(self.median)} per call (best {duration(self.best)}), {rate}; "
+            f"{duration(self.median)} per call{threads} (best {duration(self.best)}), {rate}; "
             f"{len(self.seconds)} × {self.calls} calls"
         )
 
@@ -94,7 +97,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.4g} ns"
 
 
-def bench(kernel: Kernel, min_time: float = 0.3, repeats: int = 5, seed: int = 0) -> BenchReport:
+def bench(
+    kernel: Kernel, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None
+) -> BenchReport:
     """Time `kernel` on random data: `repeats` measurements that take at least `min_time` seconds in all.
 
     Raises what calling the kernel raises, and MorelloError for fewer than one measurement.
@@ -108,8 +113,9 @@ def bench(kernel: Kernel, min_time: float = 0.3, repeats: int = 5, seed: int = 0
         array = empty(tensor, alignment)
         array[...] = pack(random_values(rng, tuple(map(int, tensor.shape)), tensor.state.dtype), tensor)
         arrays.append(array)
-    kernel(*arrays)
-    timer = _Timer(kernel, arrays)
+    count = kernel.threads(threads)
+    kernel(*arrays, threads=count)
+    timer = _Timer(kernel, arrays, count)
     calls = 1
     while timer(calls) < min_time / repeats:
         calls *= 2
@@ -118,13 +124,13 @@ def bench(kernel: Kernel, min_time: float = 0.3, repeats: int = 5, seed: int = 0
         array.nbytes * (argument.reads + argument.writes)
         for argument, array in zip(kernel.arguments, arrays, strict=True)
     )
-    return BenchReport(seconds, calls, kernel.spec.logical.flops, traffic)
+    return BenchReport(seconds, calls, kernel.spec.logical.flops, traffic, count)
 
 
 class _Timer:
     """Calls a kernel on the same arrays n times; gives the seconds that took."""
 
-    def __init__(self, kernel: Kernel, arrays: list[np.ndarray]):
+    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], threads: int):
         name = kernel.program.name
         header = f"{name}.h"
         source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=_call_arguments(kernel))
@@ -133,7 +139,7 @@ class _Timer:
         self._ffi.cdef(f"{_LOOP};")
         self._library: Any = self._ffi.dlopen(str(library))
         self._loaded = kernel.load()
-        memory = [*arrays, *([kernel.workspace()] if kernel.program.workspace else [])]
+        memory = [*arrays, *([kernel.workspace(threads)] if kernel.program.workspace_for(threads) else [])]
         self._memory = memory
         self._pointers = self._ffi.new("void *[]", [self._ffi.cast("void *", each.ctypes.data) for each in memory])
         strides = [
@@ -141,12 +147,12 @@ class _Timer:
             for argument, array in zip(kernel.arguments, arrays, strict=True)
             for stride in argument.form.outer_strides(array)
         ]
-        self._strides = self._ffi.new("ptrdiff_t []", strides or [0])
+        self._numbers = self._ffi.new("ptrdiff_t []", [*strides, threads])
 
     def __call__(self, calls: int) -> float:
         function = self._loaded.ffi.cast("uintptr_t", self._loaded.function)
         kernel = self._ffi.cast("void *", int(function))
-        return self._library.morello_time(kernel, calls, self._pointers, self._strides)
+        return self._library.morello_time(kernel, calls, self._pointers, self._numbers)
 
 
 def _call_arguments(kernel: Kernel) -> str:
@@ -155,8 +161,10 @@ def _call_arguments(kernel: Kernel) -> str:
     strides = 0
     for index, parameter in enumerate(kernel.program.parameters):
         words.append(f"pointers[{index}]")
-        words += [f"strides[{strides + position}]" for position in range(parameter.strides)]
+        words += [f"numbers[{strides + position}]" for position in range(parameter.strides)]
         strides += parameter.strides
-    if kernel.program.workspace:
+    if kernel.program.workspace_for(1):
         words.append(f"pointers[{len(kernel.program.parameters)}]")
+    if kernel.program.parallel:
+        words.append(f"(int)numbers[{strides}]")
     return ", ".join(words)

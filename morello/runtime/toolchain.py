@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import shlex
@@ -18,6 +19,19 @@ from morello.runtime.process import run
 
 #: Every compilation: optimised, position-independent, and errno does not matter.
 BASE_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
+
+#: Ways to be given threads, the best first.
+_THREAD_FLAGS = (("-fopenmp",), ("-pthread",))
+_THREADS_PROBE = """\
+#ifdef _OPENMP
+#include <omp.h>
+int probe(void) { return omp_get_max_threads(); }
+#else
+#include <pthread.h>
+static void *start(void *given) { return given; }
+int probe(void) { pthread_t thread; return pthread_create(&thread, 0, start, 0); }
+#endif
+"""
 
 _DEFAULT_TIMEOUT = 120.0
 _PROBE_TIMEOUT = 30.0
@@ -106,6 +120,36 @@ def _asked_for(command: str, origin: str) -> Compiler:
         return _probe((os.path.abspath(path), *words[1:]))
     except ToolchainError as error:
         raise ToolchainError(f"{origin}: {error.message}", hint) from error
+
+
+@cache
+def thread_flags(compiler: Compiler) -> tuple[str, ...]:
+    """What the compiler needs to be told for parallel loops: OpenMP, or pthreads where it has none.
+
+    Raises ToolchainError if it has neither.
+    """
+    with tempfile.TemporaryDirectory(prefix="morello-probe-") as folder:
+        source, library = Path(folder, "probe.c"), Path(folder, "probe.so")
+        source.write_text(_THREADS_PROBE)
+        for flags in _THREAD_FLAGS:
+            command = [*compiler.command, *BASE_FLAGS, *flags, "-o", str(library), str(source)]
+            try:
+                if not run(command, timeout_seconds(_PROBE_TIMEOUT)).code and _loads(library):
+                    return flags
+            except OSError as error:
+                raise ToolchainError(f"{compiler.name} cannot be started: {error}") from error
+    raise ToolchainError(
+        f"{compiler.name} has neither OpenMP nor pthreads, which parallel loops need", "make the Spec `serial`"
+    )
+
+
+def _loads(library: Path) -> bool:
+    """Whether a shared object finds the libraries that it needs."""
+    try:
+        ctypes.CDLL(str(library))
+    except OSError:
+        return False
+    return True
 
 
 @cache

@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.plugins.target import Target
+from morello.rewrites.tile import Tile
 from morello.search.axes import LimitAxes
 from morello.search.kernels import KernelRow
+from morello.search.sharing import SharedLoops
 from morello.search.spaces import Key, Space, Spaces, StructuralStep
 from morello.search.stages import Stage, Stages
 from morello.search.states import NEVER, Offer, States
@@ -332,21 +334,27 @@ class Bounds:
         base = self._kernel_base(bounds)
         loops = [*self._loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
+        shared = SharedLoops([step for step in others if isinstance(step.step, Tile)], self, bounds)
+        others = [step for step in others if not isinstance(step.step, Tile)]
         plan = [*self._move_plan(bounds)]
 
         def fill(rows: Ints) -> None:
             block = base[rows]
-            for main, times, rest in loops:
+            for (main, times), *further in loops:
                 at = np.flatnonzero(main[rows] >= 0)
                 if len(at):
                     cells = rows[at]
                     looped = values[main[cells]] * times[cells][:, None]
-                    edged = rest[cells] >= 0
-                    looped[edged] += values[rest[cells][edged]]
+                    for rest, repeated in further:
+                        there = rest[cells] >= 0
+                        inside = cells[there]
+                        looped[there] += values[rest[inside]] * repeated[inside][:, None]
                     block[at] = np.minimum(block[at], looped)
             for step in others:
                 self._apply(step, rows, block, bounds)
             self._apply_stages(rows, block, bounds)
+            if shared:
+                shared.relax(rows, block)
             values[rows] = np.minimum(values[rows], block)
             self._relax_moves(plan, rows, values, space)
 
@@ -372,37 +380,38 @@ class Bounds:
             base[np.ix_(cells, at)] = np.minimum(base[np.ix_(cells, at)], row.cost[cells][:, None])
         return base
 
-    def _loops(self, space: Space) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Per dimension, the loop over the largest tile: shape of the tile, trips, shape of the rest.
+    def _loops(self, space: Space) -> Iterator[list[tuple[Ints, Ints]]]:
+        """The loops that matter: for each body the shape of its tiles, -1 for none, and its trips.
 
         In the relaxed problem loops cost nothing and keep class tuples, so that a loop over a smaller tile is no
         better than one over the largest whose tiles and rest are looped over in turn, if the one size divides the
         other. Loops for which that does not hold are kept all.
         """
         steps = [step for step in self.spaces.steps[space.key] if all(part.space is space for part in step.parts)]
-        best: dict[int, list[Ints]] = {}
+        best: dict[int, tuple[Ints, Ints]] = {}
         for step in steps:
             dim = _looped_dim(space, step)
-            main, times = step.parts[0].shape, step.parts[0].times
-            rest = step.parts[1].shape if len(step.parts) > 1 else np.full(space.count, -1)
             if dim is None:
-                yield np.where(step.valid, main, -1), times, rest
+                yield [(np.where(step.valid, part.shape, -1), part.times) for part in step.parts]
                 continue
             if dim not in best:
-                best[dim] = [np.full(space.count, -1), np.zeros(space.count, dtype=np.int64), np.full(space.count, -1)]
-            known = best[dim]
+                best[dim] = np.full((2, space.count), -1), np.zeros((2, space.count), dtype=np.int64)
+            shapes, times = best[dim]
             size = space.sizes[dim]
-            better = step.valid & ((known[0] < 0) | (size[main] > size[known[0]]))
-            for mine, theirs in zip(known, (main, times, rest), strict=True):
-                mine[better] = theirs[better]
-        for main, times, rest in best.values():
-            yield main, times, rest
+            better = step.valid & ((shapes[0] < 0) | (size[step.parts[0].shape] > size[shapes[0]]))
+            shapes[:, better] = -1
+            for position, part in enumerate(step.parts):
+                shapes[position, better], times[position, better] = part.shape[better], part.times[better]
+        for shapes, times in best.values():
+            yield [*zip(shapes, times, strict=True)]
 
     def _apply(self, step: StructuralStep, rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
         """A step to other spaces: what its parts cost under the same limits."""
         cells = rows[step.valid[rows]]
         at = np.flatnonzero(step.valid[rows])
         for columns in bounds.columns if len(at) else ():
+            if not self.suit(step.suits, columns.classes):
+                continue
             total = np.broadcast_to(step.cost[cells][:, None].astype(np.float64), (len(at), columns.count)).copy()
             for part in step.parts:
                 below = self.by_key[part.space.key]
@@ -431,6 +440,10 @@ class Bounds:
                     total += below.values[np.ix_(part.shape[cells], column)]
                 here = slice(columns.first, columns.first + columns.count)
                 block[at, here] = np.minimum(block[at, here], total)
+
+    def suit(self, suits: Sequence[bool], classes: Classes) -> bool:
+        """Whether a step that suits these levels applies to operands of these classes."""
+        return all(suits[self.states.classes[cls].level] for cls in classes)
 
     def _move_plan(self, bounds: SpaceBounds) -> Iterator[_Planned]:
         """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""

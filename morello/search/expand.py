@@ -71,12 +71,17 @@ class Edges:
 
 @attrs.frozen
 class _Group:
-    """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes]."""
+    """Structural steps whose parts are of the same kind, stacked: arrays are [steps, shapes].
+
+    `fits` says of each class tuple whether the steps apply to it, `least` is what they cost at least themselves.
+    """
 
     ranks: Ints
     valid: Bools
     cost: Ints
     parts: tuple[_GroupPart, ...]
+    fits: Bools
+    least: float
 
 
 @attrs.frozen
@@ -119,22 +124,30 @@ class SpaceExpander:
         yield from self._kernel_edges(cells, budgets)
         for group in self._groups:
             size = max(1, _CHUNK // len(group.ranks))
-            for start in range(0, len(cells), size):
-                yield from self._structural(group, cells[start : start + size], budgets[start : start + size])
+            at = np.flatnonzero(
+                (budgets >= group.least) & group.fits[self.tables.classes.values[self.cells.table.values[cells]]]
+            )
+            for start in range(0, len(at), size):
+                mine = at[start : start + size]
+                yield from self._structural(group, cells[mine], budgets[mine])
         yield from self._stages(cells, budgets)
         yield from self._moves(cells, budgets)
 
     def _stack(self, steps: Sequence[StructuralStep]) -> Iterator[_Group]:
         kinds: dict[tuple, list[StructuralStep]] = {}
         for step in steps:
-            kinds.setdefault(tuple((part.space.key, part.args) for part in step.parts), []).append(step)
-        for kind, members in kinds.items():
+            kind = tuple((part.space.key, part.args) for part in step.parts)
+            kinds.setdefault((kind, step.suits), []).append(step)
+        for (kind, suits), members in kinds.items():
             parts = tuple(self._stack_part(position, members) for position in range(len(kind)))
+            valid, cost = np.stack([step.valid for step in members]), np.stack([step.cost for step in members])
             yield _Group(
                 np.array([step.rank for step in members], dtype=np.int64),
-                np.stack([step.valid for step in members]),
-                np.stack([step.cost for step in members]),
+                valid,
+                cost,
                 parts,
+                np.array([self.bounds.suit(suits, classes) for classes in self.own.tuples], dtype=np.bool_),
+                float(np.min(cost[valid], initial=np.iinfo(np.int64).max)),
             )
 
     def _stack_part(self, position: int, members: Sequence[StructuralStep]) -> _GroupPart:
@@ -143,10 +156,9 @@ class SpaceExpander:
         below, args = parts[0].space, parts[0].args
         pairs = []
         for at, arg in enumerate(args):
-            rank = len(below.operands[at].dims)
             whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
             tile = np.where(shape >= 0, below.tensors[at][shape], whole)
-            pairs.append(self.states.pairs(rank, whole, tile))
+            pairs.append(self.states.pairs(self.space.operands[arg].sliding, whole, tile))
         child = self.bounds.by_key[below.key].tuples
         classes = np.array([child[tuple(row[arg] for arg in args)] for row in self.own.tuples], dtype=np.int64)
         number = self.tables.index[below.key]

@@ -37,7 +37,7 @@ def kernel_rows(space: Space, states: States, target: Target) -> Iterator[Kernel
     for order, rewrite in enumerate(target.rewrites):
         if rewrite is Select:
             for index, kernel in enumerate(target.kernels):
-                if kernel.op == space.key.op and len(kernel.operands) == len(space.operands):
+                if kernel.implements(space.key.op) and len(kernel.operands) == len(space.operands):
                     yield from _rows(rewrite(kernel.name), kernel, space, states, step_rank(order, index))
 
 

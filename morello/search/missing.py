@@ -22,7 +22,8 @@ def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
     what = f"no implementation exists for {spec.op} on {target.name}"
     full = solve(Spec(spec.logical, target.full_limits()))
     if full is None:
-        kernels = [one.name for one in target.kernels if one.op in (spec.op, spec.op.accumulating())]
+        ops = [op for op in (spec.op, spec.op.accumulating()) if op is not None]
+        kernels = [one.name for one in target.kernels if any(map(one.implements, ops))]
         listed = ", ".join(kernels) or "none"
         return NoImplementation(what, f"even with all memory of the target; its microkernels for {spec.op}: {listed}")
     for index, name in enumerate(names):

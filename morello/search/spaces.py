@@ -21,7 +21,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Case, Rewrite, masked, select_cells, within
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
@@ -122,13 +122,17 @@ class StepPart:
 
 @attrs.frozen
 class StructuralStep:
-    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies."""
+    """A step that treats all operand states alike: what it makes of every shape. `valid` says where it applies.
+
+    `suits` says, per level of the target, whether it applies to operands there.
+    """
 
     step: Rewrite
     rank: int
     valid: npt.NDArray[np.bool_]
     cost: Ints
     parts: tuple[StepPart, ...]
+    suits: tuple[bool, ...]
 
 
 class Spaces:
@@ -180,17 +184,22 @@ class Spaces:
         """The step on every shape: one table, or several if its children differ in kind from shape to shape."""
         tables: dict[tuple, StructuralStep] = {}
         with contextlib.suppress(Inapplicable):
-            for case in step.cases(neutral(space, self.target), self.target):
+            for case in _cases(step, space, self.target):
                 cells = np.arange(space.count) if case.cells is None else case.cells
                 parts = case.expansion.parts
                 kinds = tuple((key_of(part.logical), part.args) for part in parts)
                 same = next(
                     (known for known in tables if known[: len(kinds)] == kinds or kinds[: len(known)] == known), None
                 )
-                table = tables.pop(same) if same is not None else _no_step(space, step, rank)
+                table = tables.pop(same) if same is not None else self._no_step(space, step, rank)
                 kinds = max(kinds, same or (), key=len)
                 tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
         yield from tables.values()
+
+    def _no_step(self, space: Space, step: Rewrite, rank: int) -> StructuralStep:
+        suits = tuple(step.suits(level) for level in self.target.levels)
+        valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
+        return StructuralStep(step, rank, valid, cost, (), suits)
 
     def _with_case(self, table: StructuralStep, made: Expansion, cells: Ints, kinds: tuple) -> StructuralStep:
         _check_structural(made, table.step)
@@ -218,8 +227,12 @@ def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None)
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
-def _no_step(space: Space, step: Rewrite, rank: int) -> StructuralStep:
-    return StructuralStep(step, rank, np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64), ())
+def _cases(step: Rewrite, space: Space, target: Target) -> Iterator[Case]:
+    """A step on the shapes on which search tries it. Raises Inapplicable where it applies to none."""
+    batch = neutral(space, target)
+    cells = masked(None, step.offered(batch))
+    for case in step.cases(select_cells(batch, cells), target):
+        yield Case(within(cells, case.cells), case.expansion)
 
 
 def _check_structural(made: Expansion, step: Rewrite) -> None:
@@ -235,9 +248,12 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
         if rewrite.structural or rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):
-                    for case in step.cases(batch, target):
+                    for case in _cases(step, space, target):
                         for part in case.expansion.parts:
                             yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
+                            if part.logical.serial != space.key.serial:
+                                # Bounds compare the tiles of a parallel loop with the whole.
+                                yield key_of(part.logical), list(space.sizes)
     if Move in target.rewrites:
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))

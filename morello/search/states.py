@@ -112,10 +112,11 @@ class States:
             self.class_of.append(self.class_numbers[cls])
         return found
 
-    def pairs(self, rank: int, whole: Ints, tile: Ints) -> Ints:
+    def pairs(self, sliding: Sequence[bool], whole: Ints, tile: Ints) -> Ints:
         """Numbers of the ways to cut tensors `tile` from tensors `whole`; WHOLE where they are the same."""
-        known = self._tiles[rank]
-        at = np.minimum(np.searchsorted(known, whole * len(self.tensors[rank]) + tile), max(len(known) - 1, 0))
+        known = self._tiles[len(sliding)]
+        wanted = _cut_key(whole, tile, len(self.tensors[len(sliding)]), sliding)
+        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where(whole == tile, WHOLE, at)
 
     def offers(self, space: Space, operand: int, cls: StateClass) -> list[Offer]:
@@ -246,16 +247,24 @@ class States:
         """The states of all tiles of tensors in this state; -1 where it cannot be cut so."""
         tensors, pairs = self.tensors[rank], self._tiles[rank]
         row = np.full(len(pairs), -1, dtype=np.int64)
+        pairs, slides = np.divmod(pairs, 1 << rank)
         whole, tile = np.divmod(pairs, len(tensors))
-        cells = np.flatnonzero(valid[whole])
-        if not len(cells):
-            return row
-        shape, cut = tensors.dims[:, whole[cells]], tensors.dims[:, tile[cells]]
+        for bits in np.unique(slides).tolist():
+            cells = np.flatnonzero(valid[whole] & (slides == bits))
+            if len(cells):
+                sliding = [bool(bits >> dim & 1) for dim in range(rank)]
+                self._cut(row, cells, rank, state, sliding, tensors.dims[:, whole[cells]], tensors.dims[:, tile[cells]])
+        return row
+
+    def _cut(
+        self, row: Ints, cells: Ints, rank: int, state: OperandState, sliding: Sequence[bool], shape: Ints, cut: Ints
+    ) -> None:
+        """Enter the states of tiles `cut` of tensors `shape`."""
         if state.layout is None:
             row[cells] = self.number(rank, state)
-            return row
-        codes = state.tile_codes(tuple(shape), tuple(cut), self.target.level(state.level).alignment)
-        for group, at in partition(codes):
+            return
+        alignment = self.target.level(state.level).alignment
+        for group, at in partition(state.tile_codes(tuple(shape), tuple(cut), alignment, sliding)):
             if Fit.STRADDLES in group[:-1]:
                 continue
             made = state.tiled(group)
@@ -263,7 +272,6 @@ class States:
             fine = np.broadcast_to(TensorSpec(tuple(cut[:, at]), made).has_whole_vectors(), at.shape)
             if fine.any():
                 row[cells[at[fine]]] = self.number(rank, made)
-        return row
 
     def _stacked(self, rows: Sequence[npt.NDArray[Any]], filler: Any) -> npt.NDArray[Any]:
         width = max((len(row) for row in rows), default=0) + 1
@@ -301,8 +309,14 @@ def _describes(state: OperandState, dims: Ints) -> Bools:
     return fine
 
 
+def _cut_key(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
+    """One number for what is cut from what, and along which dimensions tiles may begin anywhere."""
+    bits = sum(1 << dim for dim, slides in enumerate(sliding) if slides)
+    return (whole * tensors + tile) * (1 << len(sliding)) + bits
+
+
 def _tile_pairs(spaces: Spaces) -> dict[int, Ints]:
-    """Per rank, every way that a structural step cuts an operand: whole · (number of tensors) + tile, sorted."""
+    """Per rank, every way that a structural step cuts an operand (`_cut_key`), sorted."""
     found: dict[int, list[Ints]] = {rank: [np.zeros(0, dtype=np.int64)] for rank in spaces.tensors}
     for key, space in spaces.by_key.items():
         for step in spaces.steps[key]:
@@ -313,5 +327,6 @@ def _tile_pairs(spaces: Spaces) -> dict[int, Ints]:
                     whole = space.tensors[arg][cells]
                     tile = part.space.tensors[position][part.shape[cells]]
                     cut = whole != tile
-                    found[rank].append(np.unique(whole[cut] * len(spaces.tensors[rank]) + tile[cut]))
+                    sliding = space.operands[arg].sliding
+                    found[rank].append(np.unique(_cut_key(whole[cut], tile[cut], len(spaces.tensors[rank]), sliding)))
     return {rank: np.unique(np.concatenate(arrays)) for rank, arrays in found.items()}

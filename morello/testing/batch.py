@@ -16,10 +16,12 @@ from morello.runtime.toolchain import Compiler
 UNIT = 300_000
 #: What a file defines for itself alone: functions and variables, whose names other programs may use too.
 _STATIC = re.compile(r"^static\b[^;{(=\[]*?\b(\w+)\s*(?=[(=;\[])", re.MULTILINE)
+#: Types made of structs: a second definition would be another type, even if it is the same.
+_STRUCT = re.compile(r"^\}\s*(\w+)\s*;", re.MULTILINE)
 
 
 def translation_unit(programs: Sequence[Program]) -> str:
-    """One C file with all of `programs`, whose names differ. Each one's static functions get names of their own."""
+    """One C file with all of `programs`, whose names differ. What each defines for itself gets a name of its own."""
     names = [program.name for program in programs]
     if len(set(names)) != len(names):
         raise ArgumentError("programs that are compiled together need names that differ", "emit each with its own name")
@@ -27,23 +29,21 @@ def translation_unit(programs: Sequence[Program]) -> str:
 
 
 def _renamed(program: Program) -> str:
-    statics = sorted(set(_STATIC.findall(program.source)) - {program.name})
+    statics = sorted({*_STATIC.findall(program.source), *_STRUCT.findall(program.source)} - {program.name})
     if not statics:
         return program.source
     return re.sub(rf"\b({'|'.join(statics)})\b", rf"\1_{program.name}", program.source)
 
 
-def units(programs: Iterable[Program], size: int = UNIT) -> list[list[Program]]:
-    """The programs in groups for one translation unit each, in order; the flags of a group are the same."""
-    groups: dict[tuple[str, ...], list[list[Program]]] = defaultdict(lambda: [[]])
-    held: dict[tuple[str, ...], int] = defaultdict(int)
+def units(programs: Iterable[Program]) -> list[list[Program]]:
+    """The programs in groups for one translation unit each; all of a group have the same flags, and threads or not."""
+    groups: dict[tuple[bool, tuple[str, ...]], list[list[Program]]] = defaultdict(lambda: [[]])
     for program in programs:
-        if held[program.flags] and held[program.flags] + len(program.source) > size:
-            groups[program.flags].append([])
-            held[program.flags] = 0
-        groups[program.flags][-1].append(program)
-        held[program.flags] += len(program.source)
-    return [group for of_flags in groups.values() for group in of_flags]
+        of_kind = groups[program.parallel, program.flags]
+        if of_kind[-1] and sum(len(one.source) for one in [*of_kind[-1], program]) > UNIT:
+            of_kind.append([])
+        of_kind[-1].append(program)
+    return [group for of_kind in groups.values() for group in of_kind]
 
 
 def build_together(
@@ -60,7 +60,7 @@ def build_together(
         group = waiting.pop()
         sources = {"programs.c": translation_unit(group)}
         try:
-            library = build(sources, (*group[0].flags, *flags), compiler)
+            library = build(sources, (*by_name[group[0].name].flags, *flags), compiler)
         except ToolchainError as error:
             if len(group) == 1:
                 failed[group[0].name] = error

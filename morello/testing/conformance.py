@@ -18,7 +18,7 @@ from morello.ir.dtypes import DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, col_major, row_major
 from morello.ir.numbers import Num, product
-from morello.ir.ops.base import Operand
+from morello.ir.ops.base import Operand, Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
@@ -27,7 +27,7 @@ from morello.rewrites.select import Select, checked_cost
 from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import Compiler
 from morello.schedule import rewrite_leaf
-from morello.testing.generate import layout_choices
+from morello.testing.generate import layout_choices, random_parameters
 from morello.testing.trials import FLAGS, Trials
 
 #: Sizes of dimensions that a kernel leaves free, beside those that fill vectors.
@@ -36,6 +36,8 @@ _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 64)
 _VOLUME = 4096
 #: Draws for one combination of data types before another one is tried: more in each round.
 _ROUNDS = (100, 200, 400, 800, 1600, 3200)
+#: After a round of so many, data types that did not come up are left out if there are Specs of others.
+_ENOUGH = 400
 #: Kernels whose Specs are built together.
 _GROUP = 12
 
@@ -107,7 +109,7 @@ class _Group:
         if isinstance(found, MorelloError):
             raise found
         check_declaration(self.target, kernel, found, self.seed)
-        if missing := missing_features(self.target.info.cpu_features):
+        if missing := missing_features((*self.target.info.cpu_features, *kernel.cpu_features)):
             raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which code for {self.target.name} needs")
         trials, numbers = self._trials
         for number in numbers[kernel.name]:
@@ -205,8 +207,9 @@ class _Drawing:
         self._rng = random.Random(f"{seed} {kernel.name}")
         counts = {size // width for level in target.levels for size in level.vectors for width in (1, 2, 4)}
         named = {size for pattern in kernel.operands for size in pattern.vectors}
-        #: Sizes that fill vectors: all that there are, or those that the kernel names.
-        self._vectors = [n * size for size in sorted(named or counts) for n in (1, 1, 2, 3)] * (3 if named else 1)
+        #: Sizes that fill vectors: all that there are, or those that the kernel names, and pairs.
+        self._vectors = [n * size for size in sorted(named or counts) for n in (1, 1, 2, 3)]
+        self._vectors += [2] * (len(self._vectors) // 4)
 
     def specs(self, count: int) -> list[LogicalSpec]:
         """At least `count` of them, all different, with every data type; fewer only if there are no more."""
@@ -221,7 +224,7 @@ class _Drawing:
                     if spec:
                         found[spec] = None
                         missing -= new
-            if len(found) >= count and not missing:
+            if len(found) >= count and (not missing or draws > _ENOUGH):
                 break
         if not found:
             raise self._target.fault(
@@ -234,7 +237,15 @@ class _Drawing:
         named = [[dtypes.by_name(name) for name in one.dtypes] or dtypes.ALL for one in self._kernel.operands]
         kinds = [one for one in itertools.product(*named) if "dtype" not in self._kernel.same or len({*one}) == 1]
         self._rng.shuffle(kinds)
-        return kinds
+        return [one for one in kinds if self._may_be(one)]
+
+    def _may_be(self, kinds: tuple[DType, ...]) -> bool:
+        """Whether the operation takes these data types, by some shapes."""
+        for _ in range(6):
+            op = self._operation()
+            if op.check(self._shape(op), kinds) is None:
+                return True
+        return False
 
     def _draw(self, kinds: tuple[DType, ...], draws: int, known: Container[LogicalSpec]) -> LogicalSpec | None:
         for _ in range(draws):
@@ -245,7 +256,8 @@ class _Drawing:
 
     def _candidate(self, kinds: tuple[DType, ...]) -> LogicalSpec | None:
         """A Spec in normal form that may be one the kernel accepts; None for a draw that is none."""
-        op, shape = self._kernel.op, self._shape()
+        op = self._operation()
+        shape = self._shape(op)
         if op.check(shape, kinds) is not None:
             return None
         states: list[OperandState] = []
@@ -256,9 +268,15 @@ class _Drawing:
             states.append(state)
         return LogicalSpec(op, shape, tuple(states), serial=self._rng.random() < 0.8)
 
-    def _shape(self) -> tuple[int, ...]:
+    def _operation(self) -> Operation:
+        """The kernel's operation, or one of its class with any parameters."""
+        if isinstance(self._kernel.op, Operation):
+            return self._kernel.op
+        return random_parameters(self._rng, self._rng.choice(self._kernel.operations))
+
+    def _shape(self, op: Operation) -> tuple[int, ...]:
         rng, kernel = self._rng, self._kernel
-        rules = kernel.shape or (None,) * (kernel.op.rank or rng.randint(1, 4))
+        rules = kernel.shape or (None,) * (op.rank or rng.randint(1, 4))
         free = [dim for dim, rule in enumerate(rules) if rule is None]
         sizes = [
             rule
@@ -273,8 +291,9 @@ class _Drawing:
         for dim in free[: rng.choice([0, 1, 2, len(free)])]:
             left = _VOLUME // product(sizes[other] for other in free)
             # Squares are rare among sizes drawn one by one.
-            choices = [size for size in (*_SIZES, *self._vectors) if size <= left] if rng.random() < 0.7 else sizes
-            sizes[dim] = min(rng.choice(choices), max(left, 1))
+            choices = rng.choice([(*_SIZES, *self._vectors), self._vectors, sizes])
+            choices = [size for size in choices if size <= left]
+            sizes[dim] = rng.choice(choices or [1])
         return tuple(sizes)
 
     def _state(
@@ -311,6 +330,8 @@ class _Drawing:
     def _layout(self, pattern: OperandPattern, dtype: DType, rank: int) -> Layout:
         if pattern.layout != "any":
             return row_major(rank) if pattern.layout == "row_major" else col_major(rank)
+        if self._rng.random() < 0.4:
+            return self._rng.choice([row_major, col_major])(rank) if rank > 1 else row_major(rank)
         return self._rng.choice(layout_choices(self._target, dtype, rank))
 
     def _fits(self, logical: LogicalSpec) -> bool:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import get_args
 
-from morello.errors import Inapplicable
+import attrs
+
+from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Expansion, Impl, Node, Part, expand
 from morello.ir.layout import Dynamic, Layout
-from morello.ir.ops.base import Operation
+from morello.ir.ops.base import PARAMETER, Operation, Value
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import MemoryLevel, Target
@@ -71,6 +76,29 @@ def random_spec(
             tensor = random_tensor(rng, target, one.shape(shape), dtype, levels, layouts)
         states.append(tensor.state)
     return target.spec(LogicalSpec(op, shape, tuple(states), serial=rng.random() < 0.8))
+
+
+def random_parameters(rng: random.Random, op: Operation) -> Operation:
+    """The operation with some of its parameters, if it has any, drawn at random."""
+    for field in attrs.fields(type(op)):
+        kinds = field.metadata.get(PARAMETER, ())
+        if kinds and rng.random() < 0.5:
+            with contextlib.suppress(SpecError):
+                op = op.configured({field.name: _value(rng, field, rng.choice(kinds))})
+    return op
+
+
+def _value(rng: random.Random, field: attrs.Attribute, kind: type) -> Value:
+    if kind is str:
+        # The words that there are stand in the field's type.
+        return rng.choice(get_args(field.type) or re.findall(r"['\"](\w+)['\"]", str(field.type)) or [field.default])
+    values: dict[type, Value] = {
+        bool: True,
+        int: rng.randint(0, 3),
+        float: rng.choice([0.5, -2.0, 3.0]),
+        tuple: tuple(rng.randint(0, 2) for _ in range(rng.choice([1, 2, 2, 4]))),
+    }
+    return values[kind]
 
 
 def layout_choices(target: Target, dtype: DType, rank: int) -> tuple[Layout, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -15,10 +15,9 @@ from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import BY_NAME, Compose, Operation
-from morello.ir.ops.base import PARAMETER
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
-from morello.testing.generate import RandomPrograms, random_spec
+from morello.testing.generate import RandomPrograms, random_parameters, random_spec
 from morello.testing.reach import Reach
 
 Types: TypeAlias = tuple[DType, ...]
@@ -103,7 +102,7 @@ class Draws:
 
     def _draw(self, rng: random.Random, op: Operation, index: int) -> Drawn | None:
         own = random.Random(rng.random())
-        configured = _configured(own, op)
+        configured = random_parameters(own, op)
         levels = [level.name for level in self.target.levels]
         among = own.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
         registers = any(self.target.level(name).is_register for name in among)
@@ -144,8 +143,8 @@ class Draws:
     def _candidates(self, rng: random.Random, op: Operation, rank: int) -> list[Types]:
         """Every combination of data types, those first that kernels name or that are all the same."""
         count = len(op.operands(rank))
-        variant = op.accumulating()
-        kernels = [kernel for kernel in self.target.kernels if kernel.op in (op, variant)]
+        variants = [one for one in (op, op.accumulating()) if one]
+        kernels = [kernel for kernel in self.target.kernels if any(map(kernel.implements, variants))]
         every = [[one, *rest] for one in types.ALL for rest in _combinations(count - 1)]
         rng.shuffle(every)
         ranked = sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
@@ -188,32 +187,6 @@ def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
         and ("dtype" not in kernel.same or len({*dtypes}) == 1)
         for kernel in kernels
     )
-
-
-def _configured(rng: random.Random, op: Operation) -> Operation:
-    """The operation with some of its parameters, if it has any, drawn at random."""
-    for field in attrs.fields(type(op)):
-        kinds = field.metadata.get(PARAMETER, ())
-        value = _value(rng, rng.choice(kinds), field) if kinds and rng.random() < 0.5 else None
-        if value is not None:
-            try:
-                op = op.configured({field.name: value})
-            except SpecError:
-                continue
-    return op
-
-
-def _value(rng: random.Random, kind: type, field: Any) -> Any:
-    if kind is bool:
-        return rng.random() < 0.5
-    if kind is int:
-        return rng.randint(0, 3)
-    if kind is float:
-        return rng.choice([0.5, -2.0, 3.0])
-    if kind is tuple:
-        return tuple(rng.randint(0, 2) for _ in range(rng.randint(1, 3)))
-    options = getattr(field.validator, "options", None)
-    return rng.choice([*options]) if options else None
 
 
 def _shape(rng: random.Random, op: Operation, volume: int) -> tuple[int, ...]:

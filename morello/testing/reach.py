@@ -11,7 +11,10 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
-from morello.rewrites import STANDARD
+from morello.rewrites import ExactFit, Move, Select, Split, Tile, ToAccum
+
+#: Rewrites whose ways are known here: those that change nothing but sizes have none.
+_KNOWN = (Select, ToAccum, Tile, Split, ExactFit, Move)
 
 #: What is left of an operand's state: data type, level, and values per vector register.
 Kind: TypeAlias = tuple[str, str, int | None]
@@ -26,7 +29,7 @@ class Reach:
         self._target = target
         self._alive: dict[Kinds, bool] = {}
         #: Rewrites that this knows nothing of: where one applies, there is hope.
-        self._others = [rewrite for rewrite in target.rewrites if rewrite not in STANDARD]
+        self._others = [rewrite for rewrite in target.rewrites if rewrite not in _KNOWN]
 
     def hopeless(self, logical: LogicalSpec) -> bool:
         kinds = (logical.op, tuple((one.dtype.name, one.level, one.vector) for one in logical.states))
@@ -55,7 +58,7 @@ class Reach:
         self._alive.update({kinds: kinds in alive for kinds in ways})
 
     def _has_kernel(self, kinds: Kinds) -> bool:
-        return any(kernel.op == kinds[0] and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
+        return any(kernel.implements(kinds[0]) and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
 
     def _ways(self, kinds: Kinds, rank: int) -> Iterator[tuple[Kinds, ...]]:
         """The parts that are left after one step, for each step."""

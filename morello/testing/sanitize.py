@@ -21,14 +21,11 @@ from morello.runtime.process import run
 from morello.runtime.toolchain import Compiler, timeout_seconds
 from morello.testing.batch import translation_unit, units
 
-FLAGS = (
-    "-std=gnu11",
-    "-g",
-    "-O1",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-)
+FLAGS = ("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+#: What is looked for unless something else is asked for.
+SANITIZERS = "address,undefined"
+#: Threads that parallel loops are shared among: theirs, as sanitizers know nothing of OpenMP's.
+_THREADS = 3
 
 #: Unused values after each step of an operand that need not be contiguous.
 _GAP = 3
@@ -143,19 +140,23 @@ def run_sanitized(
     arrays: Sequence[np.ndarray],
     compiler: Compiler,
     alignments: Sequence[int] | None = None,
+    sanitizers: str = SANITIZERS,
 ) -> list[np.ndarray]:
     """Call `program` on copies of `arrays`, see `Job`; the written ones.
 
-    Raises VerificationError with the sanitizers' report, ArgumentError for arrays that do not fit, ToolchainError
-    where the compiler fails or has no sanitizers.
+    `sanitizers` are the compiler's names of what looks on: "thread" finds data races of parallel loops. Raises
+    VerificationError with the sanitizers' report, ArgumentError for arrays that do not fit, ToolchainError where the
+    compiler fails or has no sanitizers.
     """
-    (result,) = run_all_sanitized([Job(program, spec, arrays, alignments)], compiler)
+    (result,) = run_all_sanitized([Job(program, spec, arrays, alignments)], compiler, sanitizers)
     if isinstance(result, VerificationError):
         raise result
     return result
 
 
-def run_all_sanitized(jobs: Sequence[Job], compiler: Compiler) -> list[list[np.ndarray] | VerificationError]:
+def run_all_sanitized(
+    jobs: Sequence[Job], compiler: Compiler, sanitizers: str = SANITIZERS
+) -> list[list[np.ndarray] | VerificationError]:
     """Each job's written arrays, or what the sanitizers say of it; one C program runs all of them.
 
     The names of the jobs' programs differ. Raises what `run_sanitized` raises for arrays and the compiler.
@@ -169,7 +170,7 @@ def run_all_sanitized(jobs: Sequence[Job], compiler: Compiler) -> list[list[np.n
     with tempfile.TemporaryDirectory(prefix="morello-sanitize-") as name:
         folder = Path(name)
         _write(jobs, placed, folder)
-        _build([job.program for job in jobs], folder, compiler)
+        _build([job.program for job in jobs], folder, compiler, sanitizers)
         while len(results) < len(jobs):
             done, error = _execute(jobs, folder, len(results))
             results += [_outputs(buffers, folder) for buffers in placed[len(results) : done]]
@@ -246,10 +247,13 @@ def _job(number: int, program: Program, buffers: Sequence[_Buffer]) -> str:
         lines.append(f"    transfer(0, {buffer.start}, {name}, {buffer.bytes});")
         arguments += buffer.arguments(name)
         freed.append(name)
-    if program.workspace:
-        lines.append(f"    void *workspace = buffer({program.workspace}, 64);")
+    workspace = program.workspace_for(_THREADS)
+    if workspace:
+        lines.append(f"    void *workspace = buffer({workspace}, 64);")
         arguments.append("workspace")
         freed.append("workspace")
+    if program.parallel:
+        arguments.append(str(_THREADS))
     lines.append(f"    {program.name}({', '.join(arguments)});")
     for index, buffer in enumerate(buffers):
         if buffer.parameter.writes:
@@ -262,13 +266,15 @@ def _first_lines(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.strip().splitlines()[:_LINES_SHOWN])
 
 
-def _build(programs: Sequence[Program], folder: Path, compiler: Compiler) -> None:
+def _build(programs: Sequence[Program], folder: Path, compiler: Compiler, sanitizers: str) -> None:
     """The executable `harness`."""
     flags = {program.flags for program in programs}
     if len(flags) > 1:
         raise ArgumentError("programs that run together need the same flags", "run those of one target at a time")
     files = sorted(path.name for path in folder.glob("*.c"))
-    command = [*compiler.command, *FLAGS, *flags.pop(), "-o", "harness", *files, "-lm"]
+    threads = ["-pthread"] if any(program.parallel for program in programs) else []
+    told = [*FLAGS, f"-fsanitize={sanitizers}", *threads, *flags.pop()]
+    command = [*compiler.command, *told, "-o", "harness", *files, "-lm"]
     names = programs[0].name if len(programs) == 1 else f"{len(programs)} programs"
     try:
         done = run(command, timeout_seconds() * len(files), folder)

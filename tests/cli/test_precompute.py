@@ -140,7 +140,7 @@ def test_what_else_may_be_wrong(cli, write, refused, tmp_path):
     refused(cli("precompute", path, "--up-to", "4x4", MORELLO_DB="off"), "there is no database to fill", "--db PATH")
     refused(cli("precompute", path, "--up-to", "4x4", "--db", path), "error: database")
     compose = write("spec two = Compose([Matmul, Matmul], [(1×4×4, GL), (1×4×4, GL), (1×4×4, GL), (1×4×4, GL)])\n")
-    refused(cli("precompute", compose, *db), "two is a Compose")
+    refused(cli("precompute", compose, *db, "--target", "x86_avx2"), "2 sizes for the 5 dimensions", "b0×m0×k0×n0×k1")
     refused(cli("precompute", "FillZero(4, GL)", *db, "--spec", "a", "--target", "x86_avx2"), "--spec", code=2)
 
 
@@ -170,3 +170,10 @@ def test_families_keep_all_but_sizes(avx2):
     (one,) = families(text)
     made = one.at((4, 16))
     assert made == parse_spec("(Move(4×16, (f32, L1, c0, ua), (f32, GL, col_major)), [0, 0, 128, 1024])", avx2)
+
+
+def test_families_of_a_compose(avx2):
+    text = "Compose([y = Add(h, x), h = Matmul(x, w)], [w: (1×{k}×{k}, L1), x: (1×{m}×{k}, GL), y: (1×{m}×{k}, GL)])"
+    one = family(text.format(m=8, k=4), avx2)
+    assert one.spec.logical.dims == ("i0_0", "i1_0", "i2_0")
+    assert one.at((1, 16, 2)) == parse_spec(text.format(m=16, k=2), avx2)

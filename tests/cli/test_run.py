@@ -109,6 +109,18 @@ def test_bench_table(cli, write):
     assert "GB/s" in zero
 
 
+def test_parallel_loops_are_timed_on_the_threads_asked_for(cli, write, runnable):
+    if runnable != "x86_avx2":
+        pytest.skip("its schedule is for x86_avx2")
+    shared = "spec s = FillZero(4×8, (f32, L1))\nschedule s { tile [1, 8] parallel\n select MemsetZero }"
+    path = write(shared, target="x86_avx2")
+    options = ("--threads", "2")
+    (one,) = json.loads(cli("bench", path, "--json", "--min-time", "0", *options).stdout)
+    assert one["threads"] == 2
+    assert "per call on 2 threads" in cli("run", path, *options).stdout
+    assert cli("bench", path, "--threads", "0").exit_code == 2
+
+
 def test_bench_json(cli, write):
     result = cli("bench", write(TWO, target="reference_c"), "--json", "--min-time", "0")
     one, zero = json.loads(result.stdout)

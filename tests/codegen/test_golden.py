@@ -81,6 +81,29 @@ CASES = {
                               select Assign }
             select MemsetZero
         }""",
+    "threads": """
+        target x86_avx2
+        spec threads = Move(2×100×40, (f32, GL, c1), (f32, GL))
+        schedule threads {
+            tile [1, 0, 0]
+            move 0 to GL as row_major               # for all threads
+            subschedule [0] { tile [0, 1, 1]
+                              move 0 to L1
+                              move 1 to L1
+                              select Assign }
+            tile [0, 32, 20] parallel
+            subschedule [0] { move 1 to L1 as layout[0, 2, 1]
+                              subschedule [0] { tile [0, 1, 1]
+                                                move 0 to L1
+                                                select Assign }
+                              subschedule [1] { tile [0, 1, 1]
+                                                move 1 to L1
+                                                select Assign } }
+            subschedule [1] { tile [0, 1, 1]
+                              move 0 to L1
+                              move 1 to L1
+                              select Assign }
+        }""",
     "dot": """
         target x86_avx2
         spec dot = MatmulAccum(1×1×96×1, L1, (f32, L1, col_major), RF, serial)

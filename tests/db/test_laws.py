@@ -286,6 +286,12 @@ def test_neighbouring_powers_of_two_are_neighbours() -> None:
         "FillZero(4×8, (f32, VRF, v8), serial)",
         "FillZero(1×1, GL)",
         "Compose([Matmul, Matmul], [(1×8×8, f32, GL), (1×8×8, f32, GL), (1×8×8, f32, GL), (1×8×8, f32, GL)])",
+        "Softmax[dim=0](4×8, GL, GL)",
+        "Scale[by=-1.5e-7](4, GL, GL)",
+        "Conv[stride=2, padding=[1, 0, 1, 0]](1×2×3×4×4×3×3, GL, GL, GL, serial)",
+        "Compose([Relu, Relu], [(4×4×2, GL), (4×4×2, GL)], serial)",
+        "Compose([y = Add(h, x), h = Softmax[dim=1](x)], [y: (4×4×2, GL), x: (4×4×2, L1)], serial)",
+        "LayerNorm(4×4×2, GL, GL, GL, GL)",
     ],
 )
 def test_labels_are_read_as_they_were_written(text: str) -> None:

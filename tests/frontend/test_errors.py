@@ -13,9 +13,9 @@ from morello.frontend import SourceError, parse, parse_schedule, parse_spec
 
 SPECS = [
     # Names
-    ("‹Mtmul›(1×4×4×4, GL, GL, GL)", "unknown operation 'Mtmul'", "did you mean 'Matmul'? operations are Compose,"),
+    ("‹Mtmul›(1×4×4×4, GL, GL, GL)", "unknown operation 'Mtmul'", "did you mean 'Matmul'? operations are Add,"),
     ("Compose([Matmul, ‹Fillzero›], [(4, GL)])", "unknown operation 'Fillzero'", "did you mean 'FillZero'?"),
-    ("Compose([Matmul, ‹Compose›], [(4, GL)])", "unknown operation 'Compose'", "operations are FillZero,"),
+    ("Compose([Matmul, ‹Compose›], [(4, GL)])", "unknown operation 'Compose'", "operations are Add,"),
     ("Move(4, ‹L7›, GL)", "unknown memory level 'L7'", "tiny has the levels RF, VRF, L1, GL"),
     ("Move(4, (f32, ‹gl›), GL)", "unknown memory level 'gl'", "did you mean 'GL'? tiny has the levels"),
     ("Move(4, (‹f23›, GL), GL)", "unknown data type 'f23'", "did you mean 'f32'? data types are u8,"),
@@ -71,21 +71,62 @@ SPECS = [
     ("Compose(‹4×4›, GL)", "Compose starts with its operations, not with a shape", "write Compose([Matmul"),
     ("Matmul([‹Matmul, Move›], [(4, GL)])", "Matmul takes a shape such as", "only Compose takes operations"),
     ("Compose([‹Matmul›], [(4, GL)])", "Compose needs at least two operations", "write the operation alone"),
-    ("Compose([‹Matmul, Move›], [(4, GL)])", "Compose cannot contain Move", ""),
+    ("Compose([‹Matmul, FillZero›], [(4, GL)])", "Compose cannot contain FillZero", ""),
     ("Compose([‹Matmul, MatmulAccum›], [(4, GL)])", "Compose: MatmulAccum adds to its output", "runs last"),
     ("Compose([Matmul, Matmul], [(1×2×3, GL)]‹)›", "Compose([Matmul, Matmul]) has 4 operands (rhs0, lhs1,", ""),
     ("Compose([Matmul, Matmul], [(1×2×3, GL), (‹2×3›, GL), (1×2×3, GL), (1×2×3, GL)])",
-     "operand 1 (lhs1) has the 3 dimensions b1×m1×k1, not 2", ""),
+     "operand 1 (lhs1) has the 3 dimensions b0×m0×k1, not 2", ""),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (1×64×4, GL), (1×‹5›×32, GL), (1×64×8, GL)])",
-     "operand 2 (rhs1) is 1×5×32, but 1×4×32 was expected", "b1×k1×n1: b1 = 1 by rhs0, k1 = 4 by lhs1, n1 = 32"),
+     "operand 2 (rhs1) is 1×5×32, but 1×4×32 was expected", "b0×k1×k0: b0 = 1 by rhs0, k1 = 4 by lhs1, k0 = 32"),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (1×64×4, GL), (1×4×32, GL), (1×64×‹9›, GL)])",
      "operand 3 (out) is 1×64×9, but 1×64×8 was expected", "n0 = 8 by rhs0"),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (‹2›×64×4, GL), (1×4×32, GL), (1×64×8, GL)])",
-     "operand 1 (lhs1) is 2×64×4, but 1×64×4 was expected", "b1 = 1 by rhs0"),
+     "operand 1 (lhs1) is 2×64×4, but 1×64×4 was expected", "b0 = 1 by rhs0"),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (1×64×4, ‹L7›), (1×4×32, GL), (1×64×8, GL)])",
      "unknown memory level 'L7'", "tiny has the levels"),
     ("Compose([Matmul, Matmul], [(1×32×8, GL), (1×64×4, GL), (1×4×32, GL), (1×64×8, GL)], ‹seriel›)",
      "unexpected 'seriel'", "did you mean 'serial'?"),
+    # Parameters
+    ("Softmax[‹dims›=1](4×4, GL, GL)", "Softmax has no parameter 'dims'", "did you mean 'dim'? Softmax takes dim"),
+    ("Move[‹dim›=1](4×4, GL, GL)", "Move has no parameter 'dim'", "Move takes no parameters"),
+    ("Softmax[dim=0, ‹dim›=1](4×4, GL, GL)", "a second dim", "leave one of them out"),
+    ("‹Softmax[dim=1.5]›(4×4, GL, GL)", "Softmax: dim is a whole number, not 1.5", ""),
+    ("‹Softmax[dim]›(4×4, GL, GL)", "Softmax: dim is a whole number, not True", ""),
+    ("‹Softmax›[dim=2](4×4, GL, GL)", "Softmax[dim=2]: there is no dimension 2", ""),
+    ("‹Gelu[form=sin]›(4, GL, GL)", "Gelu: form=sin is none of its forms", "erf and tanh"),
+    ("Scale[by=‹1e999›](4, GL, GL)", "'1e999' is too large", "at most 1.7e308"),
+    ("‹Conv[padding=[1, 2]]›(1×1×1×1×1×1×1, GL, GL, GL)", "Conv: padding is a number", ""),
+    ("Softmax[dim=‹(›4×4, GL, GL)", "unexpected '('", "expected a name, a number, a decimal number or `[`"),
+    ("‹LayerNorm[eps=-1]›(4, GL, GL, GL, GL)", "LayerNorm: eps is a number of at least 0, not -1", ""),
+    ("LayerNorm(4, GL, GL, GL‹)›", "LayerNorm has 4 operands (x, gamma, beta, out), not 3", ""),
+    ("Compose([‹LayerNorm›, Relu], [(4, GL)])", "LayerNorm is a Compose itself", "write its operations"),
+    # Equations
+    ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), ‹z›: (4, GL)])",
+     "'z' is no operand of this Compose", "the operands are x, y"),
+    ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), ‹h›: (4, GL), y: (4, GL)])",
+     "'h' is no operand", "the operands are x, y"),
+    ("Compose([y = Relu(hide), ‹hidden› = Relu(x)], [x: (4, GL), y: (4, GL)])",
+     "nothing uses 'hidden'", "where 'hide' is used?"),
+    ("Compose([y = Add(h, ‹hh›), h = Relu(x)], [x: (4, GL), y: (4, GL)])",
+     "'hh' is neither made by an equation", "did you mean 'h'? list it: hh: (1×64×128"),
+    ("Compose([‹y› = Relu(h), h = Relu(x)], [x: (4, GL)])", "the output 'y' is no operand", "list it: y: (1×64×128"),
+    ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), y: (4, GL), ‹y›: (4, GL)])",
+     "a second operand 'y'", "leave one"),
+    ("Compose([y = Relu(h), h = Relu(x)], [x: (4, GL), ‹(4, GL)›])",
+     "this operand has no name", "write NAME: (...); names are x, y"),
+    ("Compose([y = Relu(h), ‹Relu›], [x: (4, GL)])", "an operation among equations", "NAME = Relu(...)"),
+    ("Compose([Relu, Relu], [(4, GL), ‹y›: (4, GL)])", "the operands of a chain have no names", "equations"),
+    ("Compose([y = Relu(h), h = Relu(x), ‹h› = Exp(x)], [x: (4, GL), y: (4, GL)])",
+     "a second equation for 'h'", "made once"),
+    ("Compose([y = Relu(h), ‹h› = Relu(g), g = Relu(h)], [x: (4, GL), y: (4, GL)])",
+     "'h' is made of itself: h → g → h", ""),
+    ("Compose([y = Relu(h), h = Relu(x), ‹g› = Relu(x)], [x: (4, GL), y: (4, GL)])",
+     "nothing uses 'g'", "the first equation makes the output"),
+    ("Compose([‹y = Relu(h), h = Add(x)›], [x: (4, GL), y: (4, GL)])", "Add has 2 inputs (lhs, rhs), not 1", ""),
+    ("Compose([y = Relu(h), h = ‹Rleu›(x)], [x: (4, GL), y: (4, GL)])",
+     "unknown operation 'Rleu'", "did you mean 'Relu'?"),
+    ("Compose([y = Add(h, x), h = Relu(x)], [x: (4×4, GL), y: (4×‹5›, GL)])",
+     "operand 1 (y) is 4×5, but 4×4 was expected", "4 by x"),
     # Syntax
     ("Move‹(›4×4, GL, L1", "'(' is never closed", "expected `,` or `)`"),
     ("Move(4, ‹(›f32, GL", "'(' is never closed", "expected `,` or `)`"),
@@ -129,7 +170,7 @@ def test_the_paper_misprinted_a_compose(target, fails):
   [(1×32×128, GL), (1×64×1024, GL), (1×1024×32, GL), ‹1›×64×128, GL)]
 )(a, b, c, out)"""
     error = fails(text, lambda text: parse_spec(text, target))
-    assert error.hint == "expected `(`; '[' at 3:3 is not closed yet"
+    assert error.hint == "expected a name or `(`; '[' at 3:3 is not closed yet"
 
 
 STEPS = [

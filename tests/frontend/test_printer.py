@@ -1,5 +1,7 @@
 """Printing, and that parsing what is printed gives the same again."""
 
+import random
+
 import attrs
 import pytest
 from hypothesis import assume, given, settings
@@ -20,11 +22,16 @@ from morello.frontend import (
 )
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
-from morello.ir.ops import BY_NAME, Compose, by_name
+from morello.ir.ops import BY_NAME
+from morello.ir.ops.binary import Add
+from morello.ir.ops.conv import Conv
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.rewrites import Move, Select, Split, Tile, ToAccum
 from morello.schedule import Subschedule, Synthesize
+from morello.testing.graphs import random_compose
 
 LEVELS = ("RF", "VRF", "L1", "GL")
 
@@ -58,19 +65,30 @@ def states(draw, target, shape):
 SIZES = st.sampled_from([1, 1, 2, 3, 4, 8, 16, 24])
 
 
+CONFIGURED = [
+    Softmax(dim=0),
+    Gelu(form="tanh"),
+    Add(over=(0, 2)),
+    Conv(stride=(2, 1), padding=(1, 1, 0, 0)),
+    Conv(accumulate=True, dilation=2),
+]
+
+
 @st.composite
 def operations(draw):
     """An operation and a shape for it."""
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["plain", "plain", "configured", "compose", "compose"]))
+    if kind == "compose":
+        return random_compose(random.Random(draw(st.integers(0, 10**6))))
+    if kind == "plain":
         op = BY_NAME[draw(st.sampled_from(sorted(BY_NAME)))]
-        return op, tuple(draw(SIZES) for _ in range(op.rank or draw(st.integers(1, 4))))
-    head = by_name(draw(st.sampled_from(["Matmul", "MatmulAccum"])))
-    count = draw(st.integers(1, 2))
-    compose = Compose((head, *[by_name("Matmul")] * count))
-    batch, rows = draw(SIZES), draw(SIZES)
-    sizes = [draw(SIZES) for _ in range(count + 2)]
-    # Each product reads what the next one writes: rows × sizes[i + 1].
-    return compose, tuple(n for i in range(count + 1) for n in (batch, rows, sizes[i + 1], sizes[i]))
+    else:
+        numbers = st.floats(-1e6, 1e6, width=32)
+        op = draw(st.sampled_from(CONFIGURED) | st.builds(Scale, by=numbers) | st.builds(Shift, by=numbers))
+    shape = tuple(draw(SIZES) for _ in range(op.rank or draw(st.integers(3, 4))))
+    # A padded image may have no values left.
+    assume(all(size > 0 for one in op.operands(len(shape)) for size in one.shape(shape)))
+    return op, shape
 
 
 @st.composite

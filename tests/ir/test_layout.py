@@ -76,12 +76,13 @@ def test_a_tile_has_the_contiguity_and_alignment_it_claims(
     whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical()
     assert whole.state.layout is not None
     tile = tuple(data.draw(st.integers(1, size)) for size in shape)
-    codes = whole.state.tile_codes(shape, tile, 16)
+    first = tuple(data.draw(st.integers(0, size - own) | st.just(0)) for size, own in zip(shape, tile, strict=True))
+    codes = whole.state.tile_codes(shape, tile, 16, first)
     assume(Fit.STRADDLES not in codes[:-1])
     part = TensorSpec(tile, whole.state.tiled(codes))
     assert part.state.layout is not None
-    for number in itertools.product(*(range(size // own) for size, own in zip(shape, tile, strict=True))):
-        start = [index * own for index, own in zip(number, tile, strict=True)]
+    ranges = [range(at, size - own + 1, own) for at, size, own in zip(first, shape, tile, strict=True)]
+    for start in itertools.product(*ranges):
         order = [part.state.layout.point(position, tile) for position in range(int(part.volume))]
         offsets = [
             whole.state.layout.offset([a + b for a, b in zip(start, point, strict=True)], shape) for point in order

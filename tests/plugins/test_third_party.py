@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from morello import api
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, PluginError
 from morello.goal import Goal
 from morello.ir.impl import Impl, KernelCall, Node, figures, walk
+from morello.ir.ops import origin
+from morello.ir.ops.matmul import Matmul
+from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
 from morello.runtime import Kernel, empty
 from morello.runtime.machine import missing_features
@@ -145,3 +148,41 @@ def test_a_schedule_with_the_added_kernel(registry: Registry) -> None:
     goal = api.parse(GEMM, registry=registry)["gemm"]
     assert "OuterProduct4x8" in {*kernels(goal.impl)}
     api.compile(goal).check()
+
+
+@needs_avx2
+def test_an_operation_of_a_plugin(registry: Registry) -> None:
+    """It has no meaning in reference_c, which is said."""
+    assert registry.target("x86_avx2").kernels_by_name["HardSwishOne"].op_name == "HardSwish"
+    assert origin("HardSwish") == "avx2_extra"
+    goal = api.goal("HardSwish(1×8, (f32, L1), (f32, L1), serial)", target="x86_avx2", registry=registry).synthesize()
+    report = api.compile(goal).check()
+    assert report.unknown == "HardSwish of plugin avx2_extra"
+    assert "does not know HardSwish" in str(report)
+    assert all(result.reference is None for result in report.results)
+
+
+def test_names_of_operations_are_unique(extra_plugin: Any) -> None:
+    class Another:
+        @hookimpl
+        def morello_operations(self) -> list[Any]:
+            return [*extra_plugin.morello_operations()]
+
+    assert Registry.of(avx2_extra=extra_plugin).names == []
+    with pytest.raises(PluginError, match=r"plugin 'other', operation HardSwish: .* taken .* avx2_extra"):
+        _ = Registry.of(other=Another()).names
+
+
+@pytest.mark.parametrize(
+    ("op", "rule"),
+    [("Relu", "instances of"), (Matmul(), "the name Matmul is taken by an operation of Morello")],
+    ids=str,
+)
+def test_operations_that_are_refused(op: Any, rule: str) -> None:
+    class Faulty:
+        @hookimpl
+        def morello_operations(self) -> list[Any]:
+            return [op]
+
+    with pytest.raises(PluginError, match=f"plugin 'faulty', operation .*{rule}"):
+        _ = Registry.of(faulty=Faulty()).names

@@ -148,6 +148,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (kernel(same=("size",)), "microkernel Zero", "what is the same is dtype, layout or vector"),
     (kernel(registers={"L9": 1}), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
     (kernel(registers={"R": -1}), "microkernel Zero", "register counts are not negative"),
+    (kernel(cpu_features="avx2"), "microkernel Zero", "its cpu_features are a tuple of names"),
     (kernel(cost=3), "microkernel Zero", "cost and emit are functions"),
     (kernel(emit="x = 0;"), "microkernel Zero", "cost and emit are functions"),
     (kernel(when=True), "microkernel Zero", "`when` is a function"),

@@ -21,7 +21,7 @@ SHAPES = {
     "Matmul": [(1, 3, 5, 7), (2, 4, 3, 8), (1, 6, 4, 16), (1, 5, 9, 3), (1, 8, 8, 8)],
     "MatmulAccum": [(1, 4, 4, 16), (1, 3, 8, 5), (2, 2, 8, 4), (1, 1, 24, 3)],
     "Move": [(8, 8), (5, 16), (3, 4, 8), (16, 12), (1, 8, 8)],
-    "FillZero": [(8, 8), (3, 5), (2, 4, 8)],
+    "FillZero": [(8, 8), (10, 5), (2, 4, 8)],
 }
 
 
@@ -59,6 +59,8 @@ def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
         "move 2 to L1 as col_major\nto_accum",
         "move 1 to GL as layout[0, 2, 1, 2p2]\ntile [1, 4, 2]",
         "to_accum\nsplit 4",
+        "fit 1 [3, 2]",
+        "move 0 to L1 as layout[0, 2, 1, 2p2]\nto_accum\nfit 2 [4, 3]\nsubschedule [0] { fit 3 [2] }",
     ],
 )
 def test_hand_made_starts_are_completed_and_right(schedule: str, avx2: Target, prove) -> None:

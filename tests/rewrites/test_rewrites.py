@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ import morello
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Alloc, Loop, Node
-from morello.plugins.registry import installed
+from morello.rewrites import Tile
 
 
 def matmul(
@@ -126,6 +127,62 @@ def test_steps_that_do_not_apply_say_why(step, message: str) -> None:
         step(matmul())
 
 
+def shared(
+    shape: str = "1×10×8×16", op: str = "MatmulAccum", operands: str = "GL, GL, GL", target: str = "x86_avx2"
+) -> morello.Goal:
+    """A goal that threads may share."""
+    return morello.goal(f"{op}({shape}, {operands})", target=target)
+
+
+def test_a_parallel_loop_costs_what_its_busiest_thread_runs() -> None:
+    goal = shared("3×10×8×16").tile(1, 4, 4, parallel=True)
+    serial = node(shared("3×10×8×16").tile(1, 4, 4)).expansion
+    weights = goal.target.weights
+    expansion = node(goal).expansion
+    assert isinstance(expansion, Loop)
+    assert expansion.parallel
+    assert expansion.cost == weights.sync
+    body, boundary = expansion.parts
+    assert (body.tiles, body.times) == (24, -(-24 // weights.threads))
+    assert (boundary.tiles, boundary.times) == (12, 12)
+    assert body.logical.serial
+    assert boundary.logical.serial
+    assert [part.region for part in expansion.parts] == [part.region for part in serial.parts]
+    assert str(expansion.step) == "tile [1, 4, 4] parallel"
+
+
+def test_search_shares_one_or_two_dimensions_of_specs_that_are_not_serial() -> None:
+    goal = shared("4×8×8×8", "Matmul")
+    steps = [*Tile.steps(goal.spec.logical, goal.target)]
+    serial = [*Tile.steps(attrs.evolve(goal.spec.logical, serial=True), goal.target)]
+    assert steps[: len(serial)] == serial
+    assert not any(step.parallel for step in serial)
+    tiled = [tuple(dim for dim, size in enumerate(step.sizes) if size) for step in steps[len(serial) :]]
+    assert {*tiled} == {(0,), (1,), (3,), (0, 1), (0, 3), (1, 3)}
+    assert all(step.parallel for step in steps[len(serial) :])
+    assert len({*steps}) == len(steps) == len(serial) + 2 + 3 + 3 + 2 * 3 + 2 * 3 + 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("goal", "sizes", "message"),
+    [
+        (matmul(), (1, 2, 8), "MatmulAccum is serial, for one thread"),
+        (shared(), (1, 10, 4, 16), "tiles along k of MatmulAccum write the same values"),
+        (shared(operands="L1, L1, (f32, VRF, row_major, v8)"), (1, 1, 16), "out of MatmulAccum is in VRF"),
+        (shared(operands="RF, L1, L1"), (1, 1, 16), "lhs of MatmulAccum is in RF, and registers belong to one thread"),
+        (shared(), (1, 10, 16), "nothing gets smaller"),
+        (shared().tile(1, 5, 16, parallel=True), (1, 1, 16), "is serial"),
+    ],
+)
+def test_loops_that_cannot_be_parallel_say_why(goal: morello.Goal, sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(Inapplicable, match=message):
+        goal.tile(*sizes, parallel=True)
+
+
+def test_a_whole_reduction_may_be_named_in_a_parallel_tile() -> None:
+    assert node(shared().tile(1, 5, 8, 16, parallel=True)).expansion.parts[0].logical.shape == (1, 5, 8, 16)
+
+
 def test_reductions_of_plain_operations_stay_whole() -> None:
     with pytest.raises(Inapplicable, match="needs k whole"):
         matmul(op="Matmul").split(4)
@@ -144,9 +201,9 @@ def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
         tight.move_param(2, "VRF", "row_major", 8)
 
 
-def test_every_step_of_search_can_be_printed_and_read_again() -> None:
-    target = installed().target("x86_avx2")
-    goal = matmul("1×16×16×16")
+@pytest.mark.parametrize("goal", [matmul("1×16×16×16"), shared("1×16×16×16")])
+def test_every_step_of_search_can_be_printed_and_read_again(goal: morello.Goal) -> None:
+    target = goal.target
     steps = [step for rewrite in target.rewrites for step in rewrite.steps(goal.spec.logical, target)]
     assert len(steps) > 50
     for step in steps:

@@ -31,7 +31,7 @@ from morello.search.exhaustive import ExhaustiveSearch, expansions
 from morello.search.rounds import Rounds
 from morello.testing.textbook import Textbook, differences
 
-NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing")
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
 TargetNamed = Callable[[str], Target]
 #: What an expansion comes to: its own cost, and its parts as cells with how often each runs.
 Outcome = tuple[int, tuple[tuple[int, int], ...]]

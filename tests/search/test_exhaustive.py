@@ -142,7 +142,7 @@ def test_too_little_memory_names_the_level(search: Search, text: str, message: s
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_no_kernel_at_all_says_which_there_are(search: Search, avx2: Target) -> None:
-    spec = parse_spec("MatmulAccum(1×1×1×1, (i32, RF), (i32, RF), (i32, RF), serial)", avx2)
+    spec = parse_spec("MatmulAccum(1×1×4×4, (f32, VRF), (f32, VRF), (f32, VRF), serial)", avx2)
     with pytest.raises(NoImplementation, match="no implementation exists for MatmulAccum") as caught:
         search(avx2).synthesize(spec)
     assert "MultAdd" in str(caught.value.hint)

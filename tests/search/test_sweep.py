@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
 
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import figures
+from morello.ir.impl import Impl, Loop, Node, figures, walk
 from morello.plugins.target import Target
 from morello.search.blocks import BlockSearch
 from morello.search.exhaustive import ExhaustiveSearch
@@ -30,6 +30,7 @@ GOALS = {
             "(MatmulAccum(2×1×8×1, L1, (f32, L1, col_major), L1, serial), [8, 0, 128, 0])",
             "(MatmulAccum(1×2×1×8, RF, (f32, VRF, v8), (f32, VRF, v8)), [8, 64, 0, 0])",
             "(MatmulAccum(1×1×3×2, (bf16, L1), L1, L1, serial), [8, 32, 64, 0])",
+            "(MatmulAccum(1×9×1×4, L1, (f32, L1), (f32, L1, col_major), serial), [8, 64, 0, 0])",
         ),
     ),
     "move": (
@@ -62,6 +63,8 @@ GOALS = {
             "(Matmul(1×3×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
             "(Move(6×7, (i32, MEM), (i32, MEM, col_major), serial), [32, 256, 0])",
             "(FillZero(3×7, (f32, MEM, ua), serial), [32, 256, 0])",
+            "(FillZero(3×11, (f32, MEM), serial), [32, 256, 0])",
+            "(MatmulAccum(1×10×2×1, (i32, MEM), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
         ),
     ),
     "packing": (
@@ -71,6 +74,16 @@ GOALS = {
             "(MatmulAccum(1×2×1×4, MEM, (f32, MEM, ua), MEM, serial), [8, 32, 64])",
             "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 128])",
             "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 64])",
+        ),
+    ),
+    "sharing": (
+        "sharing",
+        1_000,
+        (
+            "(Matmul(2×1×2×3, (i32, MEM), (i32, MEM), (i32, MEM)), [12, 64, 0])",
+            "(MatmulAccum(1×3×1×5, (f32, R), (f32, MEM), (f32, MEM)), [12, 64, 0])",
+            "(Move(3×4, (i32, MEM), (i32, MEM, col_major)), [12, 128, 0])",
+            "(FillZero(3×5, (f32, MEM, ua)), [8, 64, 0])",
         ),
     ),
 }
@@ -89,6 +102,27 @@ def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target])
     assert len(textbook.seen) >= count
     wrong = [*differences(textbook.seen, BlockSearch(target).programs)]
     assert not wrong, f"{len(wrong)} of {len(textbook.seen)} Specs differ, the first of them:\n{wrong[0]}"
+
+
+def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str], Target]) -> None:
+    """What the sweep compares does choose parallel loops, with remainders and without."""
+    target = target_named("sharing")
+    texts = ("FillZero(3×7, MEM)", "FillZero(7×3, MEM)", "Move(2×2, MEM, (f32, MEM, col_major))")
+    found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]
+    loops = [node.expansion for impl in found for node in walk(impl) if isinstance(node, Node)]
+    shared = [one for one in loops if isinstance(one, Loop) and one.parallel]
+    cut = {sum(int(segment.trips) > 1 for segment in one.parts[0].region or ()) for one in shared}
+    assert cut == {1, 2}
+    assert {len(one.parts) for one in shared} >= {1, 2}
+    assert all(node.spec.logical.serial for impl in found for node in below_shared(impl))
+
+
+def below_shared(impl: Impl) -> Iterator[Node]:
+    """Every node inside a parallel loop."""
+    for node in walk(impl):
+        if isinstance(node, Node) and isinstance(node.expansion, Loop) and node.expansion.parallel:
+            for child in node.children:
+                yield from (one for one in walk(child) if isinstance(one, Node))
 
 
 def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Self
 
 import attrs
 import numpy as np
@@ -20,21 +20,31 @@ class Operand:
 
     Each of its dimensions is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a
     convolution's image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms
-    stand for a dimension of size 1.
+    stand for a dimension of size 1. `shrink` is what each dimension is smaller by, as a padded image is than what
+    a convolution reads; empty where that is nothing. Iteration dimensions of one that shrinks are not tiled.
     """
 
     name: str
     dims: tuple[tuple[tuple[int, int], ...], ...]
     reads: bool = True
     writes: bool = False
+    shrink: tuple[int, ...] = ()
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
         """Shape of the operand (or of its tile) where the iteration dimensions have `sizes`."""
-        return tuple(1 + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms in self.dims)
+        less = self.shrink or (0,) * len(self.dims)
+        return tuple(
+            1 - cut + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms, cut in zip(self.dims, less, strict=True)
+        )
 
     def start(self, starts: Sequence[Any]) -> tuple[Any, ...]:
         """Where the operand's tile starts if the iteration dimensions start at `starts`."""
         return tuple(sum((c * starts[dim] for dim, c in terms), 0) for terms in self.dims)
+
+    @property
+    def sliding(self) -> tuple[bool, ...]:
+        """Per dimension, whether tiles of it may overlap or leave gaps: they start at no multiple of their size."""
+        return tuple(len(terms) > 1 or any(c != 1 for _, c in terms) for terms in self.dims)
 
     def uses(self, dim: int) -> bool:
         return any(dim == other for terms in self.dims for other, _ in terms)
@@ -43,6 +53,11 @@ class Operand:
 def operand(name: str, dims: Sequence[int], *, reads: bool = True, writes: bool = False) -> Operand:
     """An operand whose dimensions are iteration dimensions themselves."""
     return Operand(name, tuple(((dim, 1),) for dim in dims), reads, writes)
+
+
+def flattened(name: str, rank: int, axes: Collection[int], *, reads: bool = True, writes: bool = False) -> Operand:
+    """An operand with all iteration dimensions, of size 1 along `axes`."""
+    return Operand(name, tuple(() if dim in axes else ((dim, 1),) for dim in range(rank)), reads, writes)
 
 
 @attrs.frozen(cache_hash=True)
@@ -81,12 +96,28 @@ class Operation(ABC):
         """Per written value, the sum of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
         return [np.abs(value) for value in self.meaning(shape, inputs, [])]
 
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Per written value, the largest absolute value that may come up on the way to it, and overflow."""
+        return self.magnitude(shape, inputs)
+
     def roundings(self, shape: tuple[int, ...]) -> int:
-        """How many roundings an implementation may make on the way to one output value.
+        """How many roundings to the output's type an implementation may make on the way to one output value.
 
         With n of them, unit roundoff u and magnitude M, a result may be off by ((1 + u)^n − 1)·M.
         """
         return 0
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        """How many more roundings it may make in f32, whatever the output's type: those inside functions like exp."""
+        return 0
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[Any]:
+        """Per written operand, what may be lost where values on the way are too small for their type.
+
+        `smallest` is the smallest positive value of the output's type. A rounding loses at most that.
+        """
+        lost = (self.roundings(shape) + self.inner_roundings(shape)) * smallest
+        return [lost] * sum(one.writes for one in self.operands(len(shape)))
 
     def spread(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
@@ -136,7 +167,22 @@ class Operation(ABC):
 
     @property
     def moves_data(self) -> bool:
-        """Whether it only copies values: such children are passed over when a step picks its child."""
+        """Whether it only copies a tensor: such children are passed over when a step picks its child."""
+        return False
+
+    @property
+    def copies(self) -> bool:
+        """Whether every value it writes is a constant or one that it reads: these are right to the bit."""
+        return self.moves_data or self.initializes
+
+    @property
+    def whole_numbers(self) -> bool:
+        """Whether it makes whole numbers of whole numbers, exactly as long as they are small."""
+        return False
+
+    @property
+    def any_for_nan(self) -> bool:
+        """Whether an implementation may give any value where the meaning is NaN."""
         return False
 
     @property
@@ -149,13 +195,29 @@ class Operation(ABC):
         given = [_written(field.name, value) for field, value in values if value != field.default]
         return f"{self.name}[{', '.join(given)}]" if given else self.name
 
+    def normal(self, rank: int) -> Operation:
+        """The same operation on `rank` dimensions as all others that differ only in how they are written."""
+        return self
+
     @classmethod
     def _parameters(cls) -> list[attrs.Attribute]:
         return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
 
-    def configured(self, given: Mapping[str, Value]) -> Operation:
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that `configured` takes."""
+        return tuple(field.name for field in self._parameters())
+
+    def configured(self, given: Mapping[str, Value]) -> Self:
         """The operation with these parameters, by name. Raises SpecError for one that it does not take."""
         known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
+        # A whole number will do where a parameter is a number.
+        given = {
+            name: float(value)
+            if type(value) is int and float in (kinds := known.get(name, ())) and int not in kinds
+            else value
+            for name, value in given.items()
+        }
         for name, value in given.items():
             if name not in known:
                 takes = ", ".join(known) or "no parameters"
@@ -172,9 +234,9 @@ PARAMETER = "parameter"
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "written alone", tuple: "a list of numbers"}
 
 
-def parameter(*kinds: type, default: Any, validator: Any = None) -> Any:
+def parameter(*kinds: type, default: Any, validator: Any = None, converter: Callable[[Any], Any] | None = None) -> Any:
     """A field of an operation that the Spec language writes as `Name[field=value]`; `kinds` are its values' types."""
-    return attrs.field(default=default, validator=validator, metadata={PARAMETER: kinds})
+    return attrs.field(default=default, validator=validator, converter=converter, metadata={PARAMETER: kinds})
 
 
 def _written(name: str, value: Value) -> str:

@@ -1,130 +1,374 @@
-"""Compose: a chain of operations, each the first input of the one before it (paper §2.1)."""
+"""Compose: operations that hand intermediates to one another: a chain (paper §2.1), or any graph without cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
-from morello.errors import SpecError
-from morello.ir.dtypes import DType
+from morello.errors import Inapplicable, SpecError
+from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import Operand, Operation
+from morello.ir.ops.ranks import chained, ranks_of
+from morello.ir.ops.wiring import Extent, Stage, Wiring, extents, wire
+
+__all__ = ["Arranged", "Compose", "Piece", "Stage", "arranged"]
+
+T = TypeVar("T")
 
 
-def _check(_compose: Any, _attribute: Any, components: tuple[Operation, ...]) -> None:
-    if len(components) < 2:
+def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
+    if len(stages) < 2:
         raise SpecError("Compose needs at least two operations", "write the operation alone")
-    for position, one in enumerate(components):
-        if one.rank is None:
-            raise SpecError(f"Compose cannot contain {one}: its number of dimensions is not fixed")
-        operands = one.operands(one.rank)
-        if len(operands) < 2 or sum(each.writes for each in operands) != 1:
-            raise SpecError(f"Compose cannot contain {one}: it needs an input and exactly one output")
-        if position and any(each.reads and each.writes for each in operands):
-            raise SpecError(
-                f"Compose: {one} adds to its output, which only the first operation may do",
-                f"the first of [{', '.join(each.name for each in components)}] runs last",
-            )
+    for number, stage in enumerate(stages):
+        _check_stage(number, stage, [one.op for one in stages])
+    order, external = _order(stages)
+    if order != [*range(len(stages))] or external != [*range(len(external))]:
+        raise SpecError("the stages of this Compose are not in normal order", "morello.ir.ops.arranged puts them in it")
+    _check_links(stages)
+
+
+def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
+    if isinstance(stage.op, Compose):
+        raise SpecError("Compose cannot contain a Compose", "write its operations in its place")
+    if stage.op.rank not in (None, stage.rank):
+        raise SpecError(f"{stage.op} has {stage.op.rank} dimensions, not {stage.rank}")
+    operands = stage.op.operands(stage.rank)
+    used = {dim for one in operands for terms in one.dims for dim, _ in terms} | {*stage.op.untiled(stage.rank)}
+    if used - {*range(stage.rank)}:
+        raise SpecError(f"{stage.op} does not apply to {stage.rank} dimensions")
+    if len(operands) < 2 or sum(one.writes for one in operands) != 1 or not operands[-1].writes:
+        raise SpecError(f"Compose cannot contain {stage.op}: it needs an input and exactly one output")
+    if number and operands[-1].reads:
+        raise SpecError(
+            f"Compose: {stage.op} adds to its output, which only the first operation may do",
+            f"the first of [{', '.join(map(str, ops))}] runs last",
+        )
+    if len(stage.inputs) != len(operands) - 1:
+        names = ", ".join(one.name for one in operands[:-1])
+        count = f"{len(operands) - 1} input{'s' if len(operands) > 2 else ''}"
+        raise SpecError(f"{stage.op} has {count} ({names}), not {len(stage.inputs)}")
+
+
+def _check_links(stages: Sequence[Stage]) -> None:
+    """What is handed on, and each external input, has as many dimensions for all that use it."""
+    ranks: dict[int, tuple[int, Operation]] = {
+        ~number: (len(stage.output.dims), stage.op) for number, stage in enumerate(stages)
+    }
+    for stage in stages:
+        for entry, one in zip(stage.inputs, stage.reads, strict=True):
+            rank, op = ranks.setdefault(entry, (len(one.dims), stage.op))
+            if rank != len(one.dims) and entry < 0:
+                raise SpecError(f"{stage.op} reads {len(one.dims)} dimensions, but {op} before it makes {rank}")
+            if rank != len(one.dims):
+                raise SpecError(f"{stage.op} reads {len(one.dims)} dimensions where {op} reads {rank}")
 
 
 @attrs.frozen(cache_hash=True)
 class Compose(Operation):
-    """`components[0]` runs last; each one's first input is the output of the next.
+    """`stages[0]` is the head, which runs last; each stage may use what stages of larger number make.
 
-    Its iteration dimensions are those of all components, one component after another. Its operands are the
-    other inputs of the first component, then of the second, and so on, then all inputs of the last, then the
-    output. Intermediates have no tensor spec until a rewrite gives them a buffer.
+    Its operands are the external inputs, then the output. Its iteration dimensions are those of all stages; where
+    one stage reads what another writes they are the same (`wiring`). Intermediates have no tensor spec until a
+    rewrite gives them a buffer. The stages are in normal order (see `arranged`), so equal graphs are equal.
     """
 
-    components: tuple[Operation, ...] = attrs.field(validator=_check)
+    stages: tuple[Stage, ...] = attrs.field(converter=tuple, validator=_check)
+
+    @classmethod
+    def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
+        """Each operation's first input is the output of the next. `ranks` may be left out if one is fixed."""
+        wires = chained(ops)
+        found = ranks_of(ops, wires) if ranks is None else ranks
+        return cls(tuple(Stage(*each) for each in zip(ops, found, wires, strict=True)))
+
+    @property
+    def inputs(self) -> int:
+        """How many external inputs it has."""
+        return _inputs(self.stages)
+
+    @property
+    def wiring(self) -> Wiring:
+        return _wiring(self)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each stage's first input is the next one's output, and nothing is used twice."""
+        entries = [entry for stage in self.stages for entry in stage.inputs if entry >= 0]
+        first = [stage.inputs[0] for stage in self.stages[:-1]]
+        return (
+            first == [~number for number in range(1, len(self.stages))]
+            and len(set(entries)) == len(entries) == sum(len(stage.inputs) - 1 for stage in self.stages) + 1
+        )
 
     @property
     def name(self) -> str:
-        return f"Compose([{', '.join(one.name for one in self.components)}])"
+        return f"Compose([{', '.join(self._written())}])"
+
+    def _written(self) -> list[str]:
+        if self.is_chain:
+            return [str(stage.op) for stage in self.stages]
+        names = self.names()
+        return [
+            f"{names[~number]} = {stage.op}({', '.join(names[entry] for entry in stage.inputs)})"
+            for number, stage in enumerate(self.stages)
+        ]
+
+    def names(self) -> dict[int, str]:
+        """What external inputs (from 0) and outputs of stages (from ~0) are called when it is written."""
+        return _names(self)
 
     @property
     def rank(self) -> int:
-        return sum(len(one.dims(one.rank or 0)) for one in self.components)
-
-    def split_shape(self, shape: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The components' own shapes."""
-        parts, start = [], 0
-        for one in self.components:
-            end = start + (one.rank or 0)
-            parts.append(tuple(shape[start:end]))
-            start = end
-        return parts
+        return len(self.wiring.origins)
 
     def dims(self, rank: int) -> tuple[str, ...]:
-        return tuple(f"{dim}{i}" for i, one in enumerate(self.components) for dim in one.dims(one.rank or 0))
+        stages = self.stages
+        names = [(stages[at].op.dims(stages[at].rank)[dim], at) for at, dim in self.wiring.origins]
+        return tuple(f"{name}_{at}" if name[-1:].isdigit() else f"{name}{at}" for name, at in names)
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        external: list[Operand] = []
-        start = 0
-        for position, one in enumerate(self.components):
-            last = position == len(self.components) - 1
-            inputs = [each for each in one.operands(one.rank or 0) if not each.writes]
-            external += [_shifted(each, start, position) for each in (inputs if last else inputs[1:])]
-            start += one.rank or 0
-        head = self.components[0]
-        return (*external, *(each for each in head.operands(head.rank or 0) if each.writes))
+        return _operands(self)
 
-    def links(self, shape: Sequence[Any]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """Per intermediate: the shape its consumer reads and the shape its producer writes."""
-        shapes = self.split_shape(shape)
-        pairs = []
-        for position in range(len(self.components) - 1):
-            consumer, producer = self.components[position], self.components[position + 1]
-            read = consumer.operands(consumer.rank or 0)[0].shape(shapes[position])
-            written = next(each for each in producer.operands(producer.rank or 0) if each.writes)
-            pairs.append((read, written.shape(shapes[position + 1])))
-        return pairs
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        return tuple(sorted(self.wiring.whole))
+
+    def granule(self, dim: int) -> int:
+        return self.wiring.granule(self.stages, dim)
+
+    def normal(self, rank: int) -> Operation:
+        stages = tuple(attrs.evolve(one, op=one.op.normal(one.rank)) for one in self.stages)
+        return self if stages == self.stages else Compose(stages)
+
+    def accumulating(self) -> Operation | None:
+        op = self.stages[0].op.accumulating()
+        if op is None:
+            return None
+        return Compose((attrs.evolve(self.stages[0], op=op), *self.stages[1:]))
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return self.stages[0].op.initials()
+
+    def stage_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """The iteration shape of a stage, where the Compose has `shape`."""
+        return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
+
+    def intermediate_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
+        """The shape of what a stage makes."""
+        return self.stages[stage].output.shape(self.stage_shape(stage, shape))
+
+    def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
+        """The type of what a stage makes, from those of the operands: a float is f32 if some operand is, and else,
+        like an integer, of the output's type."""
+        output = dtypes[-1]
+        return F32 if stage and output.is_float and F32 in dtypes else output
+
+    def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
+        """The types of a stage's operands, from those of the Compose's."""
+        read = [
+            dtypes[entry] if entry >= 0 else self.intermediate_dtype(~entry, dtypes)
+            for entry in self.stages[stage].inputs
+        ]
+        return (*read, self.intermediate_dtype(stage, dtypes))
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
-        for position, (read, written) in enumerate(self.links(shape)):
-            if read != written:
-                return (
-                    f"{self.components[position]} reads {'×'.join(map(str, read))} but "
-                    f"{self.components[position + 1]} before it makes {'×'.join(map(str, written))}"
-                )
+        for dim, name in enumerate(self.dims(len(shape))):
+            if not any(one.uses(dim) for one in self.operands(len(shape))):
+                return f"no operand has the dimension {name}, so none tells its size"
+        for each in self.wiring.agreements:
+            one, other = each.one.size(shape), each.other.size(shape)
+            if one != other:
+                return f"{each.tensor} is needed with size {one} and with size {other}"
+        for number, stage in enumerate(self.stages):
+            fault = stage.op.check(self.stage_shape(number, shape), self.stage_dtypes(number, dtypes))
+            if fault:
+                return f"{stage.op}: {fault}"
         return None
+
+    def run(self, inputs: Sequence[T], one: Callable[[int, list[T]], T]) -> list[T]:
+        """What `one(stage, its inputs)` gives for each stage; `inputs` are those of all operands that are read.
+
+        A head that adds to its output gets that as its last input.
+        """
+        made: dict[int, T] = dict(enumerate(inputs[: self.inputs]))
+        for number in reversed(range(len(self.stages))):
+            given = [made[entry] for entry in self.stages[number].inputs]
+            made[~number] = one(number, given if number else [*given, *inputs[self.inputs :]])
+        return [made[~number] for number in range(len(self.stages))]
+
+    def values(self, shape: Sequence[int], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+        """What each stage makes. Integers wrap around in the type of the intermediate."""
+
+        def one(number: int, given: list[np.ndarray]) -> np.ndarray:
+            own = self.stage_dtypes(number, dtypes) if dtypes else ()
+            made = self.stages[number].op.meaning(self.stage_shape(number, shape), given, own)[0]
+            if own and not own[-1].is_float:
+                return made.astype(np.int64).astype(own[-1].numpy).astype(np.int64)
+            return made
+
+        return self.run(inputs, one)
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        return [self._run(shape, inputs, dtypes, magnitude=False)]
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [self._run(shape, [np.abs(value) for value in inputs], [], magnitude=True)]
-
-    def _run(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType], *, magnitude: bool
-    ) -> np.ndarray:
-        waiting = list(inputs)
-        head = self.components[0]
-        accumulator = (
-            [waiting.pop()] if any(each.reads and each.writes for each in head.operands(head.rank or 0)) else []
-        )
-        value: np.ndarray | None = None
-        for one, own in zip(reversed(self.components), reversed(self.split_shape(shape)), strict=True):
-            count = sum(not each.writes for each in one.operands(one.rank or 0)) - (value is not None)
-            fresh, waiting = waiting[len(waiting) - count :], waiting[: len(waiting) - count]
-            arguments = [*([] if value is None else [value]), *fresh, *(accumulator if one is head else [])]
-            kinds = [dtypes[-1]] * len(one.operands(one.rank or 0)) if dtypes else []
-            value = (one.magnitude(own, arguments) if magnitude else one.meaning(own, arguments, kinds))[0]
-        assert value is not None
-        return value
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return sum(one.roundings(own) for one, own in zip(self.components, self.split_shape(shape), strict=True))
+        return [self.values(shape, inputs, dtypes)[0]]
 
     def flops(self, shape: tuple[int, ...]) -> int:
-        return sum(one.flops(own) for one, own in zip(self.components, self.split_shape(shape), strict=True))
+        return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
+
+    def cut(self, stages: Collection[int]) -> tuple[Piece, ...]:
+        """The pieces left when the outputs of these stages become tensors, in the order in which they run.
+
+        Each makes what one of `stages` makes, the last one the Compose's output. A stage that is not cut belongs
+        to the piece that uses it. Raises Inapplicable if more than one would.
+        """
+        for stage in stages:
+            if not 0 < stage < len(self.stages):
+                raise Inapplicable(f"{self} has no intermediate {stage}", f"they are 1 to {len(self.stages) - 1}")
+        ends = sorted({0, *stages}, reverse=True)
+        owner: dict[int, int] = {}
+        pieces = []
+        for end in ends:
+            mine = self._needed(end, set(ends))
+            for stage in mine:
+                if owner.setdefault(stage, end) != end:
+                    raise Inapplicable(
+                        f"{self.stages[stage].op} is needed both by {self.stages[owner[stage]].op} and by "
+                        f"{self.stages[end].op}, which are in two pieces",
+                        f"cut at intermediate {stage} too",
+                    )
+            pieces.append(self._piece(mine))
+        return tuple(pieces)
+
+    def _needed(self, end: int, ends: Collection[int]) -> list[int]:
+        """Stage `end` and those it needs up to other ends, in order."""
+        found = {end}
+        for number in range(end, len(self.stages)):
+            if number in found:
+                found.update(~entry for entry in self.stages[number].inputs if entry < 0 and ~entry not in ends)
+        return sorted(found)
+
+    def _piece(self, mine: list[int]) -> Piece:
+        """The piece of these stages, the one that runs last first."""
+        output = ~mine[0] if mine[0] else self.inputs
+        first = self.stages[mine[0]]
+        if len(mine) == 1:
+            return Piece(first.op, self.wiring.stages[mine[0]], (*first.inputs, output))
+        entries = [entry for stage in mine for entry in self.stages[stage].inputs]
+        external = sorted({entry for entry in entries if entry >= 0 or ~entry not in mine})
+        local = {entry: number for number, entry in enumerate(external)}
+        local |= {~stage: ~position for position, stage in enumerate(mine)}
+        moved = [
+            attrs.evolve(self.stages[stage], inputs=tuple(local[entry] for entry in self.stages[stage].inputs))
+            for stage in mine
+        ]
+        found = arranged(moved)
+        dims = tuple(self.wiring.stages[mine[found.order[at]]][dim] for at, dim in found.compose.wiring.origins)
+        return Piece(found.compose, dims, (*(external[entry] for entry in found.inputs), output))
 
 
-def _shifted(each: Operand, start: int, position: int) -> Operand:
-    """An operand of component `position`, whose iteration dimensions begin at `start` in the Compose."""
-    dims = tuple(tuple((dim + start, c) for dim, c in terms) for terms in each.dims)
-    return attrs.evolve(each, name=f"{each.name}{position}", dims=dims)
+@attrs.frozen
+class Piece:
+    """Part of a Compose that was cut: an operation, or a smaller Compose.
+
+    `dims` are its iteration dimensions, made of the whole's. `args` says for each of its operands which of the
+    whole's operands it is, or ~j for the output of the whole's stage j; the last one is what the piece makes.
+    """
+
+    op: Operation
+    dims: tuple[Extent, ...]
+    args: tuple[int, ...]
+
+    def shape(self, whole: Sequence[Any]) -> tuple[Any, ...]:
+        """Its iteration shape, from that of the whole."""
+        return tuple(extent.size(whole) for extent in self.dims)
+
+
+@attrs.frozen
+class Arranged:
+    """A Compose, and which of the given stages and external inputs each of its own is."""
+
+    compose: Compose
+    order: tuple[int, ...]
+    inputs: tuple[int, ...]
+
+
+def arranged(stages: Sequence[Stage]) -> Arranged:
+    """The Compose of these stages, of which the first is the head, and any may use any other's output.
+
+    In normal order each stage comes before those that it needs, and what its first input needs comes before what
+    only its other inputs need. External inputs are numbered as they come up.
+    """
+    order, external = _order(stages)
+    number = {~old: ~new for new, old in enumerate(order)} | {old: new for new, old in enumerate(external)}
+    moved = tuple(
+        attrs.evolve(stages[old], inputs=tuple(number[entry] for entry in stages[old].inputs)) for old in order
+    )
+    return Arranged(Compose(moved), tuple(order), tuple(external))
+
+
+def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
+    """Stages and external inputs in normal order."""
+    done: dict[int, bool] = {}
+    order: list[int] = []
+    waiting = [(0, False)]
+    while waiting:
+        number, seen = waiting.pop()
+        if seen:
+            done[number] = True
+            order.append(number)
+        elif number not in done:
+            done[number] = False
+            waiting.append((number, True))
+            for entry in (entry for entry in stages[number].inputs if entry < 0):
+                if not done.get(~entry, True):
+                    raise SpecError(f"{stages[number].op} needs what is made of its own output")
+                waiting.append((~entry, False))
+    unused = [number for number in range(len(stages)) if number not in done]
+    if unused:
+        raise SpecError(f"nothing uses the output of {stages[unused[0]].op}", "the first operation makes the output")
+    order.reverse()
+    return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
+
+
+def _inputs(stages: Sequence[Stage]) -> int:
+    return 1 + max(entry for stage in stages for entry in stage.inputs)
+
+
+@cache
+def _wiring(compose: Compose) -> Wiring:
+    return wire(compose.stages, compose.inputs)
+
+
+@cache
+def _operands(compose: Compose) -> tuple[Operand, ...]:
+    stages, wiring = compose.stages, compose.wiring
+    found: dict[int, Operand] = {}
+    for number, stage in enumerate(stages):
+        for entry, one in zip(stage.inputs, stage.reads, strict=True):
+            if entry >= 0 and entry not in found:
+                found[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
+    output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
+    return (*(found[entry] for entry in range(compose.inputs)), output)
+
+
+def _made_of(dims: Sequence[Extent], one: Operand) -> Operand:
+    """An operand like `one`, with these dimensions."""
+    shrink = tuple(each.less for each in dims)
+    return attrs.evolve(one, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
+
+
+@cache
+def _names(compose: Compose) -> dict[int, str]:
+    named = {entry: one.name for entry, one in enumerate(compose.operands(compose.rank)[: compose.inputs])}
+    taken = set(named.values())
+    for number, stage in enumerate(compose.stages):
+        name = f"{stage.output.name}{number}" if number else stage.output.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        named[~number] = name
+    return named

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal, get_args
 
 import attrs
 import numpy as np
@@ -11,14 +13,18 @@ import numpy as np
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
 
+Constant = Literal["Zero", "NegInf", "Min"]
+
 
 @attrs.frozen(cache_hash=True)
-class FillZero(Operation):
-    """out = 0."""
+class Fill(Operation):
+    """FillZero: out = 0. FillNegInf: out = −∞, for integers their smallest value. FillMin: out = smallest finite."""
+
+    value: Constant = attrs.field(validator=attrs.validators.in_(get_args(Constant)))
 
     @property
     def name(self) -> str:
-        return "FillZero"
+        return f"Fill{self.value}"
 
     def dims(self, rank: int) -> tuple[str, ...]:
         return tuple(f"i{dim}" for dim in range(rank))
@@ -26,8 +32,24 @@ class FillZero(Operation):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank)
 
+    def constant(self, dtype: DType) -> float | int:
+        """The value that tensors of this type are set to."""
+        if self.value == "Zero":
+            return 0.0 if dtype.is_float else 0
+        if dtype.is_float:
+            return -math.inf if self.value == "NegInf" else dtype.limits[0]
+        return int(dtype.limits[0])
+
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        return [np.full(shape, self.constant(dtypes[0]))]
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.zeros(shape)]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         return [np.zeros(shape)]
 
@@ -39,9 +61,14 @@ class FillZero(Operation):
         return True
 
 
+def FillZero() -> Fill:
+    """The Fill that is asked for most."""
+    return Fill("Zero")
+
+
 @cache
 def _operands(rank: int) -> tuple[Operand, ...]:
     return (operand("out", range(rank), reads=False, writes=True),)
 
 
-OPERATIONS = (FillZero(),)
+OPERATIONS = tuple(Fill(value) for value in get_args(Constant))

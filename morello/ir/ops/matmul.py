@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.dtypes import I8, I16, U8, DType
+from morello.ir.ops.base import Operand, Operation, operand, parameter
 from morello.ir.ops.fill import FillZero
 
 B, M, K, N = range(4)
@@ -16,9 +16,14 @@ B, M, K, N = range(4)
 
 @attrs.frozen(cache_hash=True)
 class Matmul(Operation):
-    """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added."""
+    """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added.
+
+    If `saturating`, the products of u8 and i8 are first added up in pairs along k, (0, 1), (2, 3), ...: each of these
+    sums is brought into the range of i16, and only then added to the others, which wraps around as always.
+    """
 
     accumulate: bool = False
+    saturating: bool = parameter(bool, default=False)
 
     @property
     def name(self) -> str:
@@ -41,12 +46,22 @@ class Matmul(Operation):
         if dtypes and not dtypes[2].is_float:
             # Every integer type wraps around modulo a power of two that divides 2^64.
             lhs, rhs = lhs.astype(np.int64), rhs.astype(np.int64)
+        if self.saturating:
+            out = _saturated(lhs, rhs)
+            return [out + inputs[2] if self.accumulate else out]
         with np.errstate(all="ignore"):
             out = np.matmul(lhs, rhs)
             return [out + inputs[2] if self.accumulate else out]
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return self.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        lhs, rhs = np.abs(inputs[0]), np.abs(inputs[1])
+        moved = np.matmul(lhs + errors[0], errors[1]) + np.matmul(errors[0], rhs)
+        return [moved + errors[2] if self.accumulate else moved]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 2 * shape[K] + 1
@@ -55,16 +70,41 @@ class Matmul(Operation):
         return 2 * self.volume(shape)
 
     def accumulating(self) -> Operation | None:
-        return None if self.accumulate else Matmul(accumulate=True)
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
 
+    @property
+    def whole_numbers(self) -> bool:
+        return True
+
+    def granule(self, dim: int) -> int:
+        """Pairs along k stay together."""
+        return 2 if self.saturating and dim == K else 1
+
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         lhs, rhs, out = dtypes
+        if self.saturating:
+            return _check_saturating(shape, dtypes)
         if any(dtype.is_float for dtype in (lhs, rhs)) and not out.is_float:
             return f"a product of {lhs} and {rhs} does not fit an output of {out}; make the output f32 or bf16"
         return None
+
+
+def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+    """The sum of what pairs of products along k add up to, each brought into the range of i16."""
+    low, high = (int(limit) for limit in I16.limits)
+    out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.int64)
+    for k in range(0, lhs.shape[2], 2):
+        out += np.clip(lhs[:, :, k : k + 2] @ rhs[:, k : k + 2, :], low, high)
+    return out
+
+
+def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    if tuple(dtypes) != (U8, I8, I16):
+        return f"saturates products of u8 and i8 to i16, not of {dtypes[0]} and {dtypes[1]} to {dtypes[2]}"
+    return f"adds up pairs along k, and {shape[K]} is odd; make k even" if shape[K] % 2 else None
 
 
 _INPUTS = (operand("lhs", (B, M, K)), operand("rhs", (B, K, N)))

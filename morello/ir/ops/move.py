@@ -31,6 +31,11 @@ class Move(Operation):
     ) -> list[np.ndarray]:
         return [inputs[0]]
 
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [errors[0]]
+
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 1
 

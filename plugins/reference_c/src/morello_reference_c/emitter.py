@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from morello.codegen.program import Parameter, Program
@@ -10,11 +11,14 @@ from morello.ir.dtypes import BF16
 from morello.ir.impl import Impl, KernelCall, Node
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Target
-from morello_reference_c.meanings import MEANINGS
-from morello_reference_c.values import BF16_TO_FLOAT, FLOAT_TO_BF16, Value
+from morello_reference_c.meanings import HELPERS, looped, meaning
+from morello_reference_c.values import Value
 
 #: A fused multiply-add would round once where the meaning rounds twice.
 FLAGS = ("-ffp-contract=off",)
+
+#: What needs math.h.
+_MATH = re.compile(r"\bINFINITY\b|\b(exp|exp_below|tanh|erf|sqrt)\(")
 
 _INCLUDES = ("#include <stddef.h>", "#include <stdint.h>")
 
@@ -27,7 +31,7 @@ class ReferenceEmitter:
         if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
             raise EmitError(f"{target.name} prints whole operations only", "implement the Spec with one `select`")
         logical = impl.spec.logical
-        if logical.op not in MEANINGS:
+        if meaning(logical.op) is None:
             raise EmitError(f"{target.name} does not know what {logical.op} means")
         declared = logical.op.operands(len(logical.shape))
         values, parameters = [], []
@@ -46,10 +50,12 @@ def _source(logical: LogicalSpec, values: Sequence[Value], prototype: str) -> st
     shape = "×".join(map(str, logical.shape))
     body = _loops(logical, values)
     has_bf16 = any(value.dtype == BF16 for value in values)
-    includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
-    parts = [f"/* {logical.op}({shape}): what it means, in plain loops. */", "", *includes, ""]
     used = "\n".join(body)
-    for helper, text in (("bf16_to_float", BF16_TO_FLOAT), ("float_to_bf16", FLOAT_TO_BF16)):
+    includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
+    if _MATH.search(used):
+        includes.insert(0, "#include <math.h>")
+    parts = [f"/* {logical.op}({shape}): what it means, in plain loops. */", "", *includes, ""]
+    for helper, text in HELPERS.items():
         if f"{helper}(" in used:
             parts.append(text)
     parts += [value.index_function() for value in values]
@@ -60,13 +66,15 @@ def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:
     """Loops over the output's dimensions, and inside them the operation's meaning; indented as a function's body."""
     op, dims = logical.op, logical.dims
     shape = [int(size) for size in logical.shape]
-    outer = [dim for dim in range(len(shape)) if dim not in op.reductions(len(shape))]
+    printer, inner = meaning(op), looped(op, len(shape))
+    assert printer is not None
+    outer = [dim for dim in range(len(shape)) if dim not in inner]
     lines = []
     for depth, dim in enumerate(outer, start=1):
         name = dims[dim]
         lines.append(f"{'    ' * depth}for (ptrdiff_t {name} = 0; {name} < {shape[dim]}; {name}++) {{")
     margin = "    " * (len(outer) + 1)
-    lines += [margin + line for line in MEANINGS[op](values, dims, shape)]
+    lines += [margin + line for line in printer(op, values, dims, shape)]
     lines += ["    " * depth + "}" for depth in range(len(outer), 0, -1)]
     return lines
 

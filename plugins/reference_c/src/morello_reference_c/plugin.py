@@ -9,12 +9,12 @@ from morello.errors import EmitError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
-from morello.ir.ops import Operation
+from morello.ir.ops import BY_NAME, Operation
 from morello.ir.spec import LogicalSpec
 from morello.plugins import MemoryLevel, Microkernel, OperandPattern, Target, TargetInfo, hookimpl
 from morello.rewrites import Rewrite, Select
 from morello_reference_c.emitter import ReferenceEmitter
-from morello_reference_c.meanings import MEANINGS
+from morello_reference_c.meanings import meaning
 
 if TYPE_CHECKING:
     from morello.codegen.program import Emitter
@@ -39,9 +39,14 @@ def _emit(site: object) -> None:
 
 
 def _kernel(op: Operation) -> Microkernel:
+    """For an operation with any parameters: it has the name that it has with none."""
     count = len(op.operands(op.rank or 1))
     patterns = (OperandPattern(contiguous=False),) * count
-    return Microkernel(name=op.name, op=op, operands=patterns, cost=_cost, emit=_emit)
+
+    def same(logical: LogicalSpec) -> bool:
+        return logical.op.name == op.name
+
+    return Microkernel(name=op.name, op=type(op), operands=patterns, cost=_cost, emit=_emit, when=same)
 
 
 @hookimpl
@@ -61,7 +66,7 @@ def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
 
 @hookimpl
 def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    return [_kernel(op) for op in MEANINGS] if target == NAME else None
+    return [_kernel(op) for op in BY_NAME.values() if meaning(op)] if target == NAME else None
 
 
 @hookimpl

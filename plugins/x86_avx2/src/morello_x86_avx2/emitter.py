@@ -12,3 +12,7 @@ class X86Emitter(CEmitter):
 
     def __init__(self, *flags: str):
         self.flags = flags
+
+    def feature_flags(self, feature: str) -> tuple[str, ...]:
+        """The compilers' flag for an extension is its name in `/proc/cpuinfo` without underscores."""
+        return (f"-m{feature.replace('_', '')}",)

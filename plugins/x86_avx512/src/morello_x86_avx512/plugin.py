@@ -8,23 +8,24 @@ from morello_x86_avx2.target import layouts, levels
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
+from morello_x86_avx512.kernels import KERNELS
 
 #: Bytes of the xmm, ymm and zmm views of a vector register.
 VECTORS = (16, 32, 64)
 
 INFO = TargetInfo(
     name="x86_avx512",
-    description="x86-64 with AVX-512 F and VL",
+    description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS),
     casts=frozenset({("bf16", "f32")}),
-    cpu_features=("avx512f", "avx512vl"),
+    cpu_features=("avx512f", "avx512vl", "avx512bw"),
 )
 
 PLUGIN = TargetPlugin(
     info=INFO,
     levels=levels(registers=32, vectors=VECTORS, l1_cost=1),
     rewrites=STANDARD,
-    kernels=kernels(VECTORS),
+    kernels=(*kernels(VECTORS), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
-    emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mfma"),
+    emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )

@@ -1,4 +1,4 @@
-"""Microkernels in vectors of any width: arithmetic on 32-bit floats, moves and zeroing of every type.
+"""Microkernels in vectors of any width, and of single values: what each operation has is in a file of its own.
 
 Costs are reciprocal throughputs in cycles, from the paper's implementation unless a comment says otherwise.
 """
@@ -8,12 +8,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.plugins import Microkernel
-from morello_x86_avx2.kernels import fill, matmul, move, transpose
+from morello_x86_avx2.kernels import (
+    broadcast,
+    conv,
+    dot,
+    elementwise,
+    fill,
+    matmul,
+    move,
+    pad,
+    pairs,
+    reduce,
+    softmax,
+    softmax_rows,
+    transpose,
+)
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """All microkernels of a core whose vectors have these sizes in bytes."""
-    return (*matmul.kernels(max(vectors) // 4), *move.KERNELS, *transpose.kernels(vectors), *fill.KERNELS)
+    return (
+        *matmul.kernels(vectors),
+        *dot.kernels(vectors),
+        *pairs.KERNELS,
+        *move.kernels(vectors),
+        *transpose.kernels(vectors),
+        *fill.KERNELS,
+        *_SCALARS,
+        *broadcast.KERNELS,
+        *(kernel for family in (elementwise, reduce, softmax_rows) for kernel in family.kernels(max(vectors))),
+    )
+
+
+#: What every operation has, whatever its data type: programs of single values.
+_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS)
 
 
 __all__ = ["kernels"]

@@ -8,6 +8,7 @@ from morello.ir.spec import LogicalSpec
 from morello.plugins import OperandPattern, Target
 
 NEAR = ("RF", "L1")
+INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
 SCALAR = OperandPattern(levels=NEAR)
 F32_SCALAR = OperandPattern(levels=NEAR, dtypes=("f32",))
 VECTOR = OperandPattern(levels=("VRF",))
@@ -15,6 +16,9 @@ F32_VECTOR = OperandPattern(levels=("VRF",), dtypes=("f32",))
 
 #: How Intel's intrinsics for packed floats begin, by bytes per vector.
 PREFIX = {16: "_mm", 32: "_mm256", 64: "_mm512"}
+#: Intel's type of a vector of integers, by its bytes, and how the intrinsics' names for it end.
+INTEGER_VECTOR = {16: "__m128i", 32: "__m256i", 64: "__m512i"}
+SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 
 def move_costs(spec: LogicalSpec, target: Target) -> Any:

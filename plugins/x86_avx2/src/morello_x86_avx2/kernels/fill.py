@@ -1,14 +1,17 @@
-"""Setting values of every type to zero."""
+"""Setting values of every type to zero, negative infinity, or the smallest value."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from morello.codegen.site import KernelSite
-from morello.ir.ops.fill import FillZero
+from morello.ir.dtypes import DType
+from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86_avx2.kernels.lanes import repeat
+from morello_x86_avx2.kernels.values import literal
 
 
 def _zero_value(site: KernelSite) -> None:
@@ -32,7 +35,37 @@ def _zero_memory_cost(spec: LogicalSpec, target: Target) -> Any:
     return cost + (cost == 0) * 1
 
 
-KERNELS = (
+def _constant(site: KernelSite) -> tuple[DType, str]:
+    """The data type that is filled, and the constant in C."""
+    op, dtype = site.spec.op, site.spec.states[0].dtype
+    assert isinstance(op, Fill)
+    return dtype, literal(op.constant(dtype), dtype)
+
+
+def _fill_value(site: KernelSite) -> None:
+    site.line(f"{site.operand(0).scalar()} = {_constant(site)[1]};")
+
+
+def _fill_vectors(site: KernelSite) -> None:
+    out = site.operand(0)
+    dtype, constant = _constant(site)
+    for register in out.vectors():
+        site.line(f"{register} = {repeat(site, dtype, out.tensor.state.vector or 1)}({constant});")
+
+
+def _fill_memory(site: KernelSite) -> None:
+    out, index = site.operand(0), site.fresh("i")
+    dtype, constant = _constant(site)
+    at = site.fresh("at")
+    site.line("{")
+    site.line(f"    {dtype.c_name} *const {at} = {out.pointer()};")
+    site.line(f"    for (ptrdiff_t {index} = 0; {index} < {out.tensor.volume}; ++{index}) {{")
+    site.line(f"        {at}[{index}] = {constant};")
+    site.line("    }")
+    site.line("}")
+
+
+_ZEROING = (
     Microkernel(
         name="ValueZero",
         op=FillZero(),
@@ -57,3 +90,34 @@ KERNELS = (
         emit=_zero_memory,
     ),
 )
+
+
+def _filling(op: Fill) -> tuple[Microkernel, ...]:
+    """What FillNegInf and FillMin take: a value, vector registers, or memory."""
+    return (
+        Microkernel(
+            name=f"Value{op.value}",
+            op=op,
+            operands=(SCALAR,),
+            when=one_value,
+            cost=scalars_cost,
+            emit=_fill_value,
+        ),
+        Microkernel(
+            name=f"Vector{op.value}",
+            op=op,
+            operands=(VECTOR,),
+            cost=lambda spec, target: spec.operand(0).vectors,
+            emit=_fill_vectors,
+        ),
+        Microkernel(
+            name=f"{op.value}Loop",
+            op=op,
+            operands=(OperandPattern(levels=("L1", "GL")),),
+            cost=_zero_memory_cost,
+            emit=_fill_memory,
+        ),
+    )
+
+
+KERNELS = (*_ZEROING, *_filling(Fill("NegInf")), *_filling(Fill("Min")))

@@ -1,33 +1,116 @@
-"""Multiply-adds of 32-bit floats: of scalars, of a scalar with vectors, and dot products."""
+"""Multiply-adds of every type: of scalars, and of a scalar with vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from morello.codegen.site import KernelSite
+from morello.ir.dtypes import BF16, F32
+from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.plugins import Microkernel, Multiple, OperandPattern, Target
-from morello_x86_avx2.kernels.common import F32_SCALAR, F32_VECTOR, PREFIX, scalars_cost
+from morello.plugins import Microkernel, OperandPattern, Target
+from morello_x86_avx2.kernels.common import (
+    INTEGERS,
+    NEAR,
+    PREFIX,
+    SCALAR,
+    move_costs,
+)
+from morello_x86_avx2.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
+
+#: What scalars are multiplied with vectors of.
+_SAME_TYPE = ("f32", *INTEGERS)
+_NARROW = ("u8", "i8", "u16", "i16", "bf16")
+_WIDE = ("u16", "i16", "u32", "i32", "f32")
 
 
 def _mult_add(site: KernelSite) -> None:
-    lhs, rhs, out = (site.operand(i).scalar() for i in range(3))
-    site.line(f"{out} += {lhs} * {rhs};")
+    values = [site.operand(i).scalar() for i in range(3)]
+    dtypes = [state.dtype for state in site.spec.states]
+    lhs, rhs, out = values
+    kind = dtypes[2]
+    if not kind.is_float:
+        total = " * ".join(f"(uint32_t){factor}" for factor in (lhs, rhs))
+        site.line(f"{out} = ({kind.c_name})((uint32_t){out} + {total});")
+        return
+    factors = [scalar_as(site, value, dtype, F32) for value, dtype in zip((lhs, rhs), dtypes[:2], strict=True)]
+    if kind == F32:
+        site.line(f"{out} += {' * '.join(factors)};")
+    else:
+        total = f"{scalar_as(site, out, kind, F32)} + {' * '.join(factors)}"
+        site.line(f"{out} = {scalar_as(site, total, F32, kind)};")
+
+
+def _mult_add_cost(integer: int, bf16: int):
+    """One instruction for f32, `integer` and `bf16` cycles for sums of these types; 4 to convert a factor to f32."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        *factors, out = (state.dtype for state in spec.states)
+        sums = bf16 if out == BF16 else integer
+        main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
+        return move_costs(spec, target) + main
+
+    return cost
 
 
 def _broadcast_mult_add(scalar: int, vector: int):
     """Adds scalar times vector to the output, vector by vector; the operands' numbers vary."""
 
     def emit(site: KernelSite) -> None:
-        out = site.operand(2)
-        state = out.tensor.state
-        prefix = PREFIX[state.dtype.bytes * (state.vector or 1)]
-        splat = f"{prefix}_set1_ps({site.operand(scalar).scalar()})"
-        for total, factor in zip(out.vectors(), site.operand(vector).vectors(), strict=True):
-            site.line(f"{total} = {prefix}_fmadd_ps({splat}, {factor}, {total});")
+        out, factors = site.operand(2), site.operand(vector).vectors()
+        state, value = out.tensor.state, site.operand(scalar).scalar()
+        dtype = state.dtype
+        if dtype == F32:
+            prefix = PREFIX[dtype.bytes * (state.vector or 1)]
+            for total, factor in zip(out.vectors(), factors, strict=True):
+                site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({value}), {factor}, {total});")
+        else:
+            for total, factor in zip(out.vectors(), factors, strict=True):
+                site.line(_wrapping_mult_add(site, total, factor, f"({unsigned(dtype).c_name}){value}"))
 
     return emit
+
+
+def _wrapping_mult_add(site: KernelSite, total: str, factor: str, value: str) -> str:
+    """`total += factor * value` for vectors of integers of one type."""
+    state = site.spec.states[2]
+    kind = site.vector_type(state.dtype, state.vector or 1)
+    bits = site.vector_type(unsigned(state.dtype), state.vector or 1)
+    return f"{total} = ({kind})(({bits}){total} + ({bits}){factor} * {value});"
+
+
+def _widening_mult_add(scalar: int, vector: int):
+    """As `_broadcast_mult_add`, with the factors converted to the output's type first."""
+
+    def emit(site: KernelSite) -> None:
+        out, factors, value = site.operand(2), site.operand(vector), site.operand(scalar)
+        dtype, size = out.tensor.state.dtype, out.tensor.state.vector or 1
+        narrow, prefix = factors.tensor.state.dtype, PREFIX[dtype.bytes * size]
+        for index, total in enumerate(out.vectors()):
+            factor = vector_as(site, values_at(site, factors, index * size, size), narrow, dtype, size)
+            if dtype == F32:
+                once = scalar_as(site, value.scalar(), value.tensor.state.dtype, F32)
+                site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {total});")
+            else:
+                once = f"({unsigned(dtype).c_name}){value.scalar()}"
+                site.line(_wrapping_mult_add(site, total, factor, once))
+
+    return emit
+
+
+def _odd_even_mult_add(site: KernelSite) -> None:
+    """A vector of bf16 holds the factors of two vectors of sums: of the even ones, then of the odd ones."""
+    value, factors, out = (site.operand(i) for i in range(3))
+    size = out.tensor.state.vector or 1
+    prefix = PREFIX[4 * size]
+    once = scalar_as(site, value.scalar(), value.tensor.state.dtype, F32)
+    totals = out.vectors()
+    for index in range(0, len(totals), 2):
+        vector = values_at(site, factors, index * size, 2 * size)
+        for total, factor in zip(totals[index : index + 2], even_and_odd(site, vector, size), strict=True):
+            site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {total});")
 
 
 def _same_registers(spec: LogicalSpec, vector: int) -> bool:
@@ -36,93 +119,105 @@ def _same_registers(spec: LogicalSpec, vector: int) -> bool:
     return (factor.layout, factor.vector) == (total.layout, total.vector)
 
 
-def _broadcast_cost(spec: LogicalSpec, target: Target) -> Any:
-    return 2 * spec.operand(2).vectors + 1
+def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
+    """The factors are narrower than the sums, of which they have the order, and convert to them without loss."""
+    value, factor, total = spec.states[scalar], spec.states[vector], spec.states[2]
+    if factor.layout != total.layout or factor.vector not in (None, total.vector):
+        return False
+    if total.dtype == F32:
+        return factor.dtype == BF16 and value.dtype in (BF16, F32)
+    small = factor.dtype.bytes < total.dtype.bytes and value.dtype.bytes <= total.dtype.bytes
+    return small and not (factor.dtype.is_float or value.dtype.is_float)
 
 
-def _dot_product(values: int):
-    """A loop over vectors of both operands into as many accumulators as divide their number, at most four."""
-
-    def emit(site: KernelSite) -> None:
-        length = int(site.spec.shape[2])
-        lanes = next(count for count in (4, 3, 2, 1) if length // values % count == 0)
-        dtype = site.spec.states[2].dtype
-        kind, load = site.vector_type(dtype, values), site.load(dtype, values)
-        prefix = PREFIX[dtype.bytes * values]
-        sums = [site.fresh("sum") for _ in range(lanes)]
-        lhs, rhs, i = site.fresh("lhs_at"), site.fresh("rhs_at"), site.fresh("i")
-        site.line("{")
-        site.line(f"    const {dtype.c_name} *const {lhs} = {site.operand(0).pointer()};")
-        site.line(f"    const {dtype.c_name} *const {rhs} = {site.operand(1).pointer()};")
-        site.line(f"    {kind} {', '.join(f'{name} = {{0}}' for name in sums)};")
-        site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {lanes * values}) {{")
-        for lane, name in enumerate(sums):
-            at = f"{i} + {lane * values}" if lane else i
-            site.line(f"        {name} = {prefix}_fmadd_ps({load}({lhs} + {at}), {load}({rhs} + {at}), {name});")
-        site.line("    }")
-        total = " + ".join(sums)
-        add = site.helper(f"add_up_{kind}", _ADD_UP.format(kind=kind, values=values, c_type=dtype.c_name))
-        site.line(f"    {site.operand(2).scalar()} += {add}({total});")
-        site.line("}")
-
-    return emit
+def _odd_even_sums(spec: LogicalSpec) -> bool:
+    """The sums are odd-even in strips of two vectors, each of which meets one vector of factors in order."""
+    factor, total = spec.states[1], spec.states[2]
+    if total.layout is None or factor.vector not in (None, 2 * (total.vector or 1)):
+        return False
+    *outer, strip = total.layout.dims
+    return strip == OddEven(2, 2 * (total.vector or 1)) and outer in ([], [Dynamic(2)])
 
 
-_ADD_UP = """static inline {c_type} add_up_{kind}({kind} v) {{
-    {c_type} sum = v[0];
-    for (int i = 1; i < {values}; ++i) {{
-        sum += v[i];
-    }}
-    return sum;
-}}"""
+def _cost(spec: LogicalSpec, target: Target) -> Any:
+    """Two cycles a vector; the paper has the same for integers of all sizes.
+
+    Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
+    """
+    return (8 if spec.states[2].dtype.bytes == 1 else 2) * spec.operand(2).vectors + 1
 
 
-def _dot_cost(spec: LogicalSpec, target: Target) -> Any:
-    return 8 * spec.shape[2] // 32 + target.move_cost(spec.operand(2))
+def _widening_cost(vector: int):
+    """A conversion takes about as long as half a multiply-add, by measurement; bf16 costs what it does in the paper."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        each = 2 if spec.states[2].dtype == F32 else 3
+        return each * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(vector))
+
+    return cost
 
 
-def kernels(values: int) -> tuple[Microkernel, ...]:
-    """The kernels of a core whose widest vectors hold this many floats."""
+def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Microkernel]:
+    """A scalar from one input times vectors from the other: of the sums' type, and of a narrower one."""
+    dims = (1, 1, 1, None) if vector == 1 else (1, None, 1, 1)
+    total = OperandPattern(levels=("VRF",), dtypes=_SAME_TYPE)
+    value, factor = OperandPattern(levels=NEAR, dtypes=_SAME_TYPE), total
+    narrow = OperandPattern(levels=("L1", "VRF"), dtypes=_NARROW)
+    wide = OperandPattern(levels=("VRF",), dtypes=_WIDE)
+    return (
+        Microkernel(
+            name=name,
+            op=Matmul(accumulate=True),
+            operands=(value, factor, total) if vector == 1 else (factor, value, total),
+            same=("dtype",),
+            shape=dims,
+            when=lambda spec: _same_registers(spec, vector),
+            cost=_cost,
+            registers={"VRF": 1},
+            emit=_broadcast_mult_add(scalar, vector),
+        ),
+        Microkernel(
+            name=f"{name}Widen",
+            op=Matmul(accumulate=True),
+            operands=(SCALAR, narrow, wide) if vector == 1 else (narrow, SCALAR, wide),
+            shape=dims,
+            when=lambda spec: _widens(spec, scalar, vector),
+            cost=_widening_cost(vector),
+            registers={"VRF": 2},
+            emit=_widening_mult_add(scalar, vector),
+        ),
+    )
+
+
+def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
+    """The kernels of a core with vectors of these sizes in bytes."""
+    by_row, by_row_widening = _with_vectors("BroadcastVecMultAdd", scalar=0, vector=1)
+    by_column, by_column_widening = _with_vectors("VecBroadcastMultAdd", scalar=1, vector=0)
     return (
         Microkernel(
             name="MultAdd",
             op=Matmul(accumulate=True),
-            operands=(F32_SCALAR,) * 3,
+            operands=(SCALAR,) * 3,
             shape=(1, 1, 1, 1),
-            cost=scalars_cost,
+            cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
             emit=_mult_add,
         ),
+        by_row,
+        by_column,
+        by_row_widening,
+        by_column_widening,
         Microkernel(
-            name="BroadcastVecMultAdd",
-            op=Matmul(accumulate=True),
-            operands=(F32_SCALAR, F32_VECTOR, F32_VECTOR),
-            shape=(1, 1, 1, None),
-            when=lambda spec: _same_registers(spec, 1),
-            cost=_broadcast_cost,
-            registers={"VRF": 1},
-            emit=_broadcast_mult_add(scalar=0, vector=1),
-        ),
-        Microkernel(
-            name="VecBroadcastMultAdd",
-            op=Matmul(accumulate=True),
-            operands=(F32_VECTOR, F32_SCALAR, F32_VECTOR),
-            shape=(1, None, 1, 1),
-            when=lambda spec: _same_registers(spec, 0),
-            cost=_broadcast_cost,
-            registers={"VRF": 1},
-            emit=_broadcast_mult_add(scalar=1, vector=0),
-        ),
-        Microkernel(
-            name="DotProductLoop",
+            name="BroadcastVecMultAddOddEven",
             op=Matmul(accumulate=True),
             operands=(
-                OperandPattern(levels=("L1",), dtypes=("f32",), layout="row_major"),
-                OperandPattern(levels=("L1",), dtypes=("f32",), layout="col_major"),
-                F32_SCALAR,
+                OperandPattern(levels=NEAR, dtypes=("f32", "bf16")),
+                OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",), layout="row_major"),
+                OperandPattern(levels=("VRF",), dtypes=("f32",)),
             ),
-            shape=(1, 1, Multiple(of=values), 1),
-            cost=_dot_cost,
-            registers={"VRF": 4},
-            emit=_dot_product(values),
+            shape=(1, 1, 1, None),
+            when=_odd_even_sums,
+            cost=_widening_cost(1),
+            registers={"VRF": 2},
+            emit=_odd_even_mult_add,
         ),
     )

@@ -1,28 +1,37 @@
-"""Transposes of squares of 32-bit floats within vector registers."""
+"""Transposes within vector registers: of squares of 8-, 16- and 32-bit values, and of two rows into pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from morello.codegen.site import KernelSite
+from morello.ir.dtypes import F32, DType
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.plugins import LayoutRule, Microkernel, OperandPattern
+from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX
+
+#: Data types by their bytes, and how unpacking instructions call values of that size.
+_DTYPES = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}
+_UNITS = {1: "epi8", 2: "epi16", 4: "epi32"}
 
 
-def _transpose(size: int):
-    """Registers hold rows of the source and columns of the output."""
+def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]):
+    """Prints the transpose of `count` vectors of `size` values: registers hold rows, then columns."""
 
     def emit(site: KernelSite) -> None:
         rows = site.operand(0).vectors()
         columns = site.operand(1).vectors()
-        kind = site.vector_type(site.spec.states[0].dtype, size)
-        name = f"transpose_{kind}"
-        parameters = ", ".join([*(f"{kind} r{i}" for i in range(size)), f"{kind} c[{size}]"])
-        helper = site.helper(name, f"static inline void {name}({parameters}) {{\n{_SHUFFLES[size]}\n}}")
+        dtype = site.spec.states[0].dtype
+        kind = site.vector_type(dtype, size)
+        name = f"transpose_{kind}" if count == size else f"pairs_{kind}"
+        parameters = ", ".join([*(f"{kind} r{i}" for i in range(count)), f"{kind} c[{count}]"])
+        helper = site.helper(
+            name, f"static inline void {name}({parameters}) {{\n{shuffles(dtype).format(kind=kind)}\n}}"
+        )
         result = site.fresh("columns")
-        site.line(f"{kind} {result}[{size}];")
+        site.line(f"{kind} {result}[{count}];")
         site.line(f"{helper}({', '.join(rows)}, {result});")
         for i, column in enumerate(columns):
             site.line(f"{column} = {result}[{i}];")
@@ -53,18 +62,91 @@ def _transpose_8() -> str:
     return "\n".join(rows)
 
 
-_SHUFFLES = {4: _transpose_4(), 8: _transpose_8()}
+def _transpose(size: int, width: int) -> str:
+    """Transposes a square of vectors of `size` bytes whose values have `width`.
+
+    First, halves of vectors change places with rows further down, until each lane of 16 bytes is transposed for
+    itself: interleaving row i with row i + n/2, log2(n) times, transposes the n×n values of a lane.
+    """
+    names = [f"({INTEGER_VECTOR[size]})r{i}" for i in range(size // width)]
+    lines: list[str] = []
+    groups = _by_lanes(names, size, lines)
+    columns = [name for group in groups for name in _interleave_lanes(group, size, width, lines)]
+    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(columns))])
 
 
-def _square(size: int):
-    """Exactly two dimensions are larger than 1, both are `size`, and the layouts order them differently."""
+def _by_lanes(rows: list[str], size: int, lines: list[str]) -> list[list[str]]:
+    """Rows that hold lane 0 of row i, of row i + n, ..., then those with lane 1, and so on; n rows per group."""
+    count = len(rows) * 16 // size
+
+    def joined(first: str, second: str, which: str, call: str) -> str:
+        name = f"h{len(lines)}"
+        lines.append(f"    const {INTEGER_VECTOR[size]} {name} = {call}({first}, {second}, {which});")
+        return name
+
+    if size == 16:
+        return [rows]
+    if size == 32:
+        call = "_mm256_permute2x128_si256"
+        return [[joined(rows[i], rows[i + count], which, call) for i in range(count)] for which in ("0x20", "0x31")]
+    groups = []
+    halves: dict[tuple[int, int, str], str] = {}
+    call = "_mm512_shuffle_i64x2"
+    for lane in range(4):
+        group = []
+        for i in range(count):
+            which = "0x44" if lane < 2 else "0xee"
+            for low in (0, 2):
+                key = (i, low, which)
+                if key not in halves:
+                    halves[key] = joined(rows[i + low * count], rows[i + (low + 1) * count], which, call)
+            low, high = (halves[i, first, which] for first in (0, 2))
+            group.append(joined(low, high, "0xdd" if lane % 2 else "0x88", call))
+        groups.append(group)
+    return groups
+
+
+def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) -> list[str]:
+    """The square in each lane, transposed."""
+    count = len(rows)
+    for _ in range(count.bit_length() - 1):
+        made = []
+        for i in range(count // 2):
+            for half in ("lo", "hi"):
+                name = f"t{len(lines)}"
+                call = f"{PREFIX[size]}_unpack{half}_{_UNITS[width]}({rows[i]}, {rows[i + count // 2]})"
+                lines.append(f"    const {INTEGER_VECTOR[size]} {name} = {call};")
+                made.append(name)
+        rows = made
+    return rows
+
+
+def _to_pairs(size: int, width: int) -> str:
+    """Two rows become pairs of values, one of each row: unpacking does so in each lane of 16 bytes."""
+    kind, prefix = INTEGER_VECTOR[size], PREFIX[size]
+    lines = [
+        f"    const {kind} {half} = {prefix}_unpack{half}_{_UNITS[width]}(({kind})r0, ({kind})r1);"
+        for half in ("lo", "hi")
+    ]
+    if size == 16:
+        made = ["lo", "hi"]
+    elif size == 32:
+        made = [f"_mm256_permute2x128_si256(lo, hi, {which})" for which in ("0x20", "0x31")]
+    else:
+        orders = ("11, 10, 3, 2, 9, 8, 1, 0", "15, 14, 7, 6, 13, 12, 5, 4")
+        made = [f"_mm512_permutex2var_epi64(lo, _mm512_set_epi64({order}), hi)" for order in orders]
+    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(made))])
+
+
+def _of_shape(rows: int, columns: int):
+    """The source is `rows` rows of `columns` values, and the layouts order these two dimensions differently."""
 
     def holds(spec: LogicalSpec) -> Any:
         layout, other = (state.layout for state in spec.states)
         if layout is None or other is None or len(layout.dims) != 2 or layout.dims != other.dims[::-1]:
             return False
         first, second = (physical.dim for physical in layout.dims)
-        return (spec.shape[first] == size) & (spec.shape[second] == size)
+        return (spec.shape[first] == rows) & (spec.shape[second] == columns)
 
     return holds
 
@@ -72,22 +154,53 @@ def _square(size: int):
 _TRANSPOSITIONS: tuple[tuple[LayoutRule, LayoutRule], ...] = (("row_major", "col_major"), ("col_major", "row_major"))
 
 
-def _transpose_kernel(size: int, source: LayoutRule, out: LayoutRule) -> Microkernel:
+def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
+    """The transposes of squares of `size` rows of values of `width` bytes, in both directions."""
+    suffix = "" if width == 4 else f"Of{8 * width}Bits"
+    floats = {4: _transpose_4, 8: _transpose_8}
+
+    def shuffles(dtype: DType) -> str:
+        return floats[size]() if dtype == F32 and size in floats else _transpose(size * width, width)
+
+    def vector(layout: LayoutRule) -> OperandPattern:
+        return OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(size,), layout=layout)
+
+    return tuple(
+        Microkernel(
+            name=f"Transpose{size}x{size}{'Rows' if source == 'row_major' else 'Columns'}{suffix}",
+            op=Move(),
+            operands=(vector(source), vector(out)),
+            same=("dtype",),
+            when=_of_shape(size, size),
+            # One cycle a shuffle: log2(size) stages of `size` of them.
+            cost=lambda spec, target: size * (size.bit_length() - 1),
+            emit=_shuffled(size, size, shuffles),
+        )
+        for source, out in _TRANSPOSITIONS
+    )
+
+
+def _pairs(size: int, width: int) -> Microkernel:
+    """Two rows, each one vector, become one row of pairs: the paper's PhysicalTransposeByte for every width."""
+    values = size // width
+    vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(values,))
     return Microkernel(
-        name=f"Transpose{size}x{size}{'Rows' if source == 'row_major' else 'Columns'}",
+        name=f"Pairs2x{values}Of{8 * width}Bits",
         op=Move(),
-        operands=(
-            OperandPattern(levels=("VRF",), dtypes=("f32",), vectors=(size,), layout=source),
-            OperandPattern(levels=("VRF",), dtypes=("f32",), vectors=(size,), layout=out),
-        ),
-        when=_square(size),
-        # One cycle a shuffle: log2(size) stages of `size` of them.
-        cost=lambda spec, target: size * (size.bit_length() - 1),
-        emit=_transpose(size),
+        operands=(vector, vector),
+        same=("dtype",),
+        when=_of_shape(2, values),
+        cost=lambda spec, target: 2 if size == 16 else 4,
+        registers={} if size == 16 else {"VRF": 2},
+        emit=_shuffled(values, 2, lambda dtype: _to_pairs(size, width)),
     )
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """The transposes of squares whose rows are vectors of these sizes in bytes."""
-    sizes = [size for size in _SHUFFLES if size * 4 in vectors]
-    return tuple(_transpose_kernel(size, source, out) for size in sizes for source, out in _TRANSPOSITIONS)
+    """The transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers."""
+    most = max(vectors) // 4
+    squares = sorted((size // width, -width) for size in vectors for width in _DTYPES if size // width <= most)
+    return (
+        *(kernel for rows, width in squares for kernel in _squares(rows, -width)),
+        *(_pairs(size, width) for size in vectors for width in _DTYPES),
+    )

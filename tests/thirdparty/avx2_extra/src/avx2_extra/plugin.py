@@ -1,4 +1,4 @@
-"""The plugin: one microkernel for a target that it does not own."""
+"""The plugin: an operation of its own, and microkernels for a target that it does not own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 from morello.codegen.site import KernelSite
 from morello.ir.numbers import Num
+from morello.ir.ops import Operation
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
+
+from .hard_swish import HARD_SWISH, HardSwish
 
 ROWS, WIDTH = 4, 8
 
@@ -44,5 +47,10 @@ OUTER_PRODUCT = Microkernel(
 
 
 @hookimpl
+def morello_operations() -> Iterable[Operation]:
+    return [HardSwish()]
+
+
+@hookimpl
 def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    return [OUTER_PRODUCT] if target == "x86_avx2" else None
+    return [HARD_SWISH, OUTER_PRODUCT] if target == "x86_avx2" else None

@@ -1,0 +1,211 @@
+"""Parallel loops in C: the body becomes a function over a range of tiles, and threads get a range each.
+
+A program runs with OpenMP where it is compiled so, else with threads that it starts itself. Who computes a tile makes
+no difference to it, so results are the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+
+from morello.codegen.buffers import ALIGNMENT, View
+from morello.codegen.writer import Writer
+from morello.ir.impl import Impl, Part
+from morello.ir.index import Symbol, as_index
+from morello.ir.spec import LogicalSpec
+
+if TYPE_CHECKING:
+    from morello.codegen.emitter import Emission
+
+#: Threads that one loop uses at most.
+MAX_THREADS = 1024
+
+#: Divides tiles among threads. Names that start with `morello_` are given to nothing else.
+RUNTIME = f"""\
+#ifndef _OPENMP
+#include <pthread.h>
+#endif
+
+/* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
+typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
+
+#ifndef _OPENMP
+typedef struct {{
+    morello_tiles *body;
+    const void *loop;
+    ptrdiff_t thread, from, to;
+}} morello_share;
+
+static void *morello_start(void *given) {{
+    const morello_share *const share = given;
+    share->body(share->loop, share->thread, share->from, share->to);
+    return NULL;
+}}
+#endif
+
+/* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
+static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {{
+    const ptrdiff_t most = tiles < {MAX_THREADS} ? tiles : {MAX_THREADS};
+    const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
+#ifdef _OPENMP
+    #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
+    for (ptrdiff_t t = 0; t < shares; ++t) {{
+        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
+    }}
+#else
+    morello_share share[{MAX_THREADS}];
+    pthread_t started[{MAX_THREADS}];
+    ptrdiff_t count = 1;
+    for (ptrdiff_t t = 0; t < shares; ++t) {{
+        share[t] = (morello_share){{body, loop, t, tiles * t / shares, tiles * (t + 1) / shares}};
+    }}
+    while (count < shares && pthread_create(&started[count], NULL, morello_start, &share[count]) == 0) {{
+        ++count;
+    }}
+    morello_start(&share[0]);
+    for (ptrdiff_t t = count; t < shares; ++t) {{
+        morello_start(&share[t]);
+    }}
+    for (ptrdiff_t t = 1; t < count; ++t) {{
+        pthread_join(started[t], NULL);
+    }}
+#endif
+}}
+"""
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@attrs.frozen
+class Captured:
+    """A variable of the code around a parallel loop: its C type, and what it is set to where the loop starts."""
+
+    name: str
+    kind: str
+    value: str
+
+
+@attrs.frozen
+class Range:
+    """The names that a loop's function has for its parameters and for the tile it is at."""
+
+    given: str
+    loop: str
+    thread: str
+    first: str
+    end: str
+    tile: str
+
+
+class ParallelLoops:
+    """The parallel loops of one program: their functions, and the workspace that each thread needs for them."""
+
+    def __init__(self, emission: Emission):
+        self._emission = emission
+        self.functions: list[str] = []
+        #: Bytes per thread.
+        self.workspace = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.functions)
+
+    def emit(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
+        """The call that runs the tiles of a loop's main body, and the function it calls."""
+        emission = self._emission
+        assert part.region is not None
+        trips = {dim: int(segment.trips) for dim, segment in enumerate(part.region) if segment.trips > 1}
+        with emission.names.scope():
+            names = Range(*map(emission.names.fresh, ("given", "loop", "thread", "from", "to", "tile")))
+            counters = {dim: Symbol(emission.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
+            indices = {dim: as_index(counter) for dim, counter in counters.items()}
+            body, held, own = emission.aside(lambda: emission.bodies(part, child, logical, views, indices, []))
+        self.workspace = max(self.workspace, own)
+        used = set(_NAME.findall(_COMMENT.sub("", body)))
+        captured = [one for one in self._captured(logical, views, held) if one.name in used]
+        name = f"{emission.name}_part{len(self.functions) + 1}"
+        self.functions.append(self._function(name, names, captured, counters, body, own))
+        with emission.writer.block():
+            values = ", ".join(one.value for one in captured)
+            emission.writer.line(f"const struct {name} {names.given} = {{{values}}};")
+            call = f"{name}, &{names.given}, {prod(trips.values())}, {emission.threads_name}"
+            emission.writer.line(f"morello_parallel({call});")
+
+    def description(self, macro: str, shared: int) -> list[str]:
+        """What the header says of threads and of the workspace, of which `shared` bytes are for all of them."""
+        name, threads = self._emission.workspace_name, self._emission.threads_name
+        rows = [
+            f"/* {threads}: how many threads may be used, at least 1; results do not depend on it.",
+            "   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */",
+        ]
+        if shared or self.workspace:
+            rows += [
+                f"/* {name}: {macro}({threads}) bytes, aligned to {ALIGNMENT} */",
+                f"#define {macro}({threads}) ({shared} + (size_t)({threads}) * {self.workspace})",
+            ]
+        return rows
+
+    def _captured(self, logical: LogicalSpec, views: Sequence[View], held: int) -> list[Captured]:
+        """What the body may use of the code around it."""
+        found: dict[str, Captured] = {}
+        for one, view in zip(logical.op.operands(len(logical.shape)), views, strict=True):
+            buffer = view.buffer
+            const = "" if one.writes else "const "
+            if buffer.name not in found or one.writes:
+                kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
+                found[buffer.name] = Captured(buffer.name, kind, buffer.name)
+            for index in (*buffer.strides, *view.starts):
+                for symbol in as_index(index).symbols():
+                    found[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
+        name = self._emission.workspace_name
+        found[name] = Captured(name, "char *restrict ", f"(char *){name}{f' + {held}' if held else ''}")
+        return [*found.values()]
+
+    def _function(
+        self,
+        name: str,
+        names: Range,
+        captured: Sequence[Captured],
+        counters: Mapping[int, Symbol],
+        body: str,
+        own: int,
+    ) -> str:
+        """The struct of what a loop is given, and the function that runs a range of its tiles."""
+        writer = Writer()
+        with writer.block(f"struct {name}", end=";"):
+            for one in captured:
+                writer.line(f"{one.kind}{one.name};")
+        writer.line()
+        parameters = (
+            f"const void *{names.given}, ptrdiff_t {names.thread}, ptrdiff_t {names.first}, ptrdiff_t {names.end}"
+        )
+        with writer.block(f"static void {name}({parameters})"):
+            writer.line(f"const struct {name} *const {names.loop} = {names.given};")
+            for one in captured:
+                shift = f" + {names.thread} * {own}" if one.name == self._emission.workspace_name else ""
+                kind = f"{one.kind}const " if "*" in one.kind else f"const {one.kind}"
+                writer.line(f"{kind}{one.name} = {names.loop}->{one.name}{shift};")
+            if not own:
+                writer.line(f"(void){names.thread};")
+            with writer.block(
+                f"for (ptrdiff_t {names.tile} = {names.first}; {names.tile} < {names.end}; ++{names.tile})"
+            ):
+                for line in _counted(list(counters.values()), names.tile):
+                    writer.line(line)
+                for line in body.splitlines():
+                    writer.line(line)
+        return writer.text()
+
+
+def _counted(counters: Sequence[Symbol], tile: str) -> Iterator[str]:
+    """Declarations of the counters of a loop nest at a tile: the last one changes fastest."""
+    extents = [counter.extent or 1 for counter in counters]
+    for position, counter in enumerate(counters):
+        inner = prod(extents[position + 1 :])
+        value = f"{tile} / {inner}" if inner > 1 else tile
+        yield f"const ptrdiff_t {counter} = {value}{f' % {extents[position]}' if position else ''};"

@@ -1,0 +1,166 @@
+"""Reads operations with their parameters, and what the operations of a Compose read of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Protocol, Self, TypeVar
+
+import attrs
+from lark import Token
+
+from morello.errors import MorelloError
+from morello.frontend import numbers, syntax
+from morello.frontend.diagnostics import Source, Span, closest, quoted, suggestion
+from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
+from morello.ir.ops import BY_NAME, Arranged, Operation, Stage, arranged
+from morello.ir.ops.base import Value
+from morello.ir.ops.norms import NORMS
+from morello.ir.ops.ranks import chained, ranks_of
+
+COMPOSE = "Compose"
+#: Larger than any rank, for ranks that are not known.
+_RANKS = 33
+
+
+def operation(source: Source, node: OperationNode, *others: str) -> Operation:
+    """The operation that the text names; `others` might have stood here too."""
+    if node.name in NORMS and node.name not in others:
+        raise source.error(
+            span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
+        )
+    if node.name not in BY_NAME:
+        known = sorted([*BY_NAME, *others])
+        listing = f"operations are {', '.join(known)}"
+        raise source.error(
+            span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, known, listing)
+        )
+    return configured(source, BY_NAME[node.name], node)
+
+
+class Configurable(Protocol):
+    """What takes parameters."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> tuple[str, ...]: ...
+    def configured(self, given: Mapping[str, Value], /) -> Self: ...
+
+
+C = TypeVar("C", bound=Configurable)
+
+
+def configured(source: Source, op: C, node: OperationNode) -> C:
+    """The operation with the parameters of the text, if it has any."""
+    given: dict[str, Value] = {}
+    for one in node.parameters:
+        if one.name not in op.parameters:
+            takes = f"{op.name} takes {', '.join(op.parameters) or 'no parameters'}"
+            hint = suggestion(one.name, op.parameters, takes)
+            raise source.error(span(one.name), f"{op.name} has no parameter {quoted(one.name)}", hint)
+        if one.name in given:
+            raise source.error(span(one.name), f"a second {one.name}", "leave one of them out")
+        given[str(one.name)] = _value(source, one)
+    if not given:
+        return op
+    with source.at(node.span):
+        return op.configured(given)
+
+
+def _value(source: Source, node: ParameterNode) -> Value:
+    value = node.value
+    if value is None:
+        return True
+    if isinstance(value, Numbers):
+        return tuple(numbers.read(source, one) for one in value.numbers)
+    if value.type == "WORD":
+        return str(value)
+    return numbers.read(source, value) if value.type == "INT" else numbers.read_float(source, value)
+
+
+@attrs.frozen
+class Graph:
+    """The operations of a Compose, and what each reads: entry e ≥ 0 is external input e, ~j what operation j makes.
+
+    `names` are those of the external inputs and, last, of the output; a chain names none.
+    """
+
+    place: Span
+    ops: tuple[Operation, ...]
+    wires: tuple[tuple[int, ...], ...]
+    names: tuple[Token, ...] | None
+
+    def arranged(self, source: Source, rank: int) -> Arranged:
+        """The Compose, where the output has `rank` dimensions."""
+        with source.at(self.place):
+            ranks = ranks_of(self.ops, self.wires, rank)
+            return arranged([Stage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
+
+
+def read_graph(source: Source, components: Sequence[OperationNode | Equation]) -> Graph:
+    """The operations in the brackets of a Compose: a chain, or equations."""
+    place = span(components[0], components[-1])
+    equations = [one for one in components if isinstance(one, Equation)]
+    if equations and len(equations) < len(components):
+        plain = next(one for one in components if isinstance(one, OperationNode))
+        raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
+    if equations:
+        return _equations(source, equations, place)
+    ops = tuple(operation(source, one) for one in components if isinstance(one, OperationNode))
+    return Graph(place, ops, chained(ops), None)
+
+
+def _equations(source: Source, equations: list[Equation], place: Span) -> Graph:
+    made: dict[str, int] = {}
+    for number, one in enumerate(equations):
+        if str(one.name) in made:
+            raise source.error(span(one.name), f"a second equation for {quoted(one.name)}", "every name is made once")
+        made[str(one.name)] = number
+    _check_use(source, equations)
+    external: dict[str, Token] = {}
+    for one in equations:
+        for name in one.inputs:
+            if str(name) not in made:
+                external.setdefault(str(name), name)
+    entries = {name: number for number, name in enumerate(external)} | {name: ~number for name, number in made.items()}
+    ops = tuple(operation(source, one.operation) for one in equations)
+    wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
+    return Graph(place, ops, wires, (*external.values(), equations[0].name))
+
+
+def _check_use(source: Source, equations: list[Equation]) -> None:
+    """What equations make is used, and not to make itself."""
+    used = {str(name) for one in equations for name in one.inputs}
+    by_name = {str(one.name): one for one in equations}
+    try:
+        TopologicalSorter({name: [*map(str, one.inputs)] for name, one in by_name.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        raise source.error(
+            span(by_name[circle[0]].name), f"{quoted(circle[0])} is made of itself: {' → '.join(reversed(circle))}"
+        ) from None
+    for one in equations[1:]:
+        if str(one.name) not in used:
+            known = {str(name) for each in equations for name in each.inputs} - by_name.keys()
+            hint = "the first equation makes the output; leave out what is not needed"
+            meant = closest(one.name, sorted(known))
+            hint = f"did you mean it where {meant!r} is used? {hint}" if meant else hint
+            raise source.error(span(one.name), f"nothing uses {quoted(one.name)}", hint)
+
+
+def parse_operation(text: str, rank: int) -> Operation:
+    """The operation that `str` wrote, with `rank` iteration dimensions. Raises MorelloError for any other text."""
+    source = Source("<operation>", text)
+    node = syntax.parse_formula(source)
+    if not node.components:
+        return operation(source, node.operation)
+    graph = read_graph(source, node.components)
+    for output in range(_RANKS):
+        try:
+            op = graph.arranged(source, output).compose
+        except MorelloError:
+            continue
+        if op.rank == rank:
+            return op
+    raise MorelloError(f"{text!r} has no variant of {rank} dimensions")

@@ -1,0 +1,178 @@
+"""Add, Sub, Mul, Div, Maximum and Minimum: two tensors, value by value."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cache
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, flattened, operand, parameter
+from morello.ir.ops.common import AnyRank, as_type, convertible, floats_only
+
+
+def _check_over(op: Binary, _field: object, over: tuple[int, ...]) -> None:
+    if list(over) != sorted(set(over)) or any(dim < 0 for dim in over):
+        raise SpecError(
+            f"{op.name}: over={list(over)} is no list of dimensions", "list each one once, in order, from 0"
+        )
+
+
+@attrs.frozen(cache_hash=True)
+class Binary(AnyRank):
+    """out[i...] = f(lhs[i...], rhs[i...]); rhs has size 1 in the dimensions `over`, and is used all along them.
+
+    Values are converted to the output's type first. Integers wrap around.
+    """
+
+    over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=_check_over)
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return _operands(rank, self.over)
+
+    @abstractmethod
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """What it does to values, which numpy broadcasts."""
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        lhs, rhs = (as_type(value, dtypes[-1] if dtypes else None) for value in inputs)
+        with np.errstate(all="ignore"):
+            return [self.function(lhs, rhs)]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+    @property
+    def whole_numbers(self) -> bool:
+        return True
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        if self.over and self.over[-1] >= len(shape):
+            return f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
+        return convertible(dtypes[:2], dtypes[2])
+
+
+@attrs.frozen(cache_hash=True)
+class _Sum(Binary):
+    """Errors of both sides add up."""
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [errors[0] + errors[1]]
+
+
+@attrs.frozen(cache_hash=True)
+class Add(_Sum):
+    """out = lhs + rhs. A bias add is `Add[over=[0, 1]]`."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return lhs + rhs
+
+
+@attrs.frozen(cache_hash=True)
+class Sub(_Sum):
+    """out = lhs − rhs."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return lhs - rhs
+
+
+@attrs.frozen(cache_hash=True)
+class Mul(Binary):
+    """out = lhs · rhs."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return lhs * rhs
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [(np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])]
+
+
+@attrs.frozen(cache_hash=True)
+class Div(Binary):
+    """out = lhs / rhs. Floats only. A quotient is rounded once, so multiplying by a reciprocal is not enough."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return lhs / rhs
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [quotient_spread(*inputs, *errors)]
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return super().check(shape, dtypes) or floats_only(dtypes)
+
+
+@attrs.frozen(cache_hash=True)
+class _Choice(Binary):
+    """One of the two values, which is exact. Where either is NaN, any value may be given."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.zeros(shape)]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [np.maximum(errors[0], errors[1])]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+@attrs.frozen(cache_hash=True)
+class Maximum(_Choice):
+    """out = the larger of lhs and rhs. Where either is NaN, any value may be given."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.maximum(lhs, rhs)
+
+
+@attrs.frozen(cache_hash=True)
+class Minimum(_Choice):
+    """out = the smaller of lhs and rhs. Where either is NaN, any value may be given."""
+
+    def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.minimum(lhs, rhs)
+
+
+def quotient_spread(
+    above: np.ndarray, below: np.ndarray, above_error: np.ndarray, below_error: np.ndarray
+) -> np.ndarray:
+    """By how much above / below may move; infinite where `below` may be 0."""
+    with np.errstate(all="ignore"):
+        moved = above_error + np.abs(above / below) * below_error
+        left = np.abs(below) - below_error
+        return np.where(moved == 0, 0.0, np.where(left > 0, moved / left, np.inf))
+
+
+@cache
+def _operands(rank: int, over: tuple[int, ...]) -> tuple[Operand, ...]:
+    return (
+        operand("lhs", range(rank)),
+        flattened("rhs", rank, over),
+        operand("out", range(rank), reads=False, writes=True),
+    )
+
+
+OPERATIONS: tuple[Operation, ...] = (Add(), Sub(), Mul(), Div(), Maximum(), Minimum())

@@ -1,0 +1,56 @@
+"""Broadcast: a tensor repeated along one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, flattened, operand
+from morello.ir.ops.common import Along, as_type, convertible
+
+
+@attrs.frozen(cache_hash=True)
+class Broadcast(Along):
+    """out[..., i, ...] = convert(src[..., 0, ...]) for all i along `dim`, in which src has size 1."""
+
+    @property
+    def name(self) -> str:
+        return "Broadcast"
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return _operands(rank, self.axis(rank))
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        return [np.broadcast_to(as_type(inputs[0], dtypes[-1] if dtypes else None), shape)]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [np.broadcast_to(errors[0], shape)]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
+
+    @property
+    def copies(self) -> bool:
+        return True
+
+
+@cache
+def _operands(rank: int, axis: int) -> tuple[Operand, ...]:
+    return (flattened("src", rank, (axis,)), operand("out", range(rank), reads=False, writes=True))
+
+
+OPERATIONS: tuple[Operation, ...] = (Broadcast(),)

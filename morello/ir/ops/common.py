@@ -1,0 +1,75 @@
+"""What operations along a dimension, and those on any shape, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operation, parameter
+
+#: Roundings that computing e^x may stand for, each of f32: kernels may use a polynomial that is off by 2 ulp at most.
+EXP_ROUNDINGS = 4
+#: The same for erf and tanh, which may be off by 8 ulp of 1 (not of their own value).
+ERF_ROUNDINGS = TANH_ROUNDINGS = 16
+#: Results of exp below this, the smallest normal value of f32 and bf16, may be taken for 0.
+TINY = 2.0**-126
+
+
+@attrs.frozen(cache_hash=True)
+class AnyRank(Operation):
+    """An operation on tensors of any rank."""
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return tuple(f"i{dim}" for dim in range(rank))
+
+
+@attrs.frozen(cache_hash=True)
+class Along(AnyRank):
+    """An operation along one dimension: `dim`, or the last."""
+
+    dim: int | None = parameter(int, default=None)
+
+    def axis(self, rank: int) -> int:
+        """The number of the dimension."""
+        return rank - 1 if self.dim is None else self.dim
+
+    def normal(self, rank: int) -> Operation:
+        return attrs.evolve(self, dim=None) if self.dim == rank - 1 else self
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        if self.dim is not None and not 0 <= self.dim < len(shape):
+            return f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
+        return None if shape else "a tensor of rank 0 has no dimension to go along"
+
+
+def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
+    """Integers as they are in `dtype`, where they wrap around, but as int64; floats as they are."""
+    if dtype is None or dtype.is_float:
+        return values
+    return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)
+
+
+def floats_only(dtypes: Sequence[DType]) -> str | None:
+    """Why an operation that is defined for floats only does not take these types."""
+    wrong = next((dtype for dtype in dtypes if not dtype.is_float), None)
+    return f"it is defined for f32 and bf16, not for {wrong}" if wrong else None
+
+
+def convertible(sources: Sequence[DType], out: DType) -> str | None:
+    """Why values of types `sources` cannot be converted to `out`."""
+    wrong = next((dtype for dtype in sources if dtype.is_float and not out.is_float), None)
+    return f"{wrong} does not convert to {out}: make the output f32 or bf16" if wrong else None
+
+
+def exp(values: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.exp(values)
+
+
+def grown(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """By how much e^x may move where x moves by an error."""
+    with np.errstate(all="ignore"):
+        return np.where(np.exp(values) == 0, 0.0, np.exp(values) * np.expm1(errors))

@@ -1,0 +1,210 @@
+"""Conv and GroupedConv: 2-D convolutions (correlations, as in neural networks) of a batch of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.common import convertible
+from morello.ir.ops.fill import FillZero
+
+Sizes = int | tuple[int, ...]
+
+
+def _shortest(given: Any) -> Sizes:
+    """Equal numbers are written as one, so that equal operations are equal."""
+    if isinstance(given, (tuple, list)):
+        return given[0] if given and all(one == given[0] for one in given) and len(given) in (2, 4) else tuple(given)
+    return given
+
+
+def _check_pair(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
+    if (isinstance(given, tuple) and len(given) != 2) or min(_each(given, 2), default=0) < 1:
+        raise SpecError(f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]")
+
+
+def _check_padding(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
+    if (isinstance(given, tuple) and len(given) != 4) or min(_each(given, 4), default=-1) < 0:
+        raise SpecError(f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]")
+
+
+def _each(given: Sizes, count: int) -> tuple[int, ...]:
+    return given if isinstance(given, tuple) else (given,) * count
+
+
+@attrs.frozen(cache_hash=True)
+class _Convolution(Operation):
+    """What Conv and GroupedConv share: sums over channels and filter, on images that zeros surround.
+
+    An image of height H fits exactly if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the
+    height of the output; widths likewise. No row or column is left over. Values are converted to the output's
+    type, then multiplied (those of the padding, too) and added; integers wrap around.
+    """
+
+    accumulate: bool = False
+    stride: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_pair)
+    dilation: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_pair)
+    padding: Sizes = parameter(int, tuple, default=0, converter=_shortest, validator=_check_padding)
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """From one output row and column to the next."""
+        return _each(self.stride, 2)
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """From one filter row and column to the next."""
+        return _each(self.dilation, 2)
+
+    @property
+    def pads(self) -> tuple[int, ...]:
+        """Zeros above, left, below and right."""
+        return _each(self.padding, 4)
+
+    def unpadded(self) -> Operation:
+        """The same on images that hold their padding."""
+        return attrs.evolve(self, padding=0)
+
+    def _image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+        (down, right), (apart, aside) = self.strides, self.dilations
+        return (((h, down), (fh, apart)), ((w, right), (fw, aside)))
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        # A tile at the edge would have less padding than one inside.
+        padded = tuple(range(rank - 4, rank)) if any(self.pads) else ()
+        return tuple(sorted({*super().untiled(rank), *padded}))
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        image, filters = inputs[0], inputs[1]
+        if dtypes and not dtypes[-1].is_float:
+            image, filters = image.astype(np.int64), filters.astype(np.int64)
+        top, left, bottom, right = self.pads
+        image = np.pad(image, [*[(0, 0)] * (image.ndim - 2), (top, bottom), (left, right)])
+        total = self._sum(shape, image, filters)
+        with np.errstate(all="ignore"):
+            return [total + inputs[2] if self.accumulate else total]
+
+    def _sum(self, shape: tuple[int, ...], image: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        h, w, fh, fw = shape[-4:]
+        (down, right), (apart, aside) = self.strides, self.dilations
+        total: Any = 0
+        with np.errstate(all="ignore"):
+            for row in range(fh):
+                for column in range(fw):
+                    rows = slice(row * apart, row * apart + down * (h - 1) + 1, down)
+                    columns = slice(column * aside, column * aside + right * (w - 1) + 1, right)
+                    tile = image[..., rows, columns]
+                    # Filters × channels times channels × pixels, for each image.
+                    pixels = tile.reshape(*tile.shape[:-2], h * w)
+                    product = np.matmul(filters[..., row, column], pixels)
+                    total = total + product.reshape(*product.shape[:-1], h, w)
+        return total
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        image, filters = np.abs(inputs[0]), np.abs(inputs[1])
+        plain = attrs.evolve(self, accumulate=False)
+        (by_filters,) = plain.meaning(shape, [image + errors[0], errors[1]], [])
+        (by_image,) = plain.meaning(shape, [errors[0], filters], [])
+        return [by_filters + by_image + (errors[2] if self.accumulate else 0.0)]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        terms = int(np.prod([shape[dim] for dim in self.reductions(len(shape))], dtype=np.int64))
+        return 2 * terms + 1
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 2 * self.volume(shape)
+
+    def accumulating(self) -> Operation | None:
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(),)
+
+    @property
+    def whole_numbers(self) -> bool:
+        return True
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        height, width = self.operands(len(shape))[0].shape(shape)[-2:]
+        if height < 1 or width < 1:
+            return f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
+        return convertible(dtypes[:2], dtypes[2])
+
+
+@attrs.frozen(cache_hash=True)
+class Conv(_Convolution):
+    """out[b, f, h, w] = Σ image[b, c, y, x] · filters[f, c, fh, fw], the sum being over c, fh and fw.
+
+    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; where that is outside of the image, it
+    has zeros. ConvAccum adds the sum to what out holds. Sizes h and w are those of the output.
+    """
+
+    @property
+    def rank(self) -> int:
+        return 7
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return ("b", "f", "c", "h", "w", "fh", "fw")
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return _conv_operands(self)
+
+
+@attrs.frozen(cache_hash=True)
+class GroupedConv(_Convolution):
+    """A Conv for each of g groups: image b×g×c×H×W, filters g×f×c×fh×fw, out b×g×f×h×w.
+
+    c and f count channels and filters of one group; c = 1 makes a depthwise convolution.
+    """
+
+    @property
+    def rank(self) -> int:
+        return 8
+
+    def dims(self, rank: int) -> tuple[str, ...]:
+        return ("b", "g", "f", "c", "h", "w", "fh", "fw")
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return _grouped_operands(self)
+
+
+def _image(op: _Convolution, before: Sequence[int], h: int) -> Operand:
+    top, left, bottom, right = op.pads
+    dims = (*(((dim, 1),) for dim in before), *op._image_dims(h, h + 1, h + 2, h + 3))
+    shrink = (*(0 for _ in before), top + bottom, left + right) if any(op.pads) else ()
+    return Operand("image", dims, shrink=shrink)
+
+
+@cache
+def _conv_operands(op: Conv) -> tuple[Operand, ...]:
+    b, f, c, h, w, fh, fw = range(7)
+    out = operand("out", (b, f, h, w), reads=op.accumulate, writes=True)
+    return (_image(op, (b, c), h), operand("filters", (f, c, fh, fw)), out)
+
+
+@cache
+def _grouped_operands(op: GroupedConv) -> tuple[Operand, ...]:
+    b, g, f, c, h, w, fh, fw = range(8)
+    out = operand("out", (b, g, f, h, w), reads=op.accumulate, writes=True)
+    return (_image(op, (b, g, c), h), operand("filters", (g, f, c, fh, fw)), out)
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(cls(accumulate=adds) for cls in (Conv, GroupedConv) for adds in (False, True))

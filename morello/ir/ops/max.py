@@ -1,0 +1,57 @@
+"""Max and MaxAccum: the largest value along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operation
+from morello.ir.ops.common import as_type
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.reduce import Reduction
+
+
+@attrs.frozen(cache_hash=True)
+class Max(Reduction):
+    """out = max of convert(src) along `dim`; MaxAccum: and of what out holds. Rows with NaN may give any value."""
+
+    accumulate: bool = False
+
+    @property
+    def name(self) -> str:
+        return "MaxAccum" if self.accumulate else "Max"
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        values = as_type(inputs[0], dtypes[-1] if dtypes else None)
+        largest = np.max(values, axis=self.axis(len(shape)), keepdims=True)
+        return [np.maximum(largest, inputs[1]) if self.accumulate else largest]
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.zeros_like(value) for value in self.meaning(shape, inputs, [])]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        moved = np.max(errors[0], axis=self.axis(len(shape)), keepdims=True)
+        return [np.maximum(moved, errors[1]) if self.accumulate else moved]
+
+    def accumulating(self) -> Operation | None:
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (Fill("NegInf"),)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+OPERATIONS: tuple[Operation, ...] = (Max(), Max(accumulate=True))

@@ -1,0 +1,70 @@
+"""Pad: zeros around the last two dimensions of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.common import AnyRank
+
+
+def _check(op: Operation, _field: attrs.Attribute, given: tuple[int, ...]) -> None:
+    if len(given) != 4 or min(given) < 0:
+        raise SpecError(f"{op.name}: padding is four numbers of at least 0: [top, left, bottom, right]")
+
+
+@attrs.frozen(cache_hash=True)
+class Pad(AnyRank):
+    """out = src with `padding` (top, left, bottom, right) rows and columns of zeros around it; sizes are those of out.
+
+    It copies bits: both have the same type.
+    """
+
+    padding: tuple[int, ...] = parameter(tuple, default=(1, 1, 1, 1), validator=_check)
+
+    @property
+    def name(self) -> str:
+        return "Pad"
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        top, left, bottom, right = self.padding
+        shrink = (*(0 for _ in range(rank - 2)), top + bottom, left + right)
+        src = attrs.evolve(operand("src", range(rank)), shrink=shrink)
+        return (src, operand("out", range(rank), reads=False, writes=True))
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        # A tile at the edge would have zeros on other sides than one inside.
+        return (rank - 2, rank - 1)
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        if len(shape) < 2:
+            return "a tensor needs two dimensions to have zeros around it"
+        if min(self.operands(len(shape))[0].shape(shape)) < 1:
+            return f"nothing is left of {shape[-2]}×{shape[-1]} inside of padding {list(self.padding)}"
+        return None if dtypes[0] == dtypes[1] else f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        top, left, bottom, right = self.padding
+        return [np.pad(inputs[0], [*[(0, 0)] * (len(shape) - 2), (top, bottom), (left, right)])]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return self.meaning(shape, errors, [])
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    @property
+    def copies(self) -> bool:
+        return True
+
+
+OPERATIONS: tuple[Operation, ...] = (Pad(),)

@@ -1,0 +1,63 @@
+"""How many dimensions the operations of a Compose have, where that is not fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from morello.errors import SpecError
+from morello.ir.ops.base import Operation
+
+#: Any rank that all operations without a fixed one can have.
+_SOME_RANK = 32
+
+
+def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+    """What each stage of a chain reads: first what the next one makes, then external inputs."""
+    wires: list[tuple[int, ...]] = []
+    external = 0
+    for number, op in enumerate(ops, 1):
+        # How many operands there are does not depend on their rank.
+        own = sum(not one.writes for one in op.operands(op.rank or _SOME_RANK)) - (number < len(ops))
+        linked = (~number,) if number < len(ops) else ()
+        wires.append((*linked, *range(external, external + own)))
+        external += own
+    return tuple(wires)
+
+
+def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
+    """The ranks that stages with these inputs have, from those that are fixed, or else from that of the output.
+
+    Raises SpecError where they do not follow.
+    """
+    found = [op.rank for op in ops]
+    _spread_ranks(ops, wires, found)
+    if output is not None and found[0] is None:
+        found[0] = _rank(ops[0], -1, output)
+        _spread_ranks(ops, wires, found)
+    unknown = [str(op) for op, rank in zip(ops, found, strict=True) if rank is None]
+    if unknown:
+        raise SpecError(f"the number of dimensions of {unknown[0]} does not follow from the other operations")
+    return tuple(rank for rank in found if rank is not None)
+
+
+def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], found: list[int | None]) -> None:
+    """Ranks that follow from those known already: what one stage reads has the rank of what the other makes."""
+    links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
+    progress = True
+    while progress:
+        before = list(found)
+        for user, at, maker in links:
+            reader, writer = found[user], found[maker]
+            if writer is None and reader is not None:
+                found[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
+            elif reader is None and writer is not None:
+                found[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
+        progress = found != before
+
+
+def _rank(op: Operation, operand: int, dims: int) -> int:
+    """The rank at which this operand has so many dimensions."""
+    for rank in (dims, dims - 1, dims + 1):
+        if rank >= 0 and len(op.operands(rank)[operand].dims) == dims:
+            return rank
+    raise SpecError(f"{op} has no operand {op.operands(dims)[operand].name} of {dims} dimensions")

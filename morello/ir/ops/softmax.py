@@ -1,0 +1,164 @@
+"""Softmax along a dimension, its last step, and the base of what computes denominators.
+
+In all of them e^(x − max) is 0 where x is −∞, whatever the maximum is. So a row of nothing but −∞ has the
+denominator 0, and its softmax is 0/0. Where the meaning is NaN, kernels may give any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, flattened, operand
+from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, floats_only, grown
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxLike(Along):
+    """What all of the family share: f32 and bf16 only, and any value where the meaning is NaN."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return super().check(shape, dtypes) or floats_only(dtypes)
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+    def sum(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.sum(values, axis=self.axis(len(shape)), keepdims=True)
+
+    def max(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+        return np.max(values, axis=self.axis(len(shape)), keepdims=True)
+
+    def row(self, rank: int, name: str, *, reads: bool = True, writes: bool = False) -> Operand:
+        """An operand with one value per row."""
+        return flattened(name, rank, (self.axis(rank),), reads=reads, writes=writes)
+
+
+@attrs.frozen(cache_hash=True)
+class Softmax(SoftmaxLike):
+    """out = e^(src − max) / Σ e^(src − max), max and Σ along `dim`. Intermediates are expected to be f32."""
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        return [self._with(exp, shape, inputs[0])]
+
+    def _with(self, numerator, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+        above = below(values, self.max(shape, values))
+        with np.errstate(all="ignore"):
+            return numerator(above) / self.sum(shape, exp(above))
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Numerator and denominator each have errors of their own.
+        above = below(inputs[0], self.max(shape, inputs[0]))
+        total = self.sum(shape, exp(above))
+        with np.errstate(all="ignore"):
+            return [exp(above) / total * (1 + far(above) + self.sum(shape, weight(above)) / total)]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        (value,) = self.meaning(shape, inputs, [])
+        return [scaled(value, 2 * self.max(shape, errors[0]))]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 3
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        # Parts of a row may each be scaled to a new maximum, one after another.
+        return (shape[self.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [2 * TINY]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 5 * self.volume(shape)
+
+    def untiled(self, rank: int) -> tuple[int, ...]:
+        return (self.axis(rank),)
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxComplete(SoftmaxLike):
+    """out = e^(src − max) / denom; max and denom have size 1 along `dim`."""
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        out = operand("out", range(rank), reads=False, writes=True)
+        return (operand("src", range(rank)), self.row(rank, "max"), self.row(rank, "denom"), out)
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [exp(below(inputs[0], inputs[1])) / inputs[2]]
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [weight(below(inputs[0], inputs[1])) / np.abs(inputs[2])]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        above = below(inputs[0], inputs[1])
+        with np.errstate(all="ignore"):
+            moved = grown(above, errors[0] + errors[1]) + np.abs(exp(above) / inputs[2]) * errors[2]
+            left = np.abs(inputs[2]) - errors[2]
+            return [np.where(left > 0, moved / left, np.inf)]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 2
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 3
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        # What exp lost is divided, too; and a reciprocal of the denominator may underflow.
+        with np.errstate(all="ignore"):
+            lost = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
+            return [lost + 2 * smallest]
+
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # The power or the reciprocal of the denominator may overflow where the quotient would not.
+        with np.errstate(all="ignore"):
+            power = exp(below(inputs[0], inputs[1]))
+            return [np.maximum(np.maximum(power, 1 / np.abs(inputs[2])), *self.magnitude(shape, inputs))]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 3 * self.volume(shape)
+
+
+def below(values: np.ndarray, maximum: np.ndarray) -> np.ndarray:
+    """values − maximum, and −∞ for all values that are −∞."""
+    with np.errstate(all="ignore"):
+        return np.where(values == -np.inf, -np.inf, values - maximum)
+
+
+def far(above: np.ndarray) -> np.ndarray:
+    """The roundings' amplification of an exponent: its absolute value, where e to it is not 0."""
+    return np.where(exp(above) == 0, 0.0, np.abs(above))
+
+
+def weight(above: np.ndarray) -> np.ndarray:
+    """What an error of e^x is relative to, with a rounding of x that e^x makes |x| times as large."""
+    return exp(above) * (1 + far(above))
+
+
+def scaled(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """By how much values move whose logarithms move by at most the errors."""
+    with np.errstate(all="ignore"):
+        return np.where(values == 0, 0.0, np.abs(values) * np.expm1(errors))
+
+
+OPERATIONS: tuple[Operation, ...] = (Softmax(), SoftmaxComplete())

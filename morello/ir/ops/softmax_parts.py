@@ -1,0 +1,280 @@
+"""What Softmax is made of: maxima and denominators, offline (a pass each), online (in one), or from parts.
+
+See `softmax` on −∞ and NaN. The accumulating variants take what their outputs hold for one more part of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.common import EXP_ROUNDINGS, TINY, exp, grown
+from morello.ir.ops.fill import Fill, FillZero
+from morello.ir.ops.softmax import SoftmaxLike, below, scaled, weight
+
+
+@attrs.frozen(cache_hash=True)
+class Accumulating(SoftmaxLike):
+    """One of the family with an accumulating variant."""
+
+    accumulate: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
+
+    def accumulating(self) -> Operation | None:
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
+
+    def result(self, rank: int, name: str) -> Operand:
+        """A written operand with one value per row; read as well by the accumulating variant."""
+        return self.row(rank, name, reads=self.accumulate, writes=True)
+
+    def size(self, shape: tuple[int, ...]) -> int:
+        return shape[self.axis(len(shape))]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return self.size(shape) + 1
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 2
+
+
+@attrs.frozen(cache_hash=True)
+class _FromMax(Accumulating):
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("src", range(rank)), self.row(rank, "max"), self.result(rank, "denom"))
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        return [self.total(shape, exp(below(inputs[0], inputs[1])), inputs)]
+
+    def total(self, shape: tuple[int, ...], terms: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The sum of a row, with what the output holds."""
+        held = inputs[2] if self.accumulate else 0.0
+        with np.errstate(all="ignore"):
+            return self.sum(shape, terms) + held
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        held = [np.abs(value) for value in inputs]
+        return [self.total(shape, weight(below(inputs[0], inputs[1])), held)]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [self.total(shape, grown(below(inputs[0], inputs[1]), errors[0] + errors[1]), errors)]
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [self.size(shape) * (TINY + smallest)]
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(),)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 3 * self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominator(_FromMax):
+    """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
+    """unscaled = e^(src − max), denom = Σ unscaled along `dim`; the accumulating variant adds to what denom holds."""
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        unscaled = operand("unscaled", range(rank), reads=False, writes=True)
+        return (*super().operands(rank), unscaled)
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        return [*super().meaning(shape, inputs, dtypes), exp(below(inputs[0], inputs[1]))]
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [*super().magnitude(shape, inputs), weight(below(inputs[0], inputs[1]))]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        moved = grown(below(inputs[0], inputs[1]), errors[0] + errors[1])
+        return [*super().spread(shape, inputs, errors), moved]
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [*super().underflow(shape, inputs, smallest), TINY + smallest]
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(), None)
+
+
+@attrs.frozen(cache_hash=True)
+class _Parts(Accumulating):
+    """max = max_i m_i, denom = Σ d_i · e^(m_i − max), from parts (m_i, d_i)."""
+
+    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The maxima and denominators of the parts, those of a single value being `denominators` if none are given."""
+        raise NotImplementedError
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        maxima, denominators = self.parts(inputs, 1.0)
+        largest = self._largest(shape, maxima)
+        return [largest, self._combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
+
+    def _largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:
+        first = self.max(shape, maxima[0])
+        return np.maximum(first, maxima[1]) if self.accumulate else first
+
+    def _combined(
+        self, shape: tuple[int, ...], factors: Sequence[np.ndarray], denominators: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Σ factor · denominator."""
+        with np.errstate(all="ignore"):
+            terms = [factor * each for factor, each in zip(factors, denominators, strict=True)]
+            first = self.sum(shape, terms[0])
+            return first + terms[1] if self.accumulate else first
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        maxima, denominators = self.parts(inputs, 1.0)
+        largest = self._largest(shape, maxima)
+        factors = [weight(below(each, largest)) for each in maxima]
+        # A maximum is exact.
+        return [np.zeros(largest.shape), self._combined(shape, factors, [np.abs(each) for each in denominators])]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        maxima, denominators = self.parts(inputs, 1.0)
+        maxima_moved, denominators_moved = self.parts(errors, 0.0)
+        largest, moved = self._largest(shape, maxima), self._largest(shape, maxima_moved)
+        exponents = [below(each, largest) for each in maxima]
+        by_denominators = self._combined(
+            shape,
+            [exp(t) + grown(t, e + moved) for t, e in zip(exponents, maxima_moved, strict=True)],
+            denominators_moved,
+        )
+        by_maxima = self._combined(
+            shape,
+            [grown(t, e + moved) for t, e in zip(exponents, maxima_moved, strict=True)],
+            [np.abs(each) for each in denominators],
+        )
+        return [moved, by_denominators + by_maxima]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        # Each part may scale all that came before it to a new maximum.
+        return 2 * self.size(shape) + 2
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return (self.size(shape) + 1) * (EXP_ROUNDINGS + 1)
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        maxima, denominators = self.parts(inputs, 1.0)
+        ones = [np.ones(each.shape) for each in maxima]
+        held = self._combined(shape, ones, [1 + np.abs(each) for each in denominators])
+        return [np.zeros(held.shape), held * (TINY + smallest)]
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (Fill("NegInf"), FillZero())
+
+    def results(self, rank: int) -> tuple[Operand, ...]:
+        return (self.result(rank, "max"), self.result(rank, "denom"))
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominatorAndMax(_Parts):
+    """max = max of src along `dim`, denom = Σ e^(src − max).
+
+    The accumulating variant, from max₀ and denom₀: max = max(max₀, src), denom = denom₀·e^(max₀ − max) +
+    Σ e^(src − max).
+    """
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("src", range(rank)), *self.results(rank))
+
+    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        single = np.full(inputs[0].shape, denominators)
+        return [inputs[0], *inputs[1:2]], [single, *inputs[2:3]]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 4 * self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominatorAndMaxFromParts(_Parts):
+    """max = max of part_max along `dim`, denom = Σ part_denom · e^(part_max − max).
+
+    The accumulating variant takes what max and denom hold for one more part.
+    """
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return (operand("part_max", range(rank)), operand("part_denom", range(rank)), *self.results(rank))
+
+    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        return [inputs[0], *inputs[2:3]], [inputs[1], *inputs[3:4]]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 5 * self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
+    """unscaled = e^(src − max), denom = Σ unscaled, with max the maximum of src along `dim`.
+
+    There is no accumulating variant: parts of a row would have unscaled values that belong to different maxima.
+    """
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        denom = self.row(rank, "denom", reads=False, writes=True)
+        return (operand("src", range(rank)), denom, operand("unscaled", range(rank), reads=False, writes=True))
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        unscaled = exp(self._above(shape, inputs))
+        return [self.sum(shape, unscaled), unscaled]
+
+    def _above(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> np.ndarray:
+        return below(inputs[0], self.max(shape, inputs[0]))
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        weights = weight(self._above(shape, inputs))
+        return [self.sum(shape, weights), weights]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        moved = 2 * self.max(shape, errors[0])
+        return [scaled(value, moved) for value in self.meaning(shape, inputs, [])]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return shape[self.axis(len(shape))] + 1
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 2
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [shape[self.axis(len(shape))] * (TINY + smallest), TINY + smallest]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 4 * self.volume(shape)
+
+
+_ACCUMULATING = (
+    SoftmaxDenominator,
+    SoftmaxDenominatorAndMax,
+    SoftmaxDenominatorAndMaxFromParts,
+    SoftmaxDenominatorAndUnscaledFromMax,
+)
+OPERATIONS: tuple[Operation, ...] = (
+    SoftmaxDenominatorAndUnscaled(),
+    *(cls(accumulate=adds) for cls in _ACCUMULATING for adds in (False, True)),
+)

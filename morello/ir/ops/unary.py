@@ -1,0 +1,307 @@
+"""Relu, Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt, Scale and Shift: a function of each value."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal
+
+import attrs
+import numpy as np
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.common import (
+    ERF_ROUNDINGS,
+    EXP_ROUNDINGS,
+    TANH_ROUNDINGS,
+    TINY,
+    AnyRank,
+    as_type,
+    convertible,
+    exp,
+    floats_only,
+    grown,
+)
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+@attrs.frozen(cache_hash=True)
+class Unary(AnyRank):
+    """out[i...] = f(src[i...]). NaN gives NaN, unless the function says otherwise."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        return _operands(rank)
+
+    @abstractmethod
+    def function(self, values: np.ndarray) -> np.ndarray:
+        """What it does to values."""
+
+    @abstractmethod
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        """By how much the function's values may move where its arguments move by the errors."""
+
+    def meaning(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
+    ) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [self.function(as_type(inputs[0], dtypes[-1] if dtypes else None))]
+
+    def spread(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [self.moved(inputs[0], errors[0])]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return floats_only(dtypes)
+
+
+@attrs.frozen(cache_hash=True)
+class Relu(Unary):
+    """out = max(src, 0), after src is converted to the output's type. NaN may give any value."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return np.maximum(values, 0)
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return errors
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return convertible(dtypes[:1], dtypes[1])
+
+    @property
+    def whole_numbers(self) -> bool:
+        return True
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+@attrs.frozen(cache_hash=True)
+class Gelu(Unary):
+    """out = x/2·(1 + erf(x/√2)), or with `form=tanh` x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+
+    Results are exact to a few roundings of |x|, not of themselves. −∞ and NaN may give any value.
+    """
+
+    form: Literal["erf", "tanh"] = parameter(
+        str, default="erf", validator=lambda op, _field, form: _one_of(op, form, ("erf", "tanh"))
+    )
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return values / 2 * (1 + self._bend(values))
+
+    def _bend(self, values: np.ndarray) -> np.ndarray:
+        """erf or tanh: from −1 to 1."""
+        if self.form == "erf":
+            return np.asarray(_erf(values / math.sqrt(2)), np.float64)
+        return np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [np.abs(inputs[0]) / 2 * (1 + np.abs(self._bend(inputs[0])))]
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.13 * errors  # more than the largest slope, of either form
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return 6 + (ERF_ROUNDINGS if self.form == "erf" else TANH_ROUNDINGS)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return (5 if self.form == "erf" else 9) * self.volume(shape)
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+@attrs.frozen(cache_hash=True)
+class Sigmoid(Unary):
+    """out = 1 / (1 + e^−x)."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return sigmoid(values)
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return np.minimum(np.minimum(sigmoid(values) * np.expm1(errors), errors / 4), 1.0)
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 2
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [TINY]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 3 * self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class Silu(Unary):
+    """out = x / (1 + e^−x). −∞ and NaN may give any value."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return values * sigmoid(values)
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.1 * errors  # more than the largest slope
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 3
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        # e^x underflows at -87, so that nothing is lost by what is far below.
+        return [TINY * (1 + np.minimum(np.abs(inputs[0]), 128.0))]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 4 * self.volume(shape)
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+@attrs.frozen(cache_hash=True)
+class Tanh(Unary):
+    """out = tanh(x), exact to a few roundings of 1, not of itself: quotients of exponentials lose digits near 0."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return np.tanh(values)
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.ones(shape)]
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return np.minimum(errors, 2.0)
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return TANH_ROUNDINGS
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class Exp(Unary):
+    """out = e^x; infinite where that is more than the largest value of its type."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return exp(values)
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return grown(values, errors)
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS
+
+    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [TINY]
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class Rsqrt(Unary):
+    """out = 1 / √x: infinite for 0, with its sign, and NaN below it."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return 1 / np.sqrt(values)
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        lowest = values - errors
+        moved = np.where(lowest > 0, 1 / np.sqrt(lowest) - 1 / np.sqrt(values), np.inf)
+        return np.where(errors == 0, 0.0, moved)
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return 3
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 2 * self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class Scale(Unary):
+    """out = by·x, with `by` as f32 has it."""
+
+    by: float = parameter(int, float, default=1.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
+
+    @property
+    def factor(self) -> float:
+        """`by`, rounded to f32."""
+        return float(np.float32(self.by))
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return self.factor * values
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return abs(self.factor) * errors
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+@attrs.frozen(cache_hash=True)
+class Shift(Unary):
+    """out = x + by, with `by` as f32 has it."""
+
+    by: float = parameter(int, float, default=0.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
+
+    @property
+    def term(self) -> float:
+        """`by`, rounded to f32."""
+        return float(np.float32(self.by))
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return values + self.term
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.abs(inputs[0]) + abs(self.term)]
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return errors
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    # Of e^x and e^-x the one that does not overflow.
+    small = exp(-np.abs(values))
+    return np.where(values < 0, small, 1.0) / (1 + small)
+
+
+def _one_of(op: Operation, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise SpecError(f"{op.name}: form={given} is none of its forms", f"they are {' and '.join(known)}")
+
+
+def _finite(op: Operation, by: float) -> None:
+    if not abs(by) <= float(np.finfo(np.float32).max):
+        raise SpecError(f"{op.name}: by={by} is no finite f32")
+
+
+@cache
+def _operands(rank: int) -> tuple[Operand, ...]:
+    return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+
+
+OPERATIONS: tuple[Operation, ...] = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), Exp(), Rsqrt(), Scale(), Shift())

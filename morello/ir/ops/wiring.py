@@ -1,0 +1,204 @@
+"""Which iteration dimensions a Compose has: those of its stages, tied where one reads what another writes.
+
+A dimension of a stage that makes an intermediate is what its consumers ask for: a sum of the Compose's own
+dimensions, so a tile of the output asks every stage for the tile that it needs. Where a tensor is asked for in
+several ways, no tile of it would do for all of them: what is asked is kept whole, and its sizes must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import gcd, lcm
+from typing import Any
+
+import attrs
+
+from morello.ir.ops.base import Operand, Operation
+
+Terms = tuple[tuple[int, int], ...]
+
+
+@attrs.frozen(cache_hash=True)
+class Stage:
+    """One operation of a Compose, with its number of iteration dimensions and what it reads.
+
+    Entry e ≥ 0 of `inputs` is external input number e, entry ~j the output of stage j; one for each operand that
+    the operation reads and does not write.
+    """
+
+    op: Operation
+    rank: int
+    inputs: tuple[int, ...]
+
+    @property
+    def reads(self) -> tuple[Operand, ...]:
+        return tuple(one for one in self.op.operands(self.rank) if not one.writes)
+
+    @property
+    def output(self) -> Operand:
+        return next(one for one in self.op.operands(self.rank) if one.writes)
+
+
+@attrs.frozen(cache_hash=True)
+class Extent:
+    """A dimension made of iteration dimensions: a sum of (dimension, coefficient) terms, smaller by `less`."""
+
+    terms: Terms
+    less: int = 0
+
+    def size(self, sizes: Sequence[Any]) -> Any:
+        """Its size where the iteration dimensions have `sizes`."""
+        return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
+
+    def within(self, own: Sequence[Extent]) -> Extent:
+        """The same where its dimensions are made of others."""
+        pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in own[outer].terms)
+        return Extent(merged(pairs), self.less + sum(c * own[dim].less for dim, c in self.terms))
+
+    @property
+    def is_dimension(self) -> bool:
+        """Whether it is an iteration dimension itself."""
+        return len(self.terms) == 1 and self.terms[0][1] == 1 and not self.less
+
+
+def extents(one: Operand) -> tuple[Extent, ...]:
+    """The dimensions of an operand."""
+    return tuple(map(Extent, one.dims, one.shrink or (0,) * len(one.dims)))
+
+
+def merged(pairs: Iterable[tuple[int, int]]) -> Terms:
+    """Terms in order, at most one per dimension."""
+    total: dict[int, int] = {}
+    for dim, c in pairs:
+        total[dim] = total.get(dim, 0) + c
+    return tuple(sorted((dim, c) for dim, c in total.items() if c))
+
+
+@attrs.frozen
+class Agreement:
+    """Two ways to ask for one dimension of a tensor, whose sizes must agree."""
+
+    tensor: str
+    one: Extent
+    other: Extent
+
+
+@attrs.frozen
+class Wiring:
+    """The iteration dimensions of a Compose, and all else made of them.
+
+    `origins` says for each of them which dimension of which stage it is; `stages` gives each stage's own iteration
+    dimensions, `inputs` the dimensions of each external input; `whole` is what cannot be tiled.
+    """
+
+    origins: tuple[tuple[int, int], ...]
+    stages: tuple[tuple[Extent, ...], ...]
+    inputs: tuple[tuple[Extent, ...], ...]
+    agreements: tuple[Agreement, ...]
+    whole: frozenset[int]
+
+    def granule(self, stages: Sequence[Stage], dim: int) -> int:
+        """Tiles of `dim` begin at multiples of this, as each stage's own tiles do."""
+        found = 1
+        for stage, own in zip(stages, self.stages, strict=True):
+            for number, extent in enumerate(own):
+                granule = stage.op.granule(number)
+                found = lcm(found, *(granule // gcd(granule, c) for other, c in extent.terms if other == dim))
+        return found
+
+
+def wire(stages: Sequence[Stage], inputs: int) -> Wiring:
+    """The iteration dimensions of these stages, whose form has been checked."""
+    maker = _Maker()
+    asked: dict[int, list[tuple[Extent, ...]]] = {}
+    names: dict[int, str] = {}
+    found: list[tuple[Extent, ...]] = []
+    for number, stage in enumerate(stages):
+        wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if number else ()
+        own = maker.stage(number, stage, wanted)
+        found.append(own)
+        for entry, one in zip(stage.inputs, stage.reads, strict=True):
+            asked.setdefault(entry, []).append(tuple(each.within(own) for each in extents(one)))
+            names.setdefault(entry, f"{one.name}{number}")
+    external = [maker.agree(names[entry], asked[entry]) for entry in range(inputs)]
+    return maker.wiring(stages, found, external)
+
+
+@attrs.define
+class _Maker:
+    """Dimensions made so far, with those that turned out to be the same."""
+
+    origins: list[tuple[int, int]] = attrs.field(factory=list)
+    parents: list[int] = attrs.field(factory=list)
+    whole: set[int] = attrs.field(factory=set)
+    agreements: list[Agreement] = attrs.field(factory=list)
+
+    def stage(self, number: int, stage: Stage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
+        """A stage's own dimensions: those of its output are what is wanted of it, all others new."""
+        own: dict[int, Extent] = {}
+        late: list[tuple[Extent, Extent]] = []
+        for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
+            if written.is_dimension and written.terms[0][0] not in own:
+                own[written.terms[0][0]] = want
+            else:
+                late.append((written, want))
+        found = tuple(own[dim] if dim in own else self._fresh(number, dim) for dim in range(stage.rank))
+        for written, want in late:
+            self._same(f"the output of {stage.op}", want, written.within(found))
+        return found
+
+    def agree(self, tensor: str, asked: list[tuple[Extent, ...]]) -> tuple[Extent, ...]:
+        """What is wanted of a tensor that several stages ask for."""
+        for other in asked[1:]:
+            for one, each in zip(asked[0], other, strict=True):
+                self._same(tensor, one, each)
+        return asked[0]
+
+    def _fresh(self, number: int, dim: int) -> Extent:
+        self.origins.append((number, dim))
+        self.parents.append(len(self.parents))
+        return Extent(((len(self.parents) - 1, 1),))
+
+    def _find(self, dim: int) -> int:
+        while self.parents[dim] != dim:
+            dim = self.parents[dim]
+        return dim
+
+    def _same(self, tensor: str, one: Extent, other: Extent) -> None:
+        """Two extents are one size. What differs is kept whole: a tile of the one is no tile of the other."""
+        one, other = self._renamed(one), self._renamed(other)
+        if one == other:
+            return
+        self.whole.update(dim for dim, _ in one.terms + other.terms)
+        if one.is_dimension and other.is_dimension:
+            first, second = sorted((one.terms[0][0], other.terms[0][0]))
+            self.parents[second] = first
+        else:
+            self.agreements.append(Agreement(tensor, one, other))
+
+    def _renamed(self, extent: Extent) -> Extent:
+        return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)
+
+    def wiring(
+        self, stages: Sequence[Stage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
+    ) -> Wiring:
+        """All of it, with dimensions numbered in the order in which they came up."""
+        roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
+        number = {dim: index for index, dim in enumerate(roots)}
+
+        def final(found: Sequence[Extent]) -> tuple[Extent, ...]:
+            pairs = [(((number[self._find(dim)], c) for dim, c in one.terms), one.less) for one in found]
+            return tuple(Extent(merged(terms), less) for terms, less in pairs)
+
+        own = tuple(map(final, made))
+        whole = {number[self._find(dim)] for dim in self.whole}
+        for stage, found in zip(stages, own, strict=True):
+            whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in found[kept].terms)
+        agreements = [Agreement(each.tensor, *final((each.one, each.other))) for each in self.agreements]
+        return Wiring(
+            tuple(self.origins[dim] for dim in roots),
+            own,
+            tuple(map(final, external)),
+            tuple(each for each in agreements if each.one != each.other),
+            frozenset(whole),
+        )

@@ -1,0 +1,41 @@
+"""broadcast_first: the divisor of each row is copied along it, so that whole vectors can be divided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.divide import DivideVec, DivideVecScalar
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case
+from morello.rewrites.staged import Fresh, Job, Placed, places
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class BroadcastFirst(Placed):
+    """`broadcast_first to VRF as row_major v8`: DivideVecScalar as a Broadcast and a DivideVec."""
+
+    keyword: ClassVar[str] = "broadcast_first"
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, DivideVecScalar):
+            for level, layout, vector in places(target, logical.states[0].dtype, len(logical.shape)):
+                yield cls(level, layout, vector)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, DivideVecScalar):
+            raise Inapplicable(f"`{self.keyword}` is for DivideVecScalar, not for {op}")
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            return [Job(Broadcast(dim=op.dim), kept.shape, (0, 2)), Job(DivideVec(), kept.shape, (2, 1))]
+
+        yield from self.placed(logical, [Fresh("y", logical.shape, logical.states[0].dtype)], jobs, target)

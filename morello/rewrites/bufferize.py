@@ -1,0 +1,63 @@
+"""bufferize: intermediates of a Compose become tensors, and what makes and uses them a pipeline (paper §2.4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.compose import Compose
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, argument
+from morello.rewrites.staged import Fresh, Job, Placed, places
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class Bufferize(Placed):
+    """`bufferize to L1 as row_major at [1]`: what operation 1 of a Compose makes becomes a tensor.
+
+    The operations are counted from 0, the one that runs last. Without `at`, all intermediates become tensors.
+    """
+
+    keyword: ClassVar[str] = "bufferize"
+    at: tuple[int, ...] = argument(tuple, keyword="at", default=())
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        op = logical.op
+        if not isinstance(op, Compose):
+            return
+        dtypes = [state.dtype for state in logical.states]
+        intermediates = range(1, len(op.stages))
+        chosen = [(), *(((one,) for one in intermediates) if len(intermediates) > 1 else ())]
+        for at in chosen:
+            first = at[0] if at else 1
+            rank = len(op.intermediate_shape(first, logical.shape))
+            for level, layout, vector in places(target, op.intermediate_dtype(first, dtypes), rank):
+                yield cls(level, layout, vector, at)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, Compose):
+            raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")
+        dtypes = [state.dtype for state in logical.states]
+        cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
+        pieces = op.cut(cuts)
+        wanted = [
+            Fresh(f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes))
+            for one in cuts
+        ]
+        numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            return [
+                Job(piece.op, piece.shape(kept.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
+                for piece in pieces
+            ]
+
+        yield from self.placed(logical, wanted, jobs, target)

@@ -1,0 +1,137 @@
+"""fit: a loop over tiles of several sizes that cover a dimension exactly, so that nothing remains at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import attrs
+import numpy as np
+
+from morello.errors import Inapplicable
+from morello.ir.impl import Segment
+from morello.ir.numbers import Mask, Num
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells, within
+from morello.rewrites.tile import Body, body_cases, searched
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+#: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
+#: tiles is cheap, and smaller ones reuse little.
+_SMALLEST, _LARGEST = 4, 16
+
+
+@attrs.frozen(cache_hash=True)
+class ExactFit(Rewrite):
+    """`fit 1 [11, 12]`: tiles of 11, then of 12, which cover dimension 1 exactly: 34 is 2·11 + 12.
+
+    Each size is used at least once, the tiles are as few as possible, and of equally few the most have the largest
+    size, then the second largest, and so on.
+    """
+
+    keyword: ClassVar[str] = "fit"
+    structural: ClassVar[bool] = True
+    dim: int = argument(int)
+    sizes: tuple[int, ...] = argument(tuple)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        for dim in searched(logical):
+            granule = logical.op.granule(dim)
+            found = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _offered(size, granule)}
+            for sizes in sorted(found, key=lambda sizes: (max(sizes), len(sizes)), reverse=True):
+                yield cls(dim, sizes)
+
+    def offered(self, logical: LogicalSpec) -> Mask:
+        granule = logical.op.granule(self.dim)
+        return _each(logical.shape[self.dim], lambda size: self.sizes in _offered(size, granule))
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        inside = masked(None, self._check(logical))
+        batch = select_cells(logical, inside)
+        bodies: list[Body] = []
+        start: Num = 0
+        for position, size in enumerate(self.sizes):
+            trips = _each(batch.shape[self.dim], lambda extent, at=position: _trips(extent, self.sizes)[at])
+            region = [Segment(0, extent, 1) for extent in batch.shape]
+            region[self.dim] = Segment(start, size, trips)
+            bodies.append(Body(tuple(region)))
+            start = start + size * trips
+        for case in body_cases(batch, bodies, self, target):
+            yield Case(within(inside, case.cells), case.expansion)
+
+    def _check(self, logical: LogicalSpec) -> Mask:
+        """Which Specs the sizes fit. Raises Inapplicable where they fit none."""
+        rank = len(logical.shape)
+        if not 0 <= self.dim < rank:
+            names = ", ".join(f"{dim} is {name}" for dim, name in enumerate(logical.dims))
+            raise Inapplicable(f"{logical.op} has no dimension {self.dim}", names)
+        name, size = logical.dims[self.dim], logical.shape[self.dim]
+        if not self.sizes or len(set(self.sizes)) < len(self.sizes) or min(self.sizes) < 1:
+            raise Inapplicable(f"`{self}`: sizes of tiles are positive, and each is given once")
+        if self.dim in logical.op.untiled(rank):
+            raise Inapplicable(
+                f"{logical.op} needs {name} whole: tiles of it add up",
+                "rewrite it with to_accum first",
+            )
+        if any(one % logical.op.granule(self.dim) for one in self.sizes):
+            raise Inapplicable(
+                f"`{self}` breaks up what {logical.op} takes together along {name}",
+                f"sizes are multiples of {logical.op.granule(self.dim)}",
+            )
+        fine = require(size > max(self.sizes), f"`{self}` leaves {logical.op} as large as it is: {name} is {size}")
+        return fine & require(
+            _each(size, lambda one: bool(_trips(one, self.sizes))),
+            f"no number of tiles of {' and '.join(map(str, self.sizes))} makes {size}, the size of {name}",
+            "each size is used at least once; choose others, or use tile, which leaves boundaries",
+        )
+
+
+def _each(number: Num, function: Callable[[int], Any]) -> Any:
+    """A function of one number, cell by cell for arrays."""
+    if not isinstance(number, np.ndarray):
+        return function(int(number))
+    distinct, which = np.unique(number, return_inverse=True)
+    return np.array([function(int(one)) for one in distinct])[which]
+
+
+@lru_cache(maxsize=1 << 16)
+def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """How many tiles of each size, at least one, make `extent`: as few as possible; empty if none do."""
+    largest = max(sizes)
+    if len(sizes) == 1:
+        return (extent // largest,) if extent >= largest and extent % largest == 0 else ()
+    at = sizes.index(largest)
+    rest = sizes[:at] + sizes[at + 1 :]
+    best: tuple[int, ...] = ()
+    for count in range((extent - sum(rest)) // largest, 0, -1):
+        others = _trips(extent - count * largest, rest)
+        if others and (not best or count + sum(others) < sum(best)):
+            best = (*others[:at], count, *others[at:])
+            if len(rest) == 1:
+                break  # Fewer of the larger only means more of the smaller.
+    return best
+
+
+@lru_cache(maxsize=1 << 12)
+def _offered(extent: int, granule: int) -> frozenset[tuple[int, ...]]:
+    """What search tries: one or two sizes that differ by one granule, as p equal pieces of the dimension would have.
+
+    None for powers of two, which tiles of powers of two fit. Of two sizes that with more factors of two comes first,
+    so that its tiles stay aligned.
+    """
+    units, left = divmod(extent, granule)
+    found: set[tuple[int, ...]] = set()
+    if left or units & (units - 1) == 0:
+        return frozenset()
+    for pieces in range(2, units // max(1, _SMALLEST // granule) + 1):
+        small, larger = divmod(units, pieces)
+        if larger and (small + 1) * granule <= _LARGEST:
+            even = small + small % 2
+            found.add((even * granule, (2 * small + 1 - even) * granule))
+        elif not larger and small * granule <= _LARGEST and small & (small - 1):
+            found.add((small * granule,))
+    return frozenset(found)

@@ -1,0 +1,48 @@
+"""pad: a convolution with padding gets an image that has the zeros around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.pad import Pad as PadOperation
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case
+from morello.rewrites.staged import Fresh, Job, Placed, places
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class Pad(Placed):
+    """`pad to L1 as row_major`: the image and zeros around it go to a new tensor, which a convolution without
+    padding reads. Only then can rows, columns and filters be tiled."""
+
+    keyword: ClassVar[str] = "pad"
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, (Conv, GroupedConv)) and any(logical.op.pads):
+            rank = len(logical.op.operands(len(logical.shape))[0].dims)
+            for level, layout, vector in places(target, logical.states[0].dtype, rank):
+                if not target.level(level).is_register:
+                    yield cls(level, layout, vector)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
+            raise Inapplicable(f"`{self.keyword}` is for convolutions with padding, not for {op}")
+        image, plain = logical.states[0], op.unpadded()
+        fresh = Fresh("padded", plain.operands(len(logical.shape))[0].shape(logical.shape), image.dtype)
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            whole = plain.operands(len(kept.shape))[0].shape(kept.shape)
+            others = tuple(range(1, len(kept.states)))
+            return [Job(PadOperation(op.pads), whole, (0, 3)), Job(plain, kept.shape, (3, *others))]
+
+        yield from self.placed(logical, [fresh], jobs, target)

@@ -1,0 +1,138 @@
+"""The softmax families: offline (passes for maximum, denominator and result), online (statistics in one pass)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.dtypes import F32
+from morello.ir.numbers import Num
+from morello.ir.ops.divide import DivideVecScalar
+from morello.ir.ops.max import Max
+from morello.ir.ops.softmax import Softmax, SoftmaxComplete, SoftmaxLike
+from morello.ir.ops.softmax_parts import (
+    SoftmaxDenominator,
+    SoftmaxDenominatorAndMax,
+    SoftmaxDenominatorAndUnscaled,
+    SoftmaxDenominatorAndUnscaledFromMax,
+)
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite
+from morello.rewrites.staged import Fresh, Job, Placed, pipeline, places
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class _OfSoftmax(Placed):
+    """A rewrite of one operation of the family whose new tensors have a value per row."""
+
+    takes: ClassVar[type[SoftmaxLike]]
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, cls.takes):
+            for level, layout, vector in places(target, F32, len(logical.shape)):
+                # Of the orders of a tensor with one value per row, the first does as well as any other.
+                if layout == "row_major":
+                    yield cls(level, layout, vector)
+
+    def _op(self, logical: LogicalSpec) -> SoftmaxLike:
+        if not isinstance(logical.op, self.takes):
+            raise Inapplicable(f"`{self.keyword}` is for {self.takes.__name__}, not for {logical.op}")
+        return logical.op
+
+
+def _per_row(op: SoftmaxLike, logical: LogicalSpec, name: str) -> Fresh:
+    """A new f32 tensor with one value per row."""
+    return Fresh(name, row_shape(op, logical), F32)
+
+
+def row_shape(op: SoftmaxLike, logical: LogicalSpec) -> tuple[Num, ...]:
+    """The shape with size 1 along the operation's dimension."""
+    axis = op.axis(len(logical.shape))
+    return tuple(1 if dim == axis else size for dim, size in enumerate(logical.shape))
+
+
+@attrs.frozen(cache_hash=True)
+class ToSoftmaxParts(_OfSoftmax):
+    """`to_softmax_parts to L1`: e^(x − max) goes to the output, its sums to a new tensor by which it is divided."""
+
+    keyword: ClassVar[str] = "to_softmax_parts"
+    takes: ClassVar[type[SoftmaxLike]] = Softmax
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = self._op(logical)
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            return [
+                Job(SoftmaxDenominatorAndUnscaled(dim=op.dim), kept.shape, (0, 2, 1)),
+                Job(DivideVecScalar(dim=op.dim), kept.shape, (2, 1)),
+            ]
+
+        yield from self.placed(logical, [_per_row(op, logical, "denom")], jobs, target)
+
+
+@attrs.frozen(cache_hash=True)
+class ToSoftmaxPartsRecompute(_OfSoftmax):
+    """`to_softmax_parts_recompute to L1`: maxima and denominators first, then every e^(x − max) again."""
+
+    keyword: ClassVar[str] = "to_softmax_parts_recompute"
+    takes: ClassVar[type[SoftmaxLike]] = Softmax
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = self._op(logical)
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            return [
+                Job(SoftmaxDenominatorAndMax(dim=op.dim), kept.shape, (0, 2, 3)),
+                Job(SoftmaxComplete(dim=op.dim), kept.shape, (0, 2, 3, 1)),
+            ]
+
+        yield from self.placed(logical, [_per_row(op, logical, name) for name in ("max", "denom")], jobs, target)
+
+
+@attrs.frozen(cache_hash=True)
+class ToMaxAndUnscaled(_OfSoftmax):
+    """`to_max_and_unscaled to L1`: maxima first, then e^(x − max) and their sums."""
+
+    keyword: ClassVar[str] = "to_max_and_unscaled"
+    takes: ClassVar[type[SoftmaxLike]] = SoftmaxDenominatorAndUnscaled
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = self._op(logical)
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            return [
+                Job(Max(dim=op.dim), kept.shape, (0, 3)),
+                Job(SoftmaxDenominatorAndUnscaledFromMax(dim=op.dim), kept.shape, (0, 3, 1, 2)),
+            ]
+
+        yield from self.placed(logical, [_per_row(op, logical, "max")], jobs, target)
+
+
+@attrs.frozen(cache_hash=True)
+class ToMaxAndDenominator(Rewrite):
+    """`to_max_and_denominator`: maxima in a pass of their own, then denominators."""
+
+    keyword: ClassVar[str] = "to_max_and_denominator"
+    staged: ClassVar[bool] = True
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, SoftmaxDenominatorAndMax) and not logical.op.accumulate:
+            yield cls()
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
+            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMax, not for {op}")
+        jobs = [
+            Job(Max(dim=op.dim), logical.shape, (0, 1)),
+            Job(SoftmaxDenominator(dim=op.dim), logical.shape, (0, 1, 2)),
+        ]
+        yield Case(None, pipeline(self, logical, [], jobs, target))

@@ -1,0 +1,73 @@
+"""spatial_split: a convolution at one position of the filter is a product of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.conv import Conv
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells
+from morello.rewrites.staged import Job, pipeline
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+B, F, C, H, W, FH, FW = range(7)
+
+
+@attrs.frozen(cache_hash=True)
+class SpatialSplit(Rewrite):
+    """`spatial_split` sees a ConvAccum with one filter position and one output row as a MatmulAccum.
+
+    Tiling by 1 along fh, fw and h leads there. Pixels of the row are rows of the product, channels its reduction and
+    filters its columns; with `filters`, filters are rows and pixels columns. An image that the stride skips pixels of
+    must have one pixel; without a row, the images of the batch take the place of its pixels.
+    """
+
+    keyword: ClassVar[str] = "spatial_split"
+    staged: ClassVar[bool] = True
+    filters: bool = argument(bool, keyword="filters", default=False)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, Conv) and logical.op.accumulate:
+            yield cls()
+            yield cls(filters=True)
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, Conv) or not op.accumulate:
+            raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")
+        if any(op.pads):
+            raise Inapplicable(f"{op} has padding", "rewrite it with pad first")
+        shape = logical.shape
+        single = (shape[FH] == 1) & (shape[FW] == 1) & (shape[H] == 1)
+        require(single, "a product of matrices has one filter position and one row", "tile h, fh and fw by 1")
+        row = single & (shape[B] == 1) & ((shape[W] == 1) | (op.strides[1] == 1))
+        batch = single & (shape[B] > 1) & (shape[W] == 1)
+        found = False
+        for pixels, mask in ((W, row), (B, batch)):
+            cells = masked(None, mask)
+            if mask is not False and (cells is None or len(cells)):
+                found = True
+                yield Case(cells, pipeline(self, *self._product(select_cells(logical, cells), pixels), target))
+        if not found:
+            raise Inapplicable(f"several images of several pixels, or a stride between pixels: tile {op} further")
+
+    def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list, list[Job]]:
+        """The Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""
+        # Where the pixels are in image and output: both are batch × channels × rows × columns.
+        at = 3 if pixels == W else 0
+        shape = logical.shape
+        if self.filters:
+            axes = ((None, 0, 1), (None, 1, at), (None, 1, at))
+            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], shape[pixels]), (1, 0, 2), axes)
+        else:
+            axes = ((None, at, 1), (None, 1, 0), (None, at, 1))
+            job = Job(Matmul(accumulate=True), (1, shape[pixels], shape[C], shape[F]), (0, 1, 2), axes)
+        return logical, [], [job]

@@ -1,0 +1,38 @@
+"""to_move: an operation that adds a dimension of size 1 copies nothing but values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite
+from morello.rewrites.staged import Job, pipeline
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+
+@attrs.frozen(cache_hash=True)
+class ToMove(Rewrite):
+    """`to_move`: OnePrefix as a Move to its output, seen without the dimension of size 1."""
+
+    keyword: ClassVar[str] = "to_move"
+    staged: ClassVar[bool] = True
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, OnePrefix):
+            yield cls()
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        if not isinstance(logical.op, OnePrefix):
+            raise Inapplicable(f"`{self.keyword}` is for OnePrefix, not for {logical.op}")
+        same = tuple(range(len(logical.shape)))
+        axes = (same, tuple(dim + 1 for dim in same))
+        yield Case(None, pipeline(self, logical, [], [Job(MoveOperation(), logical.shape, (0, 1), axes)], target))

@@ -1,0 +1,118 @@
+"""How far rounding may lead a computation away from its meaning, stage by stage.
+
+A stage's result is off by what errors of its inputs come to (`Operation.spread`), by its own roundings, which are at
+most ((1+u)^n − 1) times the magnitude of what it adds up, and by what underflows. That is a little less than the
+usual γ_n = n·u/(1−n·u). Inputs that do not fit the type of what a stage writes may be converted to it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+
+from morello.ir.dtypes import F32, DType
+from morello.ir.ops.base import Operation
+
+#: An operation, its iteration shape, and what it reads: external inputs come first, then what each stage writes.
+Stage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
+
+
+@attrs.frozen(eq=False)
+class Computed:
+    """One result: its exact `values` (float64), the largest `error` of each, and the `magnitude` on the way to it.
+
+    `peak` is the largest value on the way where inputs that are not finite are taken for 0: what may overflow.
+    """
+
+    dtype: DType
+    values: np.ndarray
+    error: np.ndarray
+    magnitude: np.ndarray
+    peak: np.ndarray
+
+
+def follow(
+    stages: Sequence[Stage],
+    types: Sequence[Sequence[DType]],
+    inputs: Sequence[np.ndarray],
+    dtypes: Sequence[DType],
+    *,
+    flushes: bool = False,
+) -> list[list[Computed]]:
+    """The results of each stage, from exact inputs (float64) of the given data types.
+
+    `types` are those of what each stage writes, all of them floats. If it `flushes`, subnormal numbers may be taken
+    for zero, before a product or after it. Raises SpecError if an operation that gets
+    inexact inputs does not say how it spreads errors.
+    """
+    exact = [Computed(dtype, value, _nothing(value), value, value) for value, dtype in zip(inputs, dtypes, strict=True)]
+    known, found = exact, []
+    for (op, shape, sources), written in zip(stages, types, strict=True):
+        results = _stage(op, shape, [known[source] for source in sources], written, flushes)
+        found.append(results)
+        known = [*known, *map(_handed_on, results)]
+    return found
+
+
+def _handed_on(one: Computed) -> Computed:
+    """A result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
+    with np.errstate(all="ignore"):
+        overflows = one.peak + one.error >= float(one.dtype.limits[1])
+    return attrs.evolve(one, error=np.where(overflows, np.inf, one.error))
+
+
+def _stage(
+    op: Operation, shape: tuple[int, ...], given: Sequence[Computed], written: Sequence[DType], flushes: bool
+) -> list[Computed]:
+    # Of several outputs the widest decides what values are computed in.
+    widest = min(written, key=lambda dtype: dtype.unit_roundoff)
+    values = [one.values for one in given]
+    errors = [one.error if op.copies else one.error + _conversion(one, widest) for one in given]
+    kinds = [*(one.dtype for one in given), *written]
+    finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
+    factor = max((float(np.max(np.abs(value), initial=1.0)) for value in finite), default=1.0)
+    with np.errstate(all="ignore"):
+        means = op.meaning(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
+        magnitudes = op.magnitude(shape, values)
+        peaks = op.peak(shape, finite)
+        inexact = any(error.any() for error in errors)
+        spreads = op.spread(shape, values, errors) if inexact else [_nothing(value) for value in means]
+        results = []
+        for index, dtype in enumerate(written):
+            smallest = dtype.smallest_normal * factor if flushes else dtype.smallest
+            lost = op.underflow(shape, values, smallest)[index]
+            # Magnitudes are those of exact inputs: inexact ones may move them as far as the result.
+            magnitude, peak = magnitudes[index] + spreads[index], np.maximum(peaks[index], np.abs(means[index]))
+            error = spreads[index] + _relative(op, shape, dtype) * magnitude + lost
+            if not _fits(widest, dtype):
+                # Even a value that is exact in the widest type is rounded where it is stored.
+                error = error + np.where(np.isfinite(means[index]), np.abs(means[index]) * dtype.unit_roundoff, 0.0)
+            error = np.where(np.isnan(error), np.inf, error)
+            results.append(Computed(dtype, means[index], error, magnitude, np.where(np.isnan(peak), 0.0, peak)))
+    return results
+
+
+def _relative(op: Operation, shape: tuple[int, ...], dtype: DType) -> float:
+    """(1+u)^n − 1, with the roundings that are of f32 whatever the type."""
+    logarithm = op.roundings(shape) * np.log1p(dtype.unit_roundoff)
+    return float(np.expm1(logarithm + op.inner_roundings(shape) * np.log1p(F32.unit_roundoff)))
+
+
+def _nothing(value: np.ndarray) -> np.ndarray:
+    return np.zeros(value.shape)
+
+
+def _conversion(one: Computed, dtype: DType) -> np.ndarray | float:
+    """The error of converting a value to a float type; 0 where all its values fit."""
+    if _fits(one.dtype, dtype):
+        return 0.0
+    return np.where(np.isfinite(one.values), np.abs(one.values) * dtype.unit_roundoff + dtype.smallest, 0.0)
+
+
+def _fits(source: DType, dtype: DType) -> bool:
+    if source.is_float:
+        return source.unit_roundoff >= dtype.unit_roundoff
+    return max(map(abs, source.limits)) <= 1 / dtype.unit_roundoff

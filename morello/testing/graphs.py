@@ -1,0 +1,149 @@
+"""Random Composes, chains and graphs alike, for tests of rewrites and targets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from morello.ir.dtypes import F32
+from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add, Maximum, Mul, Sub
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.compose import Compose, arranged
+from morello.ir.ops.conv import Conv
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.max import Max
+from morello.ir.ops.move import Move
+from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.unary import Relu, Scale, Shift
+from morello.ir.ops.wiring import Stage
+
+Shape = tuple[int, ...]
+
+
+def random_compose(rng: random.Random, stages: int = 4, largest: int = 5) -> tuple[Compose, Shape]:
+    """A Compose of two to `stages` operations on floats, and a shape for it.
+
+    It is made from the inputs on: each operation takes tensors that are there, or new ones.
+    """
+    while True:
+        drawn = _Drawn(rng, largest, images=rng.random() < 0.3)
+        for _ in range(rng.randint(2, stages)):
+            drawn.add()
+        if (found := drawn.compose()) is not None:
+            return found
+
+
+@attrs.define
+class _Drawn:
+    """Operations in the order in which they run, and the shapes of all tensors, by entry."""
+
+    rng: random.Random
+    largest: int
+    images: bool
+    stages: list[Stage] = attrs.field(factory=list)
+    shapes: list[Shape] = attrs.field(factory=list)
+    tensors: dict[int, Shape] = attrs.field(factory=dict)
+
+    def add(self) -> None:
+        """One more operation, most often on what the last one made."""
+        number = len(self.stages)
+        first = ~(number - 1) if number and self.rng.random() < 0.8 else self._any(lambda _: True)
+        own = self.tensors[first]
+        op, rank, entries, shape = self._conv(first) if self.images else self._operation(first, own)
+        if op is None:
+            return
+        self.stages.append(Stage(op, rank, tuple(entries)))
+        self.shapes.append(shape)
+        self.tensors[~number] = self.stages[-1].output.shape(shape)
+
+    def _operation(self, first: int, own: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
+        rank, rng = len(own), self.rng
+        kind = rng.choice(["matmul", "matmul", "unary", "binary", "over", "reduce", "broadcast"])
+        if kind == "matmul":
+            b, m, k = own
+            n = self._size()
+            return Matmul(), 4, (first, self._like((b, k, n))), (b, m, k, n)
+        if kind == "binary":
+            other = self._like(own)
+            pair = (first, other) if rng.random() < 0.5 else (other, first)
+            return rng.choice([Add(), Mul(), Maximum()]), rank, pair, own
+        if kind == "over":
+            over = tuple(dim for dim in range(rank) if rng.random() < 0.5)
+            small = tuple(1 if dim in over else size for dim, size in enumerate(own))
+            return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), own
+        if kind == "reduce":
+            return rng.choice([Mean, Sum, Max])(dim=rng.randrange(rank)), rank, (first,), own
+        if kind == "broadcast" and 1 in own:
+            wide = list(own)
+            dim = rng.choice([dim for dim, size in enumerate(own) if size == 1])
+            wide[dim] = self._size()
+            return Broadcast(dim=dim), rank, (first,), tuple(wide)
+        softmax = Softmax(dim=rng.randrange(rank))
+        return rng.choice([Relu(), Move(), Scale(by=0.5), Shift(by=1.0), softmax]), rank, (first,), own
+
+    def _conv(self, first: int) -> tuple[Operation | None, int, Iterable[int], Shape]:
+        own, rng = self.tensors[first], self.rng
+        if rng.random() < 0.3:
+            return rng.choice([Relu(), Softmax(dim=1)]), 4, (first,), own
+        if rng.random() < 0.3:
+            return Add(), 4, (first, self._like(own)), own
+        stride, dilation = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
+        padding = rng.choice([0, 0, 0, 1, (1, 0, 0, 1)])
+        op = Conv(stride=stride, dilation=dilation, padding=padding)
+        sizes = []
+        for size, pads in zip(own[2:], ((0, 2), (1, 3)), strict=True):
+            padded = size + sum(op.pads[side] for side in pads)
+            fits = [
+                (1 + (padded - 1 - dilation * (window - 1)) // stride, window)
+                for window in (1, 2, 3)
+                if padded > dilation * (window - 1) and (padded - 1 - dilation * (window - 1)) % stride == 0
+            ]
+            if not fits:
+                return None, 0, (), ()
+            sizes.append(rng.choice(fits))
+        (h, fh), (w, fw) = sizes
+        filters = self._size()
+        return op, 7, (first, self._like((filters, own[1], fh, fw))), (own[0], filters, own[1], h, w, fh, fw)
+
+    def _size(self) -> int:
+        return self.rng.randint(1, self.largest)
+
+    def _like(self, shape: Shape) -> int:
+        """A tensor of this shape: mostly one that is there."""
+        return self._any(lambda other: other == shape, shape)
+
+    def _any(self, fits: Callable[[Shape], bool], shape: Shape | None = None) -> int:
+        known = [entry for entry, other in self.tensors.items() if fits(other)]
+        if known and self.rng.random() < 0.6:
+            return self.rng.choice(known)
+        entry = sum(entry >= 0 for entry in self.tensors)
+        if shape is None:
+            sizes = [self._size() + 4 * self.images for _ in range(2)]
+            shape = (self.rng.randint(1, 2), *([self._size()] if self.images else []), *sizes)
+        self.tensors[entry] = shape
+        return entry
+
+    def compose(self) -> tuple[Compose, Shape] | None:
+        """What the last operation needs; None if that is not two operations."""
+        last = len(self.stages) - 1
+        needed = {last}
+        for number in range(last, -1, -1):
+            if number in needed:
+                needed.update(~entry for entry in self.stages[number].inputs if entry < 0)
+        order = sorted(needed, reverse=True)
+        if len(order) < 2:
+            return None
+        found = arranged(_renumbered([self.stages[number] for number in order], order))
+        own = [self.shapes[order[number]] for number in found.order]
+        shape = tuple(own[stage][dim] for stage, dim in found.compose.wiring.origins)
+        types = [F32] * len(found.compose.operands(len(shape)))
+        return None if found.compose.check(shape, types) else (found.compose, shape)
+
+
+def _renumbered(stages: Sequence[Stage], order: Sequence[int]) -> list[Stage]:
+    local = {~old: ~new for new, old in enumerate(order)}
+    return [attrs.evolve(one, inputs=tuple(local.get(entry, entry) for entry in one.inputs)) for one in stages]

@@ -1,0 +1,73 @@
+"""What each operation means, in C: a new operation is one more function here and its line in `MEANINGS`.
+
+Sums of floats are computed as float, functions like exp as double, and results are rounded to the output's type once,
+at the end. Integers are computed as uint32_t, which wraps around without undefined behaviour; every integer type
+there is takes its value modulo its own size.
+"""
+
+from __future__ import annotations
+
+from morello.ir.ops import Operation
+from morello.ir.ops.binary import Binary
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.divide import DivideVec, DivideVecScalar
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.max import Max
+from morello.ir.ops.move import Move
+from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.pad import Pad
+from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.ops.softmax import Softmax, SoftmaxComplete
+from morello.ir.ops.softmax_parts import (
+    SoftmaxDenominator,
+    SoftmaxDenominatorAndMax,
+    SoftmaxDenominatorAndMaxFromParts,
+    SoftmaxDenominatorAndUnscaled,
+    SoftmaxDenominatorAndUnscaledFromMax,
+)
+from morello.ir.ops.unary import Unary
+from morello_reference_c.meanings import copies, elementwise, products, reductions, softmax
+from morello_reference_c.meanings.common import HELPERS, Meaning
+
+__all__ = ["HELPERS", "MEANINGS", "looped", "meaning"]
+
+MEANINGS: dict[type[Operation], Meaning] = {
+    Fill: copies.fill,
+    Move: copies.move,
+    OnePrefix: copies.one_prefix,
+    Pad: copies.pad,
+    Broadcast: copies.broadcast,
+    Matmul: products.matmul,
+    Conv: products.conv,
+    GroupedConv: products.conv,
+    Binary: elementwise.binary,
+    DivideVec: elementwise.divide,
+    DivideVecScalar: elementwise.divide,
+    Unary: elementwise.unary,
+    Max: reductions.largest,
+    Sum: reductions.total,
+    Mean: reductions.mean,
+    Softmax: softmax.softmax,
+    SoftmaxComplete: softmax.complete,
+    SoftmaxDenominator: softmax.denominator,
+    SoftmaxDenominatorAndMax: softmax.denominator_and_max,
+    SoftmaxDenominatorAndMaxFromParts: softmax.denominator_and_max,
+    SoftmaxDenominatorAndUnscaled: softmax.unscaled,
+    SoftmaxDenominatorAndUnscaledFromMax: softmax.unscaled,
+}
+
+
+def meaning(op: Operation) -> Meaning | None:
+    """What prints an operation, None for one that is not known here."""
+    found = (MEANINGS[cls] for cls in type(op).__mro__ if cls in MEANINGS)
+    printer = next(found, None)
+    # Those of plugins are not known here.
+    return printer if not isinstance(op, (Unary, Binary)) or elementwise.knows(op) else None
+
+
+def looped(op: Operation, rank: int) -> set[int]:
+    """The dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
+    whole = op.untiled(rank) if isinstance(op, Softmax) else ()
+    return {*op.reductions(rank), *whole}

@@ -1,0 +1,34 @@
+"""What meanings have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from morello.ir.ops import Operation
+from morello_reference_c.values import BF16_TO_FLOAT, FLOAT_TO_BF16, Value
+
+#: C statements inside the loops over the output's points, from the operation, its operands, the names of the loop
+#: variables and the sizes.
+Meaning: TypeAlias = Callable[[Operation, Sequence[Value], Sequence[str], Sequence[int]], list[str]]
+
+_EXP_BELOW = """\
+/* e^(x - max), and 0 for -infinity whatever the maximum. */
+static inline double exp_below(double x, double max) {
+    return x == -INFINITY ? 0 : exp(x - max);
+}
+"""
+
+#: C functions that meanings use, by name.
+HELPERS = {"bf16_to_float": BF16_TO_FLOAT, "float_to_bf16": FLOAT_TO_BF16, "exp_below": _EXP_BELOW}
+
+
+def loop(variable: str, size: int, *body: str) -> list[str]:
+    """A loop from 0, of statements."""
+    head = f"for (ptrdiff_t {variable} = 0; {variable} < {size}; {variable}++) {{"
+    return [head, *(f"    {line}" for line in body), "}"]
+
+
+def at(dims: Sequence[str], axes: Sequence[int]) -> list[str]:
+    """The point of an operand that has size 1 along `axes`."""
+    return ["0" if dim in axes else name for dim, name in enumerate(dims)]

@@ -1,0 +1,50 @@
+"""Sums of products: matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from morello.ir.ops import Operation
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.matmul import Matmul
+from morello_reference_c.meanings.common import loop
+from morello_reference_c.values import Value
+
+
+def matmul(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Matmul)
+    lhs, rhs, out = values
+    b, m, k, n = dims
+    kind = out.type_of_sums
+    start = out.read(kind, b, m, n) if op.accumulating() is None else "0"
+    if op.saturating:
+        # Products of bytes fit an int32_t, and so do sums of two of them.
+        terms = [f"{lhs.read('int32_t', b, m, at)} * {rhs.read('int32_t', b, at, n)}" for at in (k, f"({k} + 1)")]
+        pair = f"const int32_t pair = {' + '.join(terms)};"
+        add = "sum += (uint32_t)(pair < -32768 ? -32768 : pair > 32767 ? 32767 : pair);"
+        head = f"for (ptrdiff_t {k} = 0; {k} < {shape[2]}; {k} += 2) {{"
+        return [f"{kind} sum = {start};", head, f"    {pair}", f"    {add}", "}", out.write("sum", b, m, n)]
+    term = f"{lhs.read(kind, b, m, k)} * {rhs.read(kind, b, k, n)}"
+    return [f"{kind} sum = {start};", *loop(k, shape[2], f"sum += {term};"), out.write("sum", b, m, n)]
+
+
+def conv(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, (Conv, GroupedConv))
+    image, filters, out = values
+    b, *group, f, c, h, w, fh, fw = dims
+    kind = out.type_of_sums
+    (down, right), (apart, aside), (top, left, _, _) = op.strides, op.dilations, op.pads
+    height, width = (int(size) for size in image.tensor.shape[-2:])
+    pixel = image.read(kind, b, *group, c, "y", "x")
+    if any(op.pads):
+        pixel = f"(y < 0 || y >= {height} || x < 0 || x >= {width} ? 0 : {pixel})"
+    body = [
+        f"ptrdiff_t y = {h} * {down} + {fh} * {apart} - {top};",
+        f"ptrdiff_t x = {w} * {right} + {fw} * {aside} - {left};",
+        f"sum += {pixel} * {filters.read(kind, *group, f, c, fh, fw)};",
+    ]
+    for name, size in ((fw, shape[-1]), (fh, shape[-2]), (c, shape[-5])):
+        body = loop(name, size, *body)
+    to = [b, *group, f, h, w]
+    start = out.read(kind, *to) if op.accumulate else "0"
+    return [f"{kind} sum = {start};", *body, out.write("sum", *to)]

@@ -1,0 +1,61 @@
+"""Every operation, on every data type that it takes, against its meaning in numpy."""
+
+from __future__ import annotations
+
+import pytest
+
+from morello.ir.dtypes import ALL, BF16, F32, DType
+from morello.ir.layout import row_major
+from morello.ir.ops import BY_NAME, Operation, origin
+from morello.ir.ops.binary import Add, Maximum
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
+from morello.ir.ops.unary import Gelu, Scale
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.plugins import Target
+from morello.runtime import Kernel
+from morello.runtime.reference import implement
+
+SHAPES = {None: (2, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
+CONFIGURED: list[Operation] = [
+    Add(over=(0,)),
+    Maximum(over=(1,)),
+    Broadcast(0),
+    Softmax(0),
+    SoftmaxDenominatorAndMax(0, accumulate=True),
+    Gelu(form="tanh"),
+    Scale(by=0.3),
+    Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
+    GroupedConv(accumulate=True, padding=1),
+]
+OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None), *CONFIGURED]
+#: Operations whose C differs from one integer type to another.
+BY_SIGN = ("Maximum", "Max", "Relu", "FillMin")
+
+
+def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
+    """Types of the operands: of all the same, and of mixed ones."""
+    count = len(op.operands(len(SHAPES[op.rank])))
+    same = ALL if op.name in BY_SIGN else (F32, BF16, ALL[1])
+    found = [(dtype,) * count for dtype in same]
+    if count > 1:
+        found.append((*(F32,) * (count - 1), BF16))
+    return [kinds for kinds in found if op.check(SHAPES[op.rank], kinds) is None]
+
+
+@pytest.mark.parametrize(
+    ("op", "dtypes"),
+    [pytest.param(op, kinds, id=f"{op}-{'-'.join(map(str, kinds))}") for op in OPS for kinds in dtypes_of(op)],
+)
+def test_agrees_with_the_meaning(target: Target, op: Operation, dtypes: tuple[DType, ...]) -> None:
+    shape = SHAPES[op.rank]
+    states = tuple(
+        OperandState(dtype, "GL", row_major(len(one.dims)), len(one.dims))
+        for dtype, one in zip(dtypes, op.operands(len(shape)), strict=True)
+    )
+    impl = implement(LogicalSpec(op, shape, states), target)
+    program = target.emitter.emit(impl, target, "reference")
+    assert Kernel(impl, target, program).check(reference=target).worst <= 1

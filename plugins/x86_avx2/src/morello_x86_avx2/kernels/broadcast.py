@@ -1,0 +1,180 @@
+"""Repeating values along a dimension, and OnePrefix: copies of every type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.layout import PhysicalDim
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, OperandPattern, Target
+from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86_avx2.kernels.lanes import repeat
+from morello_x86_avx2.kernels.values import read, write
+
+MEMORY = OperandPattern(levels=("L1", "GL"))
+
+
+def _value(site: KernelSite) -> None:
+    dtype = site.spec.states[1].dtype
+    if dtype == site.spec.states[0].dtype:
+        site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
+    else:
+        write(site, 1, read(site, 0, dtype))
+
+
+def _value_to_registers(site: KernelSite) -> None:
+    source, out = site.operand(0), site.operand(1)
+    state = out.tensor.state
+    kind, name = site.vector_type(state.dtype, state.vector or 1), site.fresh("all")
+    site.line("{")
+    site.line(f"    const {kind} {name} = {repeat(site, state.dtype, state.vector or 1)}({source.scalar()});")
+    for register in out.vectors():
+        site.line(f"    {register} = {name};")
+    site.line("}")
+
+
+def _registers(site: KernelSite) -> None:
+    """The source's registers, or vectors in L1, over and over."""
+    source, out = site.operand(0), site.operand(1)
+    state = out.tensor.state
+    size = state.vector or 1
+    volume = int(source.tensor.volume)
+    for position, register in zip(range(0, int(out.tensor.volume), size), out.vectors(), strict=True):
+        if source.view.buffer.in_registers:
+            site.line(f"{register} = {source.view.variable(position % volume)};")
+        else:
+            site.line(f"{register} = {site.load(state.dtype, size)}({source.pointer(position % volume)});")
+
+
+def _memory(site: KernelSite) -> None:
+    """The source's run of values, over and over."""
+    source, out = site.operand(0), site.operand(1)
+    dtype = out.tensor.state.dtype
+    index, place, value = site.fresh("i"), site.fresh("at"), site.fresh("value")
+    length, total = int(source.tensor.volume), int(out.tensor.volume)
+    setting = f"{place}[{index}] = {value};"
+    site.line("{")
+    site.line(f"    {dtype.c_name} *const {place} = {out.pointer()};")
+    if length == 1:
+        site.line(f"    const {dtype.c_name} {value} = {source.scalar()};")
+    else:
+        setting = f"memcpy({place} + {index}, {source.pointer()}, {length * dtype.bytes});"
+    site.line(f"    for (ptrdiff_t {index} = 0; {index} < {total}; {index} += {length}) {{")
+    site.line(f"        {setting}")
+    site.line("    }")
+    site.line("}")
+
+
+def _outermost(spec: LogicalSpec) -> bool:
+    """The output is the source over and over: its slowest dimension is the one that the source lacks."""
+    source, out = (state.layout for state in spec.states)
+    op = spec.op
+    assert isinstance(op, Broadcast)
+    if source is None or out is None or not out.dims:
+        return False
+    return out.dims[0].dim == op.axis(len(spec.shape)) and out.dims[1:] == source.dims
+
+
+def _whole_vectors(spec: LogicalSpec) -> Any:
+    """Every vector of the output lies within one copy of the source."""
+    source, out = spec.states
+    if source.vector not in (None, out.vector) or not _outermost(spec):
+        return False
+    return spec.operand(0).volume % (out.vector or 1) == 0
+
+
+def _single(spec: LogicalSpec) -> Any:
+    return spec.operand(0).volume == 1
+
+
+def _stores(spec: LogicalSpec, target: Target) -> Any:
+    """What touching the operands costs, and a cycle for what is in L1 only once."""
+    return move_costs(spec, target) + 1
+
+
+def _prefixed(spec: LogicalSpec) -> bool:
+    """Both tensors have their values in the same order."""
+    source, out = (state.layout for state in spec.states)
+    if source is None or out is None:
+        return False
+    shifted = tuple(PhysicalDim(one.dim + 1, one.size, one.odd_even) for one in source.dims)
+    return shifted == out.dims
+
+
+def _copy(site: KernelSite) -> None:
+    source, out = site.operand(0), site.operand(1)
+    site.line(f"memcpy({out.pointer()}, {source.pointer()}, {out.tensor.bytes});")
+
+
+def _copy_registers(site: KernelSite) -> None:
+    for target, source in zip(site.operand(1).vectors(), site.operand(0).vectors(), strict=True):
+        site.line(f"{target} = {source};")
+
+
+KERNELS = (
+    Microkernel(
+        name="ValueBroadcast",
+        op=Broadcast,
+        operands=(SCALAR, SCALAR),
+        when=one_value,
+        cost=scalars_cost,
+        emit=_value,
+    ),
+    Microkernel(
+        name="VecScalarAssign",
+        op=Broadcast,
+        operands=(SCALAR, VECTOR),
+        same=("dtype",),
+        when=_single,
+        cost=lambda spec, target: spec.operand(1).vectors + 1 + move_costs(spec, target),
+        emit=_value_to_registers,
+    ),
+    Microkernel(
+        name="VectorBroadcast",
+        op=Broadcast,
+        operands=(OperandPattern(levels=("VRF", "L1")), VECTOR),
+        same=("dtype",),
+        when=_whole_vectors,
+        cost=lambda spec, target: spec.operand(1).vectors,
+        emit=_registers,
+    ),
+    Microkernel(
+        name="BroadcastLoop",
+        op=Broadcast,
+        operands=(OperandPattern(levels=("RF", "L1", "GL")), MEMORY),
+        same=("dtype",),
+        # One value fills a tensor of any layout; more of them are copied as they lie.
+        when=lambda spec: _single(spec) if not _outermost(spec) else True,
+        cost=_stores,
+        emit=_memory,
+    ),
+    Microkernel(
+        name="ValueOnePrefix",
+        op=OnePrefix,
+        operands=(SCALAR, SCALAR),
+        when=one_value,
+        cost=scalars_cost,
+        emit=_value,
+    ),
+    Microkernel(
+        name="OnePrefixCopy",
+        op=OnePrefix,
+        operands=(MEMORY, MEMORY),
+        same=("dtype",),
+        when=_prefixed,
+        cost=_stores,
+        emit=_copy,
+    ),
+    Microkernel(
+        name="VectorOnePrefix",
+        op=OnePrefix,
+        operands=(VECTOR, VECTOR),
+        same=("dtype", "vector"),
+        when=_prefixed,
+        cost=lambda spec, target: spec.operand(1).vectors,
+        emit=_copy_registers,
+    ),
+)

@@ -1,0 +1,36 @@
+"""Convolutions of one value with one value. Larger tiles become matrix products, which have vector kernels."""
+
+from __future__ import annotations
+
+from morello.codegen.site import KernelSite
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.plugins import Microkernel
+from morello_x86_avx2.kernels.common import SCALAR, one_value
+from morello_x86_avx2.kernels.reduce import accumulates
+from morello_x86_avx2.kernels.values import computed, costs, read, write
+
+
+def _mult_add(site: KernelSite) -> None:
+    dtype = site.spec.states[2].dtype
+    image, filters = (f"({read(site, i, dtype)})" for i in range(2))
+    if dtype.is_float:
+        total = f"{image} * {filters}"
+        total = f"{read(site, 2, dtype)} + {total}" if accumulates(site.spec) else total
+    else:
+        total = f"(uint32_t){image} * (uint32_t){filters}"
+        total = f"(uint32_t){read(site, 2, dtype)} + {total}" if accumulates(site.spec) else total
+        total = computed(total, dtype)
+    write(site, 2, total)
+
+
+KERNELS = tuple(
+    Microkernel(
+        name=f"Value{op.__name__}",
+        op=op,
+        operands=(SCALAR,) * 3,
+        when=one_value,
+        cost=costs(1),
+        emit=_mult_add,
+    )
+    for op in (Conv, GroupedConv)
+)

@@ -1,0 +1,127 @@
+"""Conversions between data types in C, of one value and of vectors: integers wrap around, floats round to nearest."""
+
+from __future__ import annotations
+
+from morello.codegen.site import KernelSite, OperandSite
+from morello.ir.dtypes import BF16, F32, I32, U16, U32, DType
+from morello.ir.dtypes import by_name as dtype_named
+from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
+
+_F32_OF_BF16 = """static inline float f32_of_bf16(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}"""
+
+_BF16_OF_F32 = """static inline uint16_t bf16_of_f32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    /* To nearest, ties to even; NaN stays NaN and becomes quiet. */
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+}"""
+
+#: Compilers make a mess of `__builtin_convertvector` where vectors of factors have less than 16 bytes.
+_WIDEN = """static inline {wide} {name}({narrow} v) {{
+    {register} bits = {zero}();
+    memcpy(&bits, &v, sizeof v);
+    return ({wide}){convert}(bits);
+}}"""
+
+_NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
+    const {bits} bits = ({bits})v, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const {bits} nan = ({bits})((bits & 0x7fffffff) > 0x7f800000);
+    return __builtin_convertvector((nan & (bits >> 16 | 0x40)) | (~nan & rounded), {narrow});
+}}"""
+
+
+def unsigned(dtype: DType) -> DType:
+    """The unsigned integers of the same size: their arithmetic wraps around, that of signed ones may not in C."""
+    return dtype_named(f"u{8 * dtype.bytes}")
+
+
+def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
+    """A C expression for `value`, of type `source`, in type `out`."""
+    if source == out:
+        return value
+    if source == BF16:
+        # Floats become no integers: the other type can only be f32.
+        return f"{site.helper('f32_of_bf16', _F32_OF_BF16)}({value})"
+    if out == BF16:
+        wide = value if source == F32 else f"(float){value}"
+        return f"{site.helper('bf16_of_f32', _BF16_OF_F32)}({wide})"
+    return f"({out.c_name}){value}"
+
+
+def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
+    """A C expression for `value`, a vector of type `source`, with each of its values in type `out`."""
+    if source == out:
+        return value
+    kind = site.vector_type(out, values)
+    if source == BF16:
+        return f"({kind})({_widened(site, value, U16, U32, values)} << 16)"
+    if out == BF16:
+        name, wide = f"{kind}_of_f32", site.vector_type(F32, values)
+        text = _NARROW_F32.format(name=name, wide=wide, narrow=kind, bits=site.vector_type(U32, values))
+        return f"{site.helper(name, text)}({vector_as(site, value, source, F32, values)})"
+    if out == F32 and source.bytes < 4:
+        return f"__builtin_convertvector({_widened(site, value, source, I32, values)}, {kind})"
+    if source.bytes < out.bytes:
+        return _widened(site, value, source, out, values)
+    if source.bytes > 2 * out.bytes:
+        return vector_as(site, vector_as(site, value, source, U16, values), U16, out, values)
+    return f"__builtin_convertvector({value}, {kind})"
+
+
+def _widened(site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
+    """`value`, a vector of integers, with zeros or with copies of their signs in front of them."""
+    narrow, wide = site.vector_type(source, values), site.vector_type(out, values)
+    size = max(16, source.bytes * values)
+    instruction = f"cvtep{'i' if source.is_signed else 'u'}{8 * source.bytes}_epi{8 * out.bytes}"
+    text = _WIDEN.format(
+        name=f"{wide}_of_{source}",
+        wide=wide,
+        narrow=narrow,
+        register=INTEGER_VECTOR[size],
+        zero=f"{PREFIX[size]}_setzero_{SUFFIX[size]}",
+        convert=f"{PREFIX[out.bytes * values]}_{instruction}",
+    )
+    return f"{site.helper(f'{wide}_of_{source}', text)}({value})"
+
+
+def values_at(site: KernelSite, operand: OperandSite, position: int, values: int) -> str:
+    """A C expression for the vector of `values` values from `position` on: a register, or loaded from memory."""
+    if operand.view.buffer.in_registers:
+        return operand.view.variable(position)
+    return f"{site.load(operand.tensor.state.dtype, values)}({operand.pointer(position)})"
+
+
+def put_values(site: KernelSite, operand: OperandSite, position: int, values: int, value: str) -> None:
+    """Sets the `values` values from `position` on, in a register or in memory, to the vector `value`."""
+    if operand.view.buffer.in_registers:
+        site.line(f"{operand.view.variable(position)} = {value};")
+    else:
+        site.line(f"{site.store(operand.tensor.state.dtype, values)}({operand.pointer(position)}, {value});")
+
+
+def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
+    """The even and the odd ones of twice `values` bf16 in the vector `value`, as vectors of f32.
+
+    Two neighbours make up 32 bits: each is wanted in the upper half, so none crosses a lane.
+    """
+    kind, bits = site.vector_type(F32, values), site.vector_type(U32, values)
+    narrow = site.vector_type(BF16, 2 * values)
+    made = []
+    for name, text in (("even", "<< 16"), ("odd", "& 0xffff0000")):
+        helper = f"{name}_{kind}"
+        body = f"return ({kind})(({bits})v {text});"
+        site.helper(helper, f"static inline {kind} {helper}({narrow} v) {{\n    {body}\n}}")
+        made.append(f"{helper}({value})")
+    return made[0], made[1]
+
+
+def pair_of_i16(site: KernelSite, operand: OperandSite) -> str:
+    """Both values of an operand of two integers of at most 16 bits, extended to 16 bits each, as an `int32_t`."""
+    low, high = (f"(uint32_t)({U16.c_name}){operand.scalar(position)}" for position in range(2))
+    return f"(int32_t)({low} | {high} << 16)"

@@ -1,0 +1,274 @@
+"""Dot products: a row of values in L1 times a column of them, added to one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import BF16, F32, I16, U16, U32
+from morello.ir.layout import Dynamic, OddEven
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, Multiple, OperandPattern, Target
+from morello_x86_avx2.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
+from morello_x86_avx2.kernels.convert import even_and_odd, unsigned, vector_as
+from morello_x86_avx2.kernels.pairs import FACTORS
+
+#: A C expression for `count` values of an operand along k, from a place on: of operand, place in the step, and count.
+Values = Callable[[int, int, int], str]
+#: A C expression for a vector of sums to which products are added: of the site, the bytes of a vector, the sums, and
+#: the factors.
+Step = Callable[[KernelSite, int, str, Values], str]
+
+_ADD_UP = """static inline {c_type} add_up_{kind}({kind} v) {{
+    {c_type} sum = v[0];
+    for (int i = 1; i < {values}; ++i) {{
+        sum += v[i];
+    }}
+    return sum;
+}}"""
+
+
+@attrs.frozen
+class DotProduct:
+    """How a dot product is printed: `step` takes as many values along k as fill `taken` vectors of sums."""
+
+    widest: int
+    step: Step
+    taken: int = 1
+
+    def emit(self, site: KernelSite) -> None:
+        """A loop into as many accumulators as divide the number of steps, at most four."""
+        dtype = site.spec.states[2].dtype
+        count = self.taken * self.widest // dtype.bytes
+        length = int(site.spec.shape[2])
+        sums = [site.fresh("sum") for _ in range(accumulators(length // count))]
+        site.line("{")
+        pointers = self.begin(site, sums)
+        self.loop(site, sums, pointers, length)
+        self.end(site, sums)
+        site.line("}")
+
+    def loop(self, site: KernelSite, sums: Sequence[str], pointers: Sequence[str], length: int) -> None:
+        """Adds the products of the first `length` values, whole vectors, to the sums by turns."""
+        count = self.taken * self.widest // site.spec.states[2].dtype.bytes
+        i = site.fresh("i")
+        site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {len(sums) * count}) {{")
+        for lane, name in enumerate(sums):
+
+            def values(index: int, place: int, number: int, base: int = lane * count) -> str:
+                load = site.load(site.spec.states[index].dtype, number)
+                at = f"{i} + {base + place}" if base + place else i
+                return f"{load}({pointers[index]} + {at})"
+
+            site.line(f"        {name} = {self.step(site, self.widest, name, values)};")
+        site.line("    }")
+
+    def begin(self, site: KernelSite, sums: Sequence[str]) -> tuple[str, str]:
+        """Declares pointers to both factors, whose names are returned, and `sums`."""
+        names = site.fresh("lhs_at"), site.fresh("rhs_at")
+        kind = self._kind(site)
+        for index, name in enumerate(names):
+            c_type = site.spec.states[index].dtype.c_name
+            site.line(f"    const {c_type} *const {name} = {site.operand(index).pointer()};")
+        site.line(f"    {kind} {', '.join(f'{name} = {{0}}' for name in sums)};")
+        return names
+
+    def end(self, site: KernelSite, sums: Sequence[str]) -> None:
+        """Adds all `sums` to the output."""
+        dtype, kind = site.spec.states[2].dtype, self._kind(site)
+        c_type = dtype.c_name if dtype.is_float else unsigned(dtype).c_name
+        text = _ADD_UP.format(kind=kind, values=self.widest // dtype.bytes, c_type=c_type)
+        total = f"{site.helper(f'add_up_{kind}', text)}({' + '.join(sums)})"
+        out = site.operand(2).scalar()
+        if dtype.is_float:
+            site.line(f"    {out} += {total};")
+        else:
+            site.line(f"    {out} = ({dtype.c_name})((uint32_t){out} + {total});")
+
+    def _kind(self, site: KernelSite) -> str:
+        """Integers are added up as unsigned ones, which wrap around."""
+        dtype = site.spec.states[2].dtype
+        return site.vector_type(dtype if dtype.is_float else unsigned(dtype), self.widest // dtype.bytes)
+
+
+def accumulators(steps: int) -> int:
+    return next(count for count in (4, 3, 2, 1) if steps % count == 0)
+
+
+def f32_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    return _fmadd(size, total, *(values(index, 0, size // 4) for index in range(2)))
+
+
+def _fmadd(size: int, total: str, lhs: str, rhs: str) -> str:
+    return f"{PREFIX[size]}_fmadd_ps({lhs}, {rhs}, {total})"
+
+
+def _f32_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    count = size // 4
+    return _fmadd(size, total, values(0, 0, count), vector_as(site, values(1, 0, count), BF16, F32, count))
+
+
+def _bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    """The products of the even values, then those of the odd ones."""
+    count = size // 4
+    (even, odd), (other_even, other_odd) = (even_and_odd(site, values(i, 0, 2 * count), count) for i in range(2))
+    return _fmadd(size, _fmadd(size, total, even, other_even), odd, other_odd)
+
+
+def _odd_even_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    """The left-hand side has its even values first in memory."""
+    count = size // 4
+    even, odd = even_and_odd(site, values(1, 0, 2 * count), count)
+    return _fmadd(size, _fmadd(size, total, values(0, 0, count), even), values(0, count, count), odd)
+
+
+def _wrapping_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    """Factors are converted to the output's type, multiplied and added, modulo a power of two."""
+    out = unsigned(site.spec.states[2].dtype)
+    count = size // out.bytes
+    lhs, rhs = (vector_as(site, values(i, 0, count), site.spec.states[i].dtype, out, count) for i in range(2))
+    return f"{total} + {lhs} * {rhs}"
+
+
+def _pairs_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    """vpmaddwd: see `pairs`."""
+    prefix, whole, count = PREFIX[size], INTEGER_VECTOR[size], size // 2
+    lhs, rhs = (vector_as(site, values(i, 0, count), site.spec.states[i].dtype, I16, count) for i in range(2))
+    products = f"{prefix}_madd_epi16(({whole}){lhs}, ({whole}){rhs})"
+    return f"{total} + ({site.vector_type(U32, size // 4)}){products}"
+
+
+def _saturating_step(site: KernelSite, size: int, total: str, values: Values) -> str:
+    """vpmaddubsw: see `pairs`."""
+    prefix, whole = PREFIX[size], INTEGER_VECTOR[size]
+    lhs, rhs = (f"({whole}){values(i, 0, size)}" for i in range(2))
+    return f"{total} + ({site.vector_type(U16, size // 2)}){prefix}_maddubs_epi16({lhs}, {rhs})"
+
+
+def row_times_column(lhs: Sequence[str], rhs: Sequence[str], out: Sequence[str]) -> tuple[OperandPattern, ...]:
+    """The operands of a dot product, of these data types."""
+    return (
+        OperandPattern(levels=("L1",), dtypes=tuple(lhs), layout="row_major"),
+        OperandPattern(levels=("L1",), dtypes=tuple(rhs), layout="col_major"),
+        OperandPattern(levels=NEAR, dtypes=tuple(out)),
+    )
+
+
+def _wraps(widest: int) -> Callable[[LogicalSpec], Any]:
+    """No factor is wider than the sums, of which k fills vectors."""
+
+    def holds(spec: LogicalSpec) -> Any:
+        lhs, rhs, out = (state.dtype.bytes for state in spec.states)
+        return (max(lhs, rhs) <= out) & (spec.shape[2] % (widest // out) == 0)
+
+    return holds
+
+
+def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
+    """The left-hand side is in odd-even strips of two vectors of `values`."""
+
+    def holds(spec: LogicalSpec) -> bool:
+        layout, strip = spec.states[0].layout, OddEven(2, 2 * values)
+        return layout is not None and layout.dims in ((strip,), (Dynamic(2), strip))
+
+    return holds
+
+
+def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Target], Any]:
+    """`cost` cycles for so many values along k, rounded up, and what touching the output costs."""
+    return lambda spec, target: -(-cost * spec.shape[2] // values) + target.move_cost(spec.operand(2))
+
+
+def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Target], Any]:
+    """Two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        return per_values(2, widest // spec.states[2].dtype.bytes)(spec, target)
+
+    return cost
+
+
+_ACCUMULATE = Matmul(accumulate=True)
+_SATURATE = Matmul(accumulate=True, saturating=True)
+_F32 = (("f32",),) * 3
+_MIXED = (("f32",), ("bf16",), ("f32",))
+_BYTES = (("u8",), ("i8",), ("i16",))
+
+
+def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
+    """The dot products of a core with vectors of these sizes in bytes."""
+    widest = max(vectors)
+    values = widest // 4
+
+    def kernel(
+        name: str,
+        operands: tuple[OperandPattern, ...],
+        step: Step,
+        cost: Callable[[LogicalSpec, Target], Any],
+        multiple: int | None,
+        taken: int = 1,
+        when: Callable[[LogicalSpec], Any] | None = None,
+        op: Matmul = _ACCUMULATE,
+    ) -> Microkernel:
+        return Microkernel(
+            name=name,
+            op=op,
+            operands=operands,
+            shape=(1, 1, None if multiple is None else Multiple(of=multiple), 1),
+            when=when,
+            cost=cost,
+            registers={"VRF": 4 if step is f32_step else 6},
+            emit=DotProduct(widest, step, taken).emit,
+        )
+
+    # Costs of floats are the paper's, whatever the size of vectors.
+    return (
+        kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values),
+        kernel(
+            "DotProductLoopBf16Bf16F32",
+            row_times_column(("bf16",), ("bf16",), ("f32",)),
+            _bf16_step,
+            per_values(12, 64),
+            2 * values,
+            taken=2,
+        ),
+        kernel("DotProductLoopF32Bf16F32", row_times_column(*_MIXED), _f32_bf16_step, per_values(32, 64), values),
+        kernel(
+            "DotProductLoopF32InterleavedBf16F32",
+            (OperandPattern(levels=("L1",), dtypes=("f32",)), *row_times_column(*_MIXED)[1:]),
+            _odd_even_bf16_step,
+            per_values(16, 64),
+            2 * values,
+            taken=2,
+            when=_odd_even(values),
+        ),
+        kernel(
+            "DotProductLoopInt",
+            row_times_column(INTEGERS, INTEGERS, INTEGERS),
+            _wrapping_step,
+            _wrapping_cost(widest),
+            None,
+            when=_wraps(widest),
+        ),
+        kernel(
+            "DotProductLoopPairs",
+            row_times_column(FACTORS, FACTORS, ("i32", "u32")),
+            _pairs_step,
+            per_values(2, widest // 2),
+            widest // 2,
+            taken=2,
+        ),
+        kernel(
+            "DotProductLoopU8S8S16",
+            row_times_column(*_BYTES),
+            _saturating_step,
+            per_values(1, widest),
+            widest,
+            taken=2,
+            op=_SATURATE,
+        ),
+    )

@@ -1,0 +1,238 @@
+"""Functions of each value: of one tensor or two, in scalars of every type and in vectors.
+
+Vectors are floats for all functions, and integers for those that make sense for them. A right-hand side that has one
+value only is used for all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import ALL, F32, DType
+from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
+from morello.ir.ops.divide import DivideVec, DivideVecScalar
+from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Sigmoid, Silu, Tanh
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, OperandPattern
+from morello_x86_avx2.kernels.common import PREFIX, SCALAR, one_value
+from morello_x86_avx2.kernels.lanes import (
+    ANYWHERE,
+    FLOAT_ANYWHERE,
+    Place,
+    conversions,
+    in_lanes,
+    lanewise,
+    repeat,
+    vectors,
+    width,
+)
+from morello_x86_avx2.kernels.values import computed, costs, larger, literal, read, write
+from morello_x86_avx2.kernels.vector_math import DIVISION, cycles, define
+
+#: What a call of a function of the C library costs.
+_CALL = 20
+
+#: C expressions of a double x, which the result is rounded from once; and what they cost in cycles.
+_OF_DOUBLE = {
+    Silu: ("x / (1 + __builtin_exp(-x))", _CALL + 10),
+    Sigmoid: ("1 / (1 + __builtin_exp(-x))", _CALL + 10),
+    Tanh: ("__builtin_tanh(x)", 2 * _CALL),
+    Exp: ("__builtin_exp(x)", _CALL),
+    Rsqrt: ("1 / __builtin_sqrt(x)", 10),
+}
+_GELU = {
+    "erf": "0.5 * x * __builtin_erfc(x * -0.70710678118654752440)",
+    "tanh": "x / (1 + __builtin_exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)))",
+}
+
+
+def _of_double(site: KernelSite) -> None:
+    """One value, computed in double precision."""
+    op, dtype = site.spec.op, site.spec.states[-1].dtype
+    text = _GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]  # pyright: ignore[reportArgumentType]
+    site.line("{")
+    site.line(f"    const double x = {read(site, 0, dtype)};")
+    write(site, 1, computed(text, dtype))
+    site.line("}")
+
+
+def _relu(site: KernelSite) -> None:
+    dtype = site.spec.states[1].dtype
+    value = read(site, 0, dtype)
+    write(site, 1, f"{value} < 0 ? 0 : {value}" if dtype.is_signed else value)
+
+
+def _scale(site: KernelSite) -> None:
+    op, dtype = site.spec.op, site.spec.states[1].dtype
+    assert isinstance(op, Scale)
+    write(site, 1, f"{op.factor.hex()}f * {read(site, 0, dtype)}")
+
+
+def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
+    """The C expression of a binary operation on two values of a type."""
+    if op in (Maximum, Minimum):
+        return larger(a, b) if op is Maximum else larger(a, b).replace(">", "<")
+    sign = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}[op]
+    if dtype.is_float:
+        return f"{a} {sign} {b}"
+    return computed(f"(uint32_t)({a}) {sign} (uint32_t)({b})", dtype)
+
+
+def _binary(site: KernelSite) -> None:
+    dtype = site.spec.states[2].dtype
+    write(site, 2, of_values(type(site.spec.op), read(site, 0, dtype), read(site, 1, dtype), dtype))
+
+
+def _divide(site: KernelSite) -> None:
+    dtype = site.spec.states[1].dtype
+    write(site, 1, f"{read(site, 1, dtype)} / {read(site, 0, dtype)}")
+
+
+def _scalar(
+    name: str, op: type[Operation], operands: int, emit: Callable[[KernelSite], None], cycles: int
+) -> Microkernel:
+    return Microkernel(
+        name=name,
+        op=op,
+        operands=(SCALAR,) * operands,
+        when=one_value,
+        cost=costs(cycles),
+        emit=emit,
+    )
+
+
+_BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)
+
+SCALARS = (
+    _scalar("ValueRelu", Relu, 2, _relu, 1),
+    _scalar("ValueScale", Scale, 2, _scale, 1),
+    _scalar("ValueGelu", Gelu, 2, _of_double, 3 * _CALL),
+    *(_scalar(f"Value{op.__name__}", op, 2, _of_double, cost) for op, (_, cost) in _OF_DOUBLE.items()),
+    *(_scalar(f"Value{op.__name__}", op, 3, _binary, 5 if op is Div else 1) for op in _BINARIES),
+    _scalar("ValueDivideVec", DivideVec, 2, _divide, 5),
+    _scalar("ValueDivideVecScalar", DivideVecScalar, 2, _divide, 5),
+)
+
+
+# Vectors.
+
+
+def choice(site: KernelSite, dtype: DType, values: int, sign: str) -> str:
+    """The C function of the larger (">") or smaller ("<") values of two vectors."""
+    kind, name = site.vector_type(dtype, values), {">": "larger", "<": "smaller"}[sign]
+    head = f"static inline {kind} {name}_{kind}({kind} a, {kind} b)"
+    if dtype.is_float:
+        text = f"return {PREFIX[4 * values]}_{'max' if sign == '>' else 'min'}_ps(a, b);"
+    else:
+        text = f"const {kind} first = ({kind})(a {sign} b);\n    return (a & first) | (b & ~first);"
+    return site.helper(f"{name}_{kind}", f"{head} {{\n    {text}\n}}")
+
+
+def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: str, values: int) -> str:
+    """The C expression of a binary operation on two vectors."""
+    if op in (Maximum, Minimum):
+        return f"{choice(site, dtype, values, '>' if op is Maximum else '<')}({a}, {b})"
+    sign = {Add: "+", Sub: "-", Mul: "*", Div: "/"}[op]
+    if dtype.is_float or not dtype.is_signed:
+        return f"{a} {sign} {b}"
+    unsigned = site.vector_type(next(one for one in ALL if one.name == f"u{8 * dtype.bytes}"), values)
+    return f"({site.vector_type(dtype, values)})(({unsigned}){a} {sign} ({unsigned}){b})"
+
+
+def _vector_binary(op: type[Operation]) -> Callable[[Place], None]:
+    return lambda place: place.write(
+        2, of_vectors(op, place.site, place.dtype, place.read(0), place.read(1), place.values)
+    )
+
+
+def _vector_divide(place: Place) -> None:
+    place.write(1, f"{place.read(1)} / {place.read(0)}")
+
+
+def _vector_relu(place: Place) -> None:
+    zero = f"({place.site.vector_type(place.dtype, place.values)}){{0}}"
+    place.write(1, f"{choice(place.site, place.dtype, place.values, '>')}({place.read(0)}, {zero})")
+
+
+def _vector_scale(place: Place) -> None:
+    op = place.site.spec.op
+    assert isinstance(op, Scale)
+    place.write(1, f"{place.read(0)} * {repeat(place.site, F32, place.values)}({literal(op.factor, F32)})")
+
+
+def function_of(op: Operation) -> str:
+    """The vector function that computes an operation."""
+    return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
+
+
+def _vector_function(place: Place) -> None:
+    place.write(1, f"{define(place.site, function_of(place.site.spec.op), place.values)}({place.read(0)})")
+
+
+_ALL_TYPES = OperandPattern(levels=ANYWHERE)
+
+
+def in_memory(spec: LogicalSpec) -> bool:
+    return all(state.vector is None for state in spec.states)
+
+
+def _vector(
+    name: str,
+    op: type[Operation],
+    operands: tuple[OperandPattern, ...],
+    body: Callable[[Place], None],
+    widest: int,
+    each: Callable[[LogicalSpec], Any],
+    single: int | None = None,
+    temporaries: int = 2,
+) -> Microkernel:
+    """A kernel on vectors, where operand `single` may be one value; a vector costs what `each` says, in cycles."""
+    singles = () if single is None else (single,)
+    return Microkernel(
+        name=name,
+        op=op,
+        operands=operands,
+        when=lambda spec: in_lanes(spec, widest, singles),
+        # Two loads and a store, or a little more, take a cycle each; a loop starts with a jump.
+        cost=lambda spec, target: (
+            vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec)
+        ),
+        registers={"VRF": temporaries},
+        emit=lanewise(body, widest),
+    )
+
+
+def kernels(widest: int) -> tuple[Microkernel, ...]:
+    """The vector kernels of a core whose widest vectors have so many bytes."""
+
+    def function(spec: LogicalSpec) -> int:
+        return cycles(function_of(spec.op), width(spec, widest))
+
+    def division(spec: LogicalSpec) -> int:
+        return DIVISION[width(spec, widest) == 16]
+
+    def simple(spec: LogicalSpec) -> int:
+        return 1
+
+    functions = (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt)
+    simple_ones = (Add, Sub, Mul, Maximum, Minimum)
+    return (
+        _vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
+        _vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
+        *(
+            _vector(
+                f"Vector{op.__name__}", op, (FLOAT_ANYWHERE,) * 2, _vector_function, widest, function, temporaries=6
+            )
+            for op in functions
+        ),
+        *(
+            _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary(op), widest, simple, single=1)
+            for op in simple_ones
+        ),
+        _vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
+        _vector("DivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
+        _vector("DivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0),
+    )

@@ -1,0 +1,248 @@
+"""Kernels that do the same to every lane: over vector registers, or in a loop over memory.
+
+An operand either has all values, or is a single one that every lane gets. Lanes are f32 for all float types: bf16 is
+converted where it is read and written. Kernels with an operand in vector registers
+are printed once per register; where all are in memory there is a loop, and a last vector that may be partly filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from morello.codegen.site import KernelSite, OperandSite
+from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.numbers import ceil_div
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.plugins import OperandPattern
+from morello_x86_avx2.kernels.convert import scalar_as, vector_as
+from morello_x86_avx2.kernels.values import literal
+
+#: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
+ANYWHERE = ("RF", "L1", "VRF")
+FLOATS = ("f32", "bf16")
+FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
+
+
+def whole(spec: LogicalSpec) -> TensorSpec:
+    """The operand that says which values there are: the last one that is not less than the iteration space."""
+    return max(zip(spec.operands, _full(spec), strict=True), key=lambda pair: pair[1])[0]
+
+
+def _full(spec: LogicalSpec) -> list[bool]:
+    """Per operand, whether it has a place for every point of the iteration space, as far as its dimensions say."""
+    declared = spec.op.operands(len(spec.shape))
+    return [all(one.uses(dim) for dim in range(len(spec.shape))) for one in declared]
+
+
+def width(spec: LogicalSpec, widest: int) -> int:
+    """Values per vector: those of the vector registers, or of vectors of `widest` bytes where there are none."""
+    sizes = [state.vector for state in spec.states if state.vector]
+    return sizes[0] if sizes else widest // lane_type(spec.states[-1].dtype).bytes
+
+
+def lane_type(dtype: DType) -> DType:
+    """What a lane holds while something is computed for values of a type."""
+    return F32 if dtype.is_float else dtype
+
+
+def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
+    """Whether all operands can be in lanes of one type, in vectors with equally many values."""
+    kinds = {lane_type(state.dtype) for state in spec.states}
+    counts = {state.vector for state in spec.states if state.vector}
+    return (
+        len(kinds) == 1 and len(counts) < 2 and all(count * kind.bytes <= widest for count in counts for kind in kinds)
+    )
+
+
+def conversions(spec: LogicalSpec) -> int:
+    """What converting from and to bf16 adds to the cost of each vector."""
+    return 2 * sum(state.dtype == BF16 for state in spec.states)
+
+
+def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Any:
+    """Whether all operands but `singles` have the same places in the same order, in vectors of one size.
+
+    Operands in `singles` have one value, or are like the others.
+    """
+    main = whole(spec)
+    if not fit_lanes(spec, widest):
+        return False
+    fine: Any = main.volume > 1
+    for index, tensor in enumerate(spec.operands):
+        same = tensor.state.layout == main.state.layout and tensor.state.level != "RF"
+        alike = (tensor.volume == main.volume) if same else False
+        single = (tensor.volume == 1) if index in singles and tensor.state.level != "VRF" else False
+        fine = fine & (alike | single)
+    return fine
+
+
+def vectors(spec: LogicalSpec, widest: int) -> Any:
+    """How many vectors there are, the last of which may be partly filled."""
+    return ceil_div(whole(spec).volume, width(spec, widest))
+
+
+@attrs.frozen
+class Place:
+    """Where a kernel is while it goes over its operands: one vector of each, of which `rest` lanes count (0: all).
+
+    `at` is a position in registers, or an offset in C from the operands' pointers. `turn` counts the vectors that one
+    round of a loop handles. `fixed` are the operands that have a single value, in all lanes.
+    """
+
+    site: KernelSite
+    values: int
+    at: int | str
+    pointers: Mapping[int, str]
+    fixed: Mapping[int, str]
+    turn: int = 0
+    rest: int = 0
+
+    @property
+    def dtype(self) -> DType:
+        """The type of lanes."""
+        return lane_type(self.site.spec.states[-1].dtype)
+
+    def read(self, index: int, fill: float | int = 0) -> str:
+        """The C expression of an operand's vector; lanes that do not count are `fill`."""
+        if index in self.fixed:
+            return self.fixed[index]
+        one = self.site.operand(index)
+        dtype = one.tensor.state.dtype
+        if one.view.buffer.in_registers:
+            value = one.view.variable(int(self.at))
+        elif self.rest:
+            value = _load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
+        else:
+            value = f"{self.site.load(dtype, self.values)}({self._address(index)})"
+        return vector_as(self.site, value, dtype, lane_type(dtype), self.values)
+
+    def write(self, index: int, value: str) -> None:
+        """Set an operand's vector."""
+        one = self.site.operand(index)
+        dtype = one.tensor.state.dtype
+        value = vector_as(self.site, value, lane_type(dtype), dtype, self.values)
+        if one.view.buffer.in_registers:
+            self.line(f"{one.view.variable(int(self.at))} = {value};")
+        elif self.rest:
+            store = _store_rest(self.site, dtype, self.values)
+            self.line(f"{store}({self._address(index)}, {value}, {self.rest});")
+        else:
+            self.line(f"{self.site.store(dtype, self.values)}({self._address(index)}, {value});")
+
+    def line(self, text: str) -> None:
+        self.site.line(f"{'    ' if isinstance(self.at, int) else '        '}{text}")
+
+    def _address(self, index: int) -> str:
+        return (
+            self.site.operand(index).pointer(self.at)
+            if isinstance(self.at, int)
+            else f"{self.pointers[index]} + {self.at}"
+        )
+
+
+def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1) -> Iterator[Place]:
+    """Go over vectors of operands: what is printed between two places is in the body of a loop, if there is one.
+
+    Single values are put in all lanes first. A round of the loop has several turns, at most so many.
+    """
+    sites = {index: site.operand(index) for index in operands}
+    total = max(int(one.tensor.volume) for one in sites.values())
+    fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
+    moving = [i for i in operands if i not in fixed]
+    if any(sites[i].view.buffer.in_registers for i in moving):
+        for position in range(0, total, values):
+            yield Place(site, values, position, {}, fixed)
+        return
+    pointers = {i: _pointer(site, i) for i in moving}
+    turns = turns_of(total // values, most)
+    index = site.fresh("i")
+    full, rest = total // values * values, total % values
+    if full:
+        site.line(f"    for (ptrdiff_t {index} = 0; {index} < {full}; {index} += {turns * values}) {{")
+        for turn in range(turns):
+            at = f"{index} + {turn * values}" if turn else index
+            yield Place(site, values, at, pointers, fixed, turn)
+        site.line("    }")
+    if rest:
+        site.line("    {")
+        yield Place(site, values, str(full), pointers, fixed, 0, rest)
+        site.line("    }")
+
+
+def turns_of(count: int, most: int) -> int:
+    """How many vectors a round of a loop handles, so that no more are left: at most `most`."""
+    return next(turns for turns in range(most, 0, -1) if count % turns == 0)
+
+
+def lanewise(body: Callable[[Place], None], widest: int) -> Callable[[KernelSite], None]:
+    """An `emit` that applies `body` to every vector."""
+
+    def emit(site: KernelSite) -> None:
+        site.line("{")
+        for place in places(site, width(site.spec, widest), range(len(site.spec.states))):
+            body(place)
+        site.line("}")
+
+    return emit
+
+
+def _pointer(site: KernelSite, index: int) -> str:
+    """A C variable that points to the first value of an operand in memory."""
+    one = site.operand(index)
+    written = site.spec.op.operands(len(site.spec.shape))[index].writes
+    name = site.fresh(f"{one.view.buffer.name}_at")
+    site.line(f"    {'' if written else 'const '}{one.tensor.state.dtype.c_name} *const {name} = {one.pointer()};")
+    return name
+
+
+def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
+    """A C variable with a single value of an operand in all lanes."""
+    dtype = one.tensor.state.dtype
+    name, lane = site.fresh(f"{one.view.buffer.name}_all"), lane_type(dtype)
+    value = scalar_as(site, one.scalar(), dtype, lane)
+    site.line(f"    const {site.vector_type(lane, values)} {name} = {repeat(site, lane, values)}({value});")
+    return name
+
+
+def repeat(site: KernelSite, dtype: DType, values: int) -> str:
+    """The C function that makes a vector of one value."""
+    kind = site.vector_type(dtype, values)
+    lanes = ", ".join(["value"] * values)
+    head = f"static inline {kind} repeat_{kind}({dtype.c_name} value)"
+    return site.helper(f"repeat_{kind}", f"{head} {{\n    return ({kind}){{{lanes}}};\n}}")
+
+
+def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:
+    """The first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
+    kind = site.vector_type(dtype, values)
+    head = f"static inline {kind} load_rest_{kind}(const {dtype.c_name} *from, int count, {kind} v)"
+    if _masked(dtype, values):
+        cast = "ps" if dtype.is_float else "epi32"
+        text = f"return ({kind})_mm512_mask_loadu_{cast}(({_WIDE[cast]})v, (__mmask16)((1u << count) - 1), from);"
+    else:
+        text = "memcpy(&v, from, (size_t)count * sizeof *from);\n    return v;"
+    name = site.helper(f"load_rest_{kind}", f"{head} {{\n    {text}\n}}")
+    return f"{name}({place}, {count}, {repeat(site, dtype, values)}({literal(fill, dtype)}))"
+
+
+def _store_rest(site: KernelSite, dtype: DType, values: int) -> str:
+    kind = site.vector_type(dtype, values)
+    head = f"static inline void store_rest_{kind}({dtype.c_name} *to, {kind} v, int count)"
+    if _masked(dtype, values):
+        cast = "ps" if dtype.is_float else "epi32"
+        text = f"_mm512_mask_storeu_{cast}(to, (__mmask16)((1u << count) - 1), ({_WIDE[cast]})v);"
+    else:
+        text = "memcpy(to, &v, (size_t)count * sizeof *to);"
+    return site.helper(f"store_rest_{kind}", f"{head} {{\n    {text}\n}}")
+
+
+_WIDE = {"ps": "__m512", "epi32": "__m512i"}
+
+
+def _masked(dtype: DType, values: int) -> bool:
+    """AVX-512 F has masks for lanes of 32 bits."""
+    return dtype.bytes == 4 and values == 16

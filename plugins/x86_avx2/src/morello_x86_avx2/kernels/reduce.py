@@ -1,0 +1,232 @@
+"""Maxima and sums along a dimension: of single values, of vectors to a single value, and vector by vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import DType
+from morello.ir.numbers import ceil_div, choose
+from morello.ir.ops.binary import Add, Maximum
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.max import Max
+from morello.ir.ops.reduce import Mean, Sum
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, OperandPattern, Target
+from morello_x86_avx2.kernels.common import NEAR, SCALAR, move_costs, one_value
+from morello_x86_avx2.kernels.elementwise import of_values, of_vectors
+from morello_x86_avx2.kernels.lanes import (
+    Place,
+    conversions,
+    fit_lanes,
+    in_lanes,
+    lane_type,
+    lanewise,
+    places,
+    repeat,
+    turns_of,
+    vectors,
+    width,
+)
+from morello_x86_avx2.kernels.values import costs, literal, read, write
+
+#: Sums and maxima that a loop keeps apart, so that one need not wait for the other.
+ACCUMULATORS = 4
+
+#: What combines two values: the elementwise operation that a reduction repeats.
+Combining = type[Add] | type[Maximum]
+COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
+
+
+def neutral(combining: Combining, dtype: DType) -> float | int:
+    """The value that changes nothing."""
+    return Fill("NegInf").constant(dtype) if combining is Maximum else 0
+
+
+def combine_values(site: KernelSite, combining: Combining, dtype: DType) -> str:
+    """The C function that combines two values."""
+    name, kind = f"{combining.__name__.lower()}_{dtype}", dtype.c_name
+    text = f"return {of_values(combining, 'a', 'b', dtype)};"
+    return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
+
+
+def combine_vectors(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
+    """The C function that combines two vectors."""
+    kind = site.vector_type(dtype, values)
+    name = f"{combining.__name__.lower()}_{kind}"
+    text = f"return {of_vectors(combining, site, dtype, 'a', 'b', values)};"
+    return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
+
+
+def combine_lanes(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
+    """The C function that combines the lanes of a vector: halves of it, as long as these are vectors."""
+    kind = site.vector_type(dtype, values)
+    name = f"{combining.__name__.lower()}_of_{kind}"
+    if values * dtype.bytes > 16:
+        half = site.vector_type(dtype, values // 2)
+        lanes = combine_lanes(site, combining, dtype, values // 2)
+        pair = combine_vectors(site, combining, dtype, values // 2)
+        body = f"    {half} half[2];\n    memcpy(half, &v, sizeof v);\n    return {lanes}({pair}(half[0], half[1]));"
+    else:
+        one = combine_values(site, combining, dtype)
+        body = f"    {dtype.c_name} result = v[0];\n    for (int i = 1; i < {values}; ++i) {{\n"
+        body += f"        result = {one}(result, v[i]);\n    }}\n    return result;"
+    return site.helper(name, f"static inline {dtype.c_name} {name}({kind} v) {{\n{body}\n}}")
+
+
+def fold(
+    site: KernelSite,
+    combining: Combining,
+    values: int,
+    operands: tuple[int, ...],
+    term: Callable[[Place], str],
+) -> str:
+    """Print the combination of all lanes of `term` over vectors of operands; the C variable that holds it."""
+    dtype = lane_type(site.spec.states[operands[0]].dtype)
+    kind = site.vector_type(dtype, values)
+    count = int(site.operand(operands[0]).tensor.volume) // values
+    in_registers = any(site.operand(index).view.buffer.in_registers for index in operands)
+    sums = [site.fresh("part") for _ in range(turns_of(count, 1 if in_registers else ACCUMULATORS))]
+    add = combine_vectors(site, combining, dtype, values)
+    initial = f"{repeat(site, dtype, values)}({literal(neutral(combining, dtype), dtype)})"
+    for name in sums:
+        site.line(f"    {kind} {name} = {initial};")
+    for place in places(site, values, operands, len(sums)):
+        name = sums[place.turn]
+        place.line(f"{name} = {add}({name}, {term(place)});")
+    total = sums[0]
+    for other in sums[1:]:
+        total = f"{add}({total}, {other})"
+    result = site.fresh("result")
+    site.line(f"    const {dtype.c_name} {result} = {combine_lanes(site, combining, dtype, values)}({total});")
+    return result
+
+
+def _combining(site: KernelSite) -> Combining:
+    return COMBINING[type(site.spec.op)]
+
+
+def accumulates(spec: LogicalSpec) -> bool:
+    return bool(getattr(spec.op, "accumulate", False))
+
+
+# Single values.
+
+
+def _value(site: KernelSite) -> None:
+    """The only value of a row, combined with what the output holds where that is asked for."""
+    dtype = site.spec.states[1].dtype
+    value = read(site, 0, dtype)
+    if accumulates(site.spec):
+        value = of_values(_combining(site), read(site, 1, dtype), value, dtype)
+    write(site, 1, value)
+
+
+def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
+    return Microkernel(
+        name=f"Value{op.__name__}",
+        op=op,
+        operands=(SCALAR, SCALAR),
+        when=one_value,
+        cost=costs(1),
+        emit=_value,
+    )
+
+
+SCALARS = (_scalar(Max), _scalar(Sum), _scalar(Mean))
+
+
+# Vectors.
+
+
+def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], results: tuple[int, ...]) -> Any:
+    """Whether all values of the sources, which lie alike, belong to one row."""
+    first = spec.operand(sources[0])
+    if not fit_lanes(spec, widest):
+        return False
+    fine: Any = first.volume > 1
+    for index in sources:
+        same = spec.states[index].layout == first.state.layout
+        fine = fine & ((spec.operand(index).volume == first.volume) if same else False)
+    for index in results:
+        fine = fine & (spec.operand(index).volume == 1)
+    return fine
+
+
+def _to_value(widest: int):
+    def emit(site: KernelSite) -> None:
+        dtype, combining = lane_type(site.spec.states[1].dtype), _combining(site)
+        fill = neutral(combining, dtype)
+        site.line("{")
+        value = fold(site, combining, width(site.spec, widest), (0,), lambda place: place.read(0, fill))
+        if accumulates(site.spec):
+            value = f"{combine_values(site, combining, dtype)}({read(site, 1, dtype)}, {value})"
+        write(site, 1, value)
+        site.line("}")
+
+    return emit
+
+
+def _vector_by_vector(place: Place) -> None:
+    site = place.site
+    value = place.read(0)
+    if accumulates(site.spec):
+        value = of_vectors(_combining(site), site, place.dtype, place.read(1), value, place.values)
+    place.write(1, value)
+
+
+def _registers_cost(spec: LogicalSpec, target: Target) -> Any:
+    return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, target)
+
+
+def _loop_cost(widest: int):
+    """Loads bound long loops, and latencies the short ones."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        count = ceil_div(spec.operand(0).volume, width(spec, widest))
+        latency = width(spec, widest).bit_length() + 1
+        loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)
+        return choose(loop > latency, loop, latency) + target.move_cost(spec.operand(1))
+
+    return cost
+
+
+def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...]:
+    def pattern(*levels: str) -> OperandPattern:
+        return OperandPattern(levels=levels)
+
+    return (
+        Microkernel(
+            name=f"Vector{op.__name__}",
+            op=op,
+            operands=(pattern("VRF"), pattern(*NEAR)),
+            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
+            cost=_registers_cost,
+            registers={"VRF": 1},
+            emit=_to_value(widest),
+        ),
+        Microkernel(
+            name=f"Vector{op.__name__}Loop",
+            op=op,
+            operands=(pattern("L1"), pattern(*NEAR)),
+            when=lambda spec: to_one_value(spec, widest, (0,), (1,)),
+            cost=_loop_cost(widest),
+            registers={"VRF": ACCUMULATORS + 1},
+            emit=_to_value(widest),
+        ),
+        Microkernel(
+            name=f"Vector{op.__name__}Lanes",
+            op=op,
+            operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
+            when=lambda spec: in_lanes(spec, widest),
+            cost=lambda spec, target: vectors(spec, widest) * (2 + conversions(spec)),
+            registers={"VRF": 1},
+            emit=lanewise(_vector_by_vector, widest),
+        ),
+    )
+
+
+def kernels(widest: int) -> tuple[Microkernel, ...]:
+    """The vector kernels of a core whose widest vectors have so many bytes."""
+    return (*_reduction(Max, widest), *_reduction(Sum, widest))

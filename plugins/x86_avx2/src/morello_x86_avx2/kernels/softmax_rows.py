@@ -1,0 +1,270 @@
+"""The pieces of softmax in vectors, computed in f32.
+
+A row lies in vectors, and its maximum and denominator are single values; or each lane belongs to a row of its own, of
+which a call handles one value (kernels called "...Lanes").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import F32
+from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add, Maximum
+from morello.ir.ops.softmax import SoftmaxComplete
+from morello.ir.ops.softmax_parts import (
+    SoftmaxDenominator,
+    SoftmaxDenominatorAndMax,
+    SoftmaxDenominatorAndMaxFromParts,
+    SoftmaxDenominatorAndUnscaled,
+    SoftmaxDenominatorAndUnscaledFromMax,
+)
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, OperandPattern, Target
+from morello_x86_avx2.kernels.common import F32_SCALAR, PREFIX
+from morello_x86_avx2.kernels.lanes import (
+    FLOAT_ANYWHERE,
+    FLOATS,
+    Place,
+    conversions,
+    in_lanes,
+    lanewise,
+    repeat,
+    vectors,
+    width,
+)
+from morello_x86_avx2.kernels.reduce import accumulates, fold, to_one_value
+from morello_x86_avx2.kernels.vector_math import cycles, define
+
+_ROW = OperandPattern(levels=("VRF", "L1"), dtypes=FLOATS)
+#: What combining the lanes of a vector costs, and what scaling a denominator to a new maximum does.
+_LANES, _RESCALE = 8, 34
+_LOWEST = float("-inf")
+
+
+def _operand(site: KernelSite, name: str) -> int:
+    return [one.name for one in site.spec.op.operands(len(site.spec.shape))].index(name)
+
+
+def _all(site: KernelSite, values: int, value: str) -> str:
+    """A value in all lanes."""
+    return f"{repeat(site, F32, values)}({value})"
+
+
+def exp_times(site: KernelSite, values: int, x: str, largest: str, factor: str) -> str:
+    """factor·e^(x − largest) in C; nothing is left of an infinite factor where e to that is 0."""
+    exp = define(site, "exp_below", values)
+    kind = site.vector_type(F32, values)
+    mask = f"i32x{values}"
+    text = f"""static inline {kind} part_{kind}({kind} x, {kind} max, {kind} factor) {{
+    const {kind} power = {exp}(x, max);
+    const {mask} some = power != 0.0f;
+    return ({kind})(({mask})(power * factor) & some);
+}}"""
+    return f"{site.helper(f'part_{kind}', text)}({x}, {largest}, {factor})"
+
+
+# Rows in vectors.
+
+
+def _largest(site: KernelSite, values: int, source: int) -> str:
+    """Print the maximum of a row, and of what the output holds if it is accumulated; the variable it is in."""
+    found = fold(site, Maximum, values, (source,), lambda place: place.read(source, _LOWEST))
+    if not accumulates(site.spec):
+        return found
+    held, largest = site.operand(_operand(site, "max")).scalar(), site.fresh("largest")
+    site.line(f"    const float {largest} = {held} > {found} ? {held} : {found};")
+    return largest
+
+
+def _sum_up(site: KernelSite, values: int, sources: tuple[int, ...], term: Callable[[Place], str]) -> None:
+    """Print the denominator: the sum of terms, added to what is held if it is accumulated."""
+    total = fold(site, Add, values, sources, term)
+    denom = site.operand(_operand(site, "denom")).scalar()
+    site.line(f"    {denom} {'+=' if accumulates(site.spec) else '='} {total};")
+
+
+def _denominator(site: KernelSite, values: int, largest: str) -> None:
+    """e^(src − largest) of each value, stored if there is an operand for it, and their sum."""
+    exp = define(site, "exp_below", values)
+    kind, every = site.vector_type(F32, values), site.fresh("every")
+    site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
+    names = [one.name for one in site.spec.op.operands(len(site.spec.shape))]
+    sources = (0, names.index("unscaled")) if "unscaled" in names else (0,)
+
+    def term(place: Place) -> str:
+        value = f"{exp}({place.read(0, _LOWEST)}, {every})"
+        if len(sources) == 1:
+            return value
+        power = site.fresh("power")
+        place.line(f"const {kind} {power} = {value};")
+        place.write(sources[1], power)
+        return power
+
+    _sum_up(site, values, sources, term)
+
+
+def _from_max(site: KernelSite, values: int) -> None:
+    _denominator(site, values, site.operand(1).scalar())
+
+
+def _with_own_max(site: KernelSite, values: int) -> None:
+    _denominator(site, values, _largest(site, values, 0))
+
+
+def _new_max(site: KernelSite, values: int) -> str:
+    """Print a row's new maximum, scale the denominator to it, and store it; a variable with it in all lanes."""
+    largest = _largest(site, values, 0)
+    kind, every = site.vector_type(F32, values), site.fresh("every")
+    site.line(f"    const {kind} {every} = {_all(site, values, largest)};")
+    top, denom = (site.operand(_operand(site, name)).scalar() for name in ("max", "denom"))
+    if accumulates(site.spec):
+        # Four lanes are enough for one value, and no call of the C library spills vector registers.
+        held = exp_times(site, 4, *(_all(site, 4, one) for one in (top, largest, denom)))
+        site.line(f"    {denom} = ({held})[0];")
+    site.line(f"    {top} = {largest};")
+    return every
+
+
+def _and_max(site: KernelSite, values: int) -> None:
+    every = _new_max(site, values)
+    exp = define(site, "exp_below", values)
+    _sum_up(site, values, (0,), lambda place: f"{exp}({place.read(0, _LOWEST)}, {every})")
+
+
+def _from_parts(site: KernelSite, values: int) -> None:
+    every = _new_max(site, values)
+
+    def term(place: Place) -> str:
+        return exp_times(site, values, place.read(0, _LOWEST), every, place.read(1))
+
+    _sum_up(site, values, (0, 1), term)
+
+
+def _row_kernel(
+    op: type[Operation],
+    print_row: Callable[[KernelSite, int], None],
+    rows: Mapping[int, OperandPattern],
+    count: int,
+    widest: int,
+    fixed: int,
+) -> Microkernel:
+    """A kernel whose operands `rows` are rows, and whose others are single values."""
+    singles = tuple(index for index in range(count) if index not in rows)
+
+    def emit(site: KernelSite) -> None:
+        site.line("{")
+        print_row(site, width(site.spec, widest))
+        site.line("}")
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
+        moves = sum(target.move_cost(spec.operand(index)) for index in singles)
+        return vectors(spec, widest) * each + fixed + moves
+
+    return Microkernel(
+        name=f"Vector{op.__name__}",
+        op=op,
+        operands=tuple(rows.get(index, F32_SCALAR) for index in range(count)),
+        when=lambda spec: to_one_value(spec, widest, tuple(rows), singles),
+        cost=cost,
+        registers={"VRF": 8},
+        emit=emit,
+    )
+
+
+# A row in each lane.
+
+
+def _lane_complete(place: Place) -> None:
+    softmax = define(place.site, "softmax", place.values)
+    place.write(3, f"{softmax}({place.read(0)}, {place.read(1)}, {place.read(2)})")
+
+
+def _lane_denominator(place: Place) -> None:
+    site = place.site
+    power = site.fresh("power")
+    exp = define(site, "exp_below", place.values)
+    place.line(f"const {site.vector_type(F32, place.values)} {power} = {exp}({place.read(0)}, {place.read(1)});")
+    if len(site.spec.states) > 3:
+        place.write(3, power)
+    place.write(2, f"{place.read(2)} + {power}" if accumulates(site.spec) else power)
+
+
+def _lane_parts(place: Place, source: str, factor: str, top: int) -> None:
+    """The part (source, factor) with the maximum and the denominator that there were."""
+    site, values = place.site, place.values
+    kind, largest = site.vector_type(F32, values), site.fresh("largest")
+    denom = exp_times(site, values, source, largest, factor)
+    if accumulates(site.spec):
+        place.line(f"const {kind} {largest} = {PREFIX[4 * values]}_max_ps({source}, {place.read(top)});")
+        denom = f"{exp_times(site, values, place.read(top), largest, place.read(top + 1))} + {denom}"
+    else:
+        place.line(f"const {kind} {largest} = {source};")
+    place.write(top + 1, denom)
+    place.write(top, largest)
+
+
+def _lane_and_max(place: Place) -> None:
+    _lane_parts(place, place.read(0), _all(place.site, place.values, "1.0f"), 1)
+
+
+def _lane_from_parts(place: Place) -> None:
+    _lane_parts(place, place.read(0), place.read(1), 2)
+
+
+def _lane_kernel(
+    name: str,
+    op: type[Operation],
+    body: Callable[[Place], None],
+    count: int,
+    widest: int,
+    each: Callable[[int], int],
+    singles: tuple[int, ...] = (),
+) -> Microkernel:
+    return Microkernel(
+        name=name,
+        op=op,
+        operands=(FLOAT_ANYWHERE,) * count,
+        when=lambda spec: in_lanes(spec, widest, singles),
+        cost=lambda spec, target: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
+        registers={"VRF": 8},
+        emit=lanewise(body, widest),
+    )
+
+
+def kernels(widest: int) -> tuple[Microkernel, ...]:
+    """The kernels of a core whose widest vectors have so many bytes."""
+
+    def power(values: int) -> int:
+        return cycles("exp_below", values)
+
+    rows = (
+        (SoftmaxDenominator, _from_max, (0,), 3, _LANES),
+        (SoftmaxDenominatorAndMax, _and_max, (0,), 3, 2 * _LANES + _RESCALE),
+        (SoftmaxDenominatorAndMaxFromParts, _from_parts, (0, 1), 4, 2 * _LANES + _RESCALE),
+        (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, 2 * _LANES),
+        (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, _LANES),
+    )
+    lanes = (
+        (SoftmaxDenominator, _lane_denominator, 3, power),
+        (SoftmaxDenominatorAndMax, _lane_and_max, 3, lambda values: 2 * power(values)),
+        (SoftmaxDenominatorAndMaxFromParts, _lane_from_parts, 4, lambda values: 2 * power(values)),
+        (SoftmaxDenominatorAndUnscaledFromMax, _lane_denominator, 4, power),
+    )
+    complete = _lane_kernel(
+        "VectorSoftmaxComplete",
+        SoftmaxComplete,
+        _lane_complete,
+        4,
+        widest,
+        lambda values: cycles("softmax", values),
+        singles=(1, 2),
+    )
+    return (
+        *(_row_kernel(op, show, dict.fromkeys(which, _ROW), n, widest, cost) for op, show, which, n, cost in rows),
+        complete,
+        *(_lane_kernel(f"Vector{op.__name__}Lanes", op, body, n, widest, each) for op, body, n, each in lanes),
+    )

@@ -1,0 +1,62 @@
+"""Single values in C: reading an operand as the type that is computed in, and storing a result.
+
+Floats are computed as `float` or wider, and bf16 is rounded to nearest, ties to even. Integers are computed as
+`uint32_t`, which wraps around without undefined behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Target
+from morello_x86_avx2.kernels.common import move_costs
+from morello_x86_avx2.kernels.convert import scalar_as
+
+#: What converting a value from bf16 or to it costs.
+_CONVERSION = 4
+
+
+def read(site: KernelSite, index: int, dtype: DType) -> str:
+    """The only value of an operand, converted to what values for `dtype` are computed in."""
+    operand = site.operand(index)
+    return scalar_as(site, operand.scalar(), operand.tensor.state.dtype, F32 if dtype.is_float else dtype)
+
+
+def write(site: KernelSite, index: int, value: str) -> None:
+    """Store a result, which is a `float` for float types, as the only value of an operand."""
+    operand = site.operand(index)
+    dtype = operand.tensor.state.dtype
+    site.line(f"{operand.scalar()} = {scalar_as(site, value, F32 if dtype.is_float else dtype, dtype)};")
+
+
+def computed(expression: str, dtype: DType) -> str:
+    """A result of `float`, `double` or `uint32_t` as what `write` stores."""
+    return f"({'float' if dtype.is_float else dtype.c_name})({expression})"
+
+
+def larger(a: str, b: str) -> str:
+    return f"{a} > {b} ? {a} : {b}"
+
+
+def literal(value: float | int, dtype: DType) -> str:
+    """A constant of a data type in C, exactly."""
+    if dtype == BF16:
+        return f"{BF16.numpy.type(value).view('uint16'):#06x}"
+    if not dtype.is_float:
+        # The smallest int has no literal of its own.
+        return f"({dtype.c_name}){int(value)}" if int(value) != -(2**31) else "INT32_MIN"
+    return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}f"
+
+
+def costs(cycles: int) -> Callable[[LogicalSpec, Target], Any]:
+    """The cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        conversions = sum(state.dtype == BF16 for state in spec.states)
+        return move_costs(spec, target) + cycles + _CONVERSION * conversions
+
+    return cost

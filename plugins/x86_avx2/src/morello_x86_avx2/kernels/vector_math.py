@@ -1,0 +1,208 @@
+"""Functions of vectors of 32-bit floats in C: exp, and what is made of it.
+
+All of them take every float: they overflow to infinity, underflow through the subnormals, and give NaN for NaN.
+`scripts/exp_ulps.py` measures the errors that are stated here, on all 2^32 arguments.
+
+exp(x) is 2^n · exp(r) with n = round(x / ln 2), r = x - n·ln 2 in two steps, and a polynomial for exp(r). The power of
+two is applied in two factors, each of which is a normal number, so that only the last product rounds into the
+subnormals. Polynomials are minimax fits whose coefficients were rounded to floats one after the other.
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+import attrs
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import F32, I32, U32
+from morello_x86_avx2.kernels.common import PREFIX
+
+
+@attrs.frozen
+class VectorFunction:
+    """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
+
+    `ulps` is the largest error of its result, in units in the last place; `calls` are the functions it needs.
+    `cycles` is the reciprocal throughput of a call, measured on vectors of at most 32 bytes and on those of 64.
+    """
+
+    text: str
+    calls: tuple[str, ...] = ()
+    ulps: float | None = None
+    cycles: tuple[int, int] = (0, 0)
+
+
+_EXP_POLYNOMIAL = """\
+static inline $f exp_polynomial_$f($f x, $f *n) {
+    const $f magic = ${p}_set1_ps(0x1.8p23f); /* its sum with a small number is rounded to an integer */
+    *n = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic) - magic;
+    $f r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(0x1.62e430p-1f), x);
+    r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(-0x1.05c610p-29f), r);
+    $f p = ${p}_set1_ps(0x1.6a4d60p-10f);
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.12398ep-7f));
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.5558b0p-5f));
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.555492p-3f));
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(0x1.fffffcp-2f));
+    p = ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
+    return ${p}_fmadd_ps(p, r, ${p}_set1_ps(1.0f));
+}"""
+
+#: y·exp(x), which may be a number where exp(x) alone is none. Arguments are limited so that both powers of two are
+#: normal numbers, or both infinite. `min` and `max` pass on a NaN in their second operand.
+_EXP_TIMES = """\
+static inline $f exp_times_$f($f x, $f y) {
+    $f n;
+    x = ${p}_min_ps(${p}_set1_ps(177.4f), ${p}_max_ps(${p}_set1_ps(-174.0f), x));
+    const $f p = exp_polynomial_$f(x, &n);
+    const $i k = ($i)${p}_cvtps_epi32(n);
+    const $i half = k >> 1;
+    const $f first = ($f)(($u)(half + 127) << 23), second = ($f)(($u)(k - half + 127) << 23);
+    return p * first * y * second;
+}"""
+
+#: With AVX-512 one instruction multiplies by a power of two.
+_EXP_TIMES_512 = """\
+static inline $f exp_times_$f($f x, $f y) {
+    $f n;
+    x = ${p}_min_ps(${p}_set1_ps(1000.0f), ${p}_max_ps(${p}_set1_ps(-1000.0f), x));
+    const $f p = exp_polynomial_$f(x, &n);
+    return ${p}_scalef_ps(p * y, n);
+}"""
+
+_EXP = """\
+static inline $f exp_$f($f x) {
+    return exp_times_$f(x, ${p}_set1_ps(1.0f));
+}"""
+
+#: Of exp(-|x|), which does not overflow.
+_SIGMOID = """\
+static inline $f sigmoid_$f($f x) {
+    const $f e = exp_$f(($f)(($i)x | INT32_MIN));
+    const $i negative = x < 0.0f;
+    const $f one = ${p}_set1_ps(1.0f);
+    return ($f)((negative & ($i)e) | (~negative & ($i)one)) / (one + e);
+}"""
+
+#: A polynomial near 0, where the other form would cancel.
+_TANH = """\
+static inline $f tanh_$f($f x) {
+    const $f a = ($f)(($i)x & INT32_MAX), one = ${p}_set1_ps(1.0f), z = a * a;
+    $f p = ${p}_set1_ps(-0x1.99565ep-8f);
+    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(0x1.58ec78p-6f));
+    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(-0x1.b91f20p-5f));
+    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(0x1.110cf0p-3f));
+    p = ${p}_fmadd_ps(p, z, ${p}_set1_ps(-0x1.55554ap-2f));
+    const $f near = ${p}_fmadd_ps(p * z, a, a);
+    const $f far = one - 2.0f / (exp_$f(a + a) + one);
+    const $i is_near = a < 0.55f;
+    return ($f)((is_near & ($i)near) | (~is_near & ($i)far) | (($i)x & INT32_MIN));
+}"""
+
+#: x·sigmoid(x) = max(x, 0) - |x|·sigmoid(-|x|), where nothing cancels more than half.
+_SILU = """\
+static inline $f silu_$f($f x) {
+    const $f a = ($f)(($i)x & INT32_MAX);
+    const $f low = exp_times_$f(-a, ${p}_min_ps(${p}_set1_ps(112.0f), a)) / (1.0f + exp_$f(-a));
+    return ${p}_max_ps(x, ${p}_setzero_ps()) - low;
+}"""
+
+#: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), and Φ(-a) = exp(-a²/2)·R(a), R a polynomial in t = 1/(1 + a/4).
+#: What a² is rounded by is made good for, since exp would magnify it.
+_GELU = """\
+static inline $f gelu_$f($f x) {
+    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX));
+    const $f one = ${p}_set1_ps(1.0f), square = a * a, rest = ${p}_fmsub_ps(a, a, square);
+    const $f t = one / ${p}_fmadd_ps(a, ${p}_set1_ps(0.25f), one), u = t - 0.5f;
+    $f r = ${p}_set1_ps(0x1.0af292p-6f);
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.896244p-7f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.9b34bep-5f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.cd6e76p-5f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.ed42d8p-5f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.eed93ep-3f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.7dffbep-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.8c6d8ap-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.373e3ap-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.82b4bcp-3f)) * t;
+    r = ${p}_fnmadd_ps(r, rest * 0.5f, r);
+    return ${p}_max_ps(x, ${p}_setzero_ps()) - exp_times_$f(square * -0.5f, a * r);
+}"""
+
+#: x·sigmoid(v) with v = x·(c + d·x²), computed as a sum of two floats, since exp magnifies what v is rounded by.
+_GELU_TANH = """\
+static inline $f gelu_tanh_$f($f x) {
+    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX));
+    const $f c = ${p}_set1_ps(0x1.988454p+0f), d = ${p}_set1_ps(0x1.2444f2p-4f);
+    const $f square = a * a, rest = ${p}_fmsub_ps(a, a, square);
+    const $f product = d * square, sum = product + c, back = sum - product;
+    $f low = ((product - (sum - back)) + (c - back)) + ${p}_fmsub_ps(d, square, product);
+    low = ${p}_fmadd_ps(d, rest, ${p}_fmadd_ps(square, ${p}_set1_ps(0x1.49b16ap-29f), low + -0x1.857936p-25f));
+    const $f v = a * sum, v_low = ${p}_fmadd_ps(a, low, ${p}_fmsub_ps(a, sum, v));
+    const $f part = exp_times_$f(-v, ${p}_fnmadd_ps(a, v_low, a)) / (1.0f + exp_$f(-v));
+    return ${p}_max_ps(x, ${p}_setzero_ps()) - part;
+}"""
+
+_RSQRT = """\
+static inline $f rsqrt_$f($f x) {
+    return 1.0f / ${p}_sqrt_ps(x);
+}"""
+
+#: exp(x - max), and 0 for an x of -infinity, even if that is the maximum.
+_EXP_BELOW = """\
+static inline $f exp_below_$f($f x, $f max) {
+    return exp_$f(x - ${p}_max_ps(${p}_set1_ps(-0x1.fffffep127f), max));
+}"""
+
+#: exp(x - max) / denom. A small denominator is scaled so that its reciprocal is a number.
+_SOFTMAX = """\
+static inline $f softmax_$f($f x, $f max, $f denom) {
+    const $i small = ($f)(($i)denom & INT32_MAX) < 0x1p-64f;
+    const $f one = ${p}_set1_ps(1.0f), up = ${p}_set1_ps(0x1p64f), lowest = ${p}_set1_ps(-0x1.fffffep127f);
+    const $f scale = ($f)((small & ($i)up) | (~small & ($i)one));
+    return exp_times_$f(x - ${p}_max_ps(lowest, max), one / (denom * scale)) * scale;
+}"""
+
+FUNCTIONS = {
+    "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
+    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",)),
+    "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(12, 12)),
+    "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(18, 18)),
+    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(26, 27)),
+    "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(20, 22)),
+    "gelu": VectorFunction(_GELU, ("exp_times",), ulps=7.0, cycles=(31, 40)),
+    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=3.5, cycles=(35, 39)),
+    "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(10, 20)),
+    "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(13, 13)),
+    "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(15, 15)),
+}
+
+#: Cycles that a vector division takes, measured likewise.
+DIVISION = (7, 7)
+
+
+def cycles(name: str, values: int) -> int:
+    """What one call on a vector of so many floats costs."""
+    return FUNCTIONS[name].cycles[values == 16]
+
+
+def definitions(name: str, values: int) -> dict[str, str]:
+    """The C functions that `name` on vectors of so many floats consists of, itself last: text by C name."""
+    function = FUNCTIONS[name]
+    found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
+    wide = values == 16 and name == "exp_times"
+    kinds = {"f": f"f32x{values}", "i": f"i32x{values}", "u": f"u32x{values}", "p": PREFIX[4 * values]}
+    found[c_name(name, values)] = Template(_EXP_TIMES_512 if wide else function.text).substitute(kinds)
+    return found
+
+
+def c_name(name: str, values: int) -> str:
+    return f"{name}_f32x{values}"
+
+
+def define(site: KernelSite, name: str, values: int) -> str:
+    """Make sure that the file defines a function; its name in C."""
+    for dtype in (F32, I32, U32):
+        site.vector_type(dtype, values)
+    for own, text in definitions(name, values).items():
+        site.helper(own, text)
+    return c_name(name, values)

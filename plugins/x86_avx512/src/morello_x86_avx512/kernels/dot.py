@@ -1,0 +1,121 @@
+"""Dot products of small types: whole vectors, and with a masked tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from morello_x86_avx2.kernels.dot import DotProduct, Step, Values, accumulators, f32_step, row_times_column
+
+from morello.codegen.site import KernelSite
+from morello.ir.numbers import ceil_div, choose
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, Multiple, Target
+from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
+from morello_x86_avx512.kernels.masked import WIDTH, load_first
+
+_ACCUMULATE = Matmul(accumulate=True)
+
+
+def _step(instruction: Instruction) -> Step:
+    def step(site: KernelSite, size: int, total: str, values: Values) -> str:
+        count = instruction.taken * size // 4
+        return instruction.spelled(site, size, total, *(values(index, 0, count) for index in range(2)))
+
+    return step
+
+
+@attrs.frozen
+class TailedDotProduct(DotProduct):
+    """A dot product of any length: a loop over whole vectors, and a masked one that is zero past the end."""
+
+    def emit(self, site: KernelSite) -> None:
+        count = self.taken * self.widest // site.spec.states[2].dtype.bytes
+        length = int(site.spec.shape[2])
+        whole, tail = length // count, length % count
+        sums = [site.fresh("sum") for _ in range(accumulators(whole) if whole else 1)]
+        site.line("{")
+        pointers = self.begin(site, sums)
+        if whole:
+            self.loop(site, sums, pointers, whole * count)
+
+        def values(index: int, place: int, number: int) -> str:
+            at = f"{pointers[index]} + {whole * count}" if whole else pointers[index]
+            return load_first(site, site.spec.states[index].dtype, tail, at)
+
+        site.line(f"    {sums[0]} = {self.step(site, self.widest, sums[0], values)};")
+        self.end(site, sums)
+        site.line("}")
+
+
+def _cost(count: int) -> Callable[[LogicalSpec, Target], Any]:
+    """The paper's for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        steps: Any = spec.shape[2] // count
+        sums = choose(steps % 4 == 0, 4, choose(steps % 3 == 0, 3, choose(steps % 2 == 0, 2, 1)))
+        return steps + 4 * sums + target.move_cost(spec.operand(2))
+
+    return cost
+
+
+def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Target], Any]:
+    """As without a tail, with one vector more, and a cycle for the masks."""
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        return each * ceil_div(spec.shape[2], count) + 1 + target.move_cost(spec.operand(2))
+
+    return cost
+
+
+def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
+    count = instruction.taken * WIDTH // 4
+    shared = {
+        "op": _ACCUMULATE,
+        "operands": row_times_column(instruction.lhs, instruction.rhs, instruction.out),
+        "cpu_features": (instruction.feature,),
+        "flushes": instruction.flushes,
+        "registers": {"VRF": 6},
+    }
+    return (
+        Microkernel(
+            name=f"DotProductLoop{instruction.name}",
+            shape=(1, 1, Multiple(of=count), 1),
+            when=instruction.takes,
+            cost=_cost(count),
+            emit=DotProduct(WIDTH, _step(instruction), instruction.taken).emit,
+            **shared,
+        ),
+        Microkernel(
+            name=f"DotProductTail{instruction.name}",
+            shape=(1, 1, None, 1),
+            when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
+            # Up to four accumulators, as above; one where there is only a tail.
+            cost=lambda spec, target: _tailed_cost(count, 1)(spec, target) + choose(spec.shape[2] < count, 1, 4) * 4,
+            emit=TailedDotProduct(WIDTH, _step(instruction), instruction.taken).emit,
+            **shared,
+        ),
+    )
+
+
+def _has_tail(spec: LogicalSpec, count: int) -> Any:
+    """Vectors do not cover k; a single value needs none."""
+    return (spec.shape[2] % count != 0) & (spec.shape[2] > 1)
+
+
+KERNELS = (
+    *(kernel for instruction in INSTRUCTIONS for kernel in _kernels(instruction)),
+    Microkernel(
+        name="DotProductTail",
+        op=_ACCUMULATE,
+        operands=row_times_column(("f32",), ("f32",), ("f32",)),
+        shape=(1, 1, None, 1),
+        when=lambda spec: _has_tail(spec, WIDTH // 4),
+        # Per vector what DotProductLoop costs.
+        cost=_tailed_cost(WIDTH // 4, 4),
+        registers={"VRF": 6},
+        emit=TailedDotProduct(WIDTH, f32_step).emit,
+    ),
+)

@@ -1,0 +1,60 @@
+"""The instructions that multiply small numbers and add up neighbours of them: what they take, and their spelling.
+
+vpdpbusd adds four products of an unsigned and a signed byte, vpdpwssd two of signed 16-bit integers; both are exact
+and wrap around. vdpbf16ps adds two products of bf16, with two roundings of its own; it takes subnormal numbers for
+zero, factors and sums alike.
+"""
+
+from __future__ import annotations
+
+import attrs
+from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX
+
+from morello.codegen.site import KernelSite
+from morello.ir.dtypes import F32, U32
+from morello.ir.spec import LogicalSpec
+
+#: Intel's types of vectors of bf16, by bytes.
+_BF16_VECTOR = {16: "__m128bh", 32: "__m256bh", 64: "__m512bh"}
+
+
+@attrs.frozen
+class Instruction:
+    """Adds `taken` products of neighbours along k to each 32-bit sum of a vector."""
+
+    name: str
+    call: str
+    taken: int
+    lhs: tuple[str, ...]
+    rhs: tuple[str, ...]
+    out: tuple[str, ...]
+    feature: str
+    flushes: bool = False
+
+    def takes(self, spec: LogicalSpec) -> bool:
+        """Of bytes, one factor is unsigned and the other one signed."""
+        lhs, rhs = spec.states[0].dtype, spec.states[1].dtype
+        return lhs != rhs if self.taken == 4 else lhs == rhs
+
+    def spelled(self, site: KernelSite, size: int, total: str, lhs: str, rhs: str) -> str:
+        """The C expression for vectors of `size` bytes; `total` is of f32 or of u32, like the result."""
+        if self.flushes:
+            kind = _BF16_VECTOR[size]
+            return f"{PREFIX[size]}_{self.call}({total}, ({kind}){lhs}, ({kind}){rhs})"
+        whole = INTEGER_VECTOR[size]
+        if site.spec.states[0].dtype.is_signed and self.taken == 4:
+            lhs, rhs = rhs, lhs
+        call = f"{PREFIX[size]}_{self.call}(({whole}){total}, ({whole}){lhs}, ({whole}){rhs})"
+        return f"({site.vector_type(U32, size // 4)}){call}"
+
+    def sums(self, site: KernelSite, size: int) -> str:
+        """The C type of a vector of sums."""
+        return site.vector_type(F32 if self.flushes else U32, size // 4)
+
+
+_BYTES, _WORDS, _SUMS = ("u8", "i8"), ("i16",), ("i32", "u32")
+INSTRUCTIONS = (
+    Instruction("Vpdpbusd", "dpbusd_epi32", 4, _BYTES, _BYTES, _SUMS, "avx512_vnni"),
+    Instruction("Vpdpwssd", "dpwssd_epi32", 2, _WORDS, _WORDS, _SUMS, "avx512_vnni"),
+    Instruction("Vdpbf16ps", "dpbf16_ps", 2, ("bf16",), ("bf16",), ("f32",), "avx512_bf16", flushes=True),
+)

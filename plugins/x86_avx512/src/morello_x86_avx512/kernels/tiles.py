@@ -1,0 +1,70 @@
+"""Multiply-adds of a few neighbours along k with vectors of sums: the inner step of register tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from morello_x86_avx2.kernels.common import NEAR, PREFIX
+from morello_x86_avx2.kernels.convert import unsigned, values_at
+
+from morello.codegen.site import KernelSite, OperandSite
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+from morello.plugins import Microkernel, OperandPattern, Target
+from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
+
+
+def _word(operand: OperandSite, count: int) -> str:
+    """The `count` values of an operand next to each other in an `int32_t`; compilers load them at once."""
+    dtype = operand.tensor.state.dtype
+    parts = (f"(uint32_t)({unsigned(dtype).c_name}){operand.scalar(place)}" for place in range(count))
+    shifted = (f"{part} << {32 // count * place}" if place else part for place, part in enumerate(parts))
+    return f"(int32_t)({' | '.join(shifted)})"
+
+
+def _emit(instruction: Instruction):
+    """Broadcasts the left-hand side's few values and adds their products, vector by vector."""
+
+    def emit(site: KernelSite) -> None:
+        lhs, rhs, out = (site.operand(i) for i in range(3))
+        state = out.tensor.state
+        size, taken = state.vector or 1, instruction.taken
+        kind, sums = site.vector_type(state.dtype, size), instruction.sums(site, 4 * size)
+        word = f"{PREFIX[4 * size]}_set1_epi32({_word(lhs, taken)})"
+        for index, total in enumerate(out.vectors()):
+            factor = values_at(site, rhs, taken * index * size, taken * size)
+            added = instruction.spelled(site, 4 * size, total, word, factor)
+            site.line(f"{total} = {added if kind == sums else f'({kind}){added}'};")
+
+    return emit
+
+
+def _kernel(instruction: Instruction) -> Microkernel:
+    def fits(spec: LogicalSpec) -> bool:
+        """A register of the right-hand side has what one of sums needs, in the same order."""
+        factor, total = spec.states[1], spec.states[2]
+        return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
+
+    def cost(spec: LogicalSpec, target: Target) -> Any:
+        """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
+        return 2 * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(1))
+
+    return Microkernel(
+        name=f"Broadcast{instruction.name}",
+        op=Matmul(accumulate=True),
+        operands=(
+            OperandPattern(levels=NEAR, dtypes=instruction.lhs),
+            OperandPattern(levels=("L1", "VRF"), dtypes=instruction.rhs, layout="col_major"),
+            OperandPattern(levels=("VRF",), dtypes=instruction.out, layout="row_major"),
+        ),
+        shape=(1, 1, instruction.taken, None),
+        when=fits,
+        cost=cost,
+        registers={"VRF": 2},
+        cpu_features=(instruction.feature,),
+        flushes=instruction.flushes,
+        emit=_emit(instruction),
+    )
+
+
+KERNELS = tuple(map(_kernel, INSTRUCTIONS))

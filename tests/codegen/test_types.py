@@ -1,0 +1,164 @@
+"""Whole programs on integers and bf16: register tiles and matrix-vector products of every kind of kernel, verified."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import numpy as np
+import pytest
+
+import morello
+from morello.errors import VerificationError
+from morello.goal import Goal
+from morello.ir.dtypes import ALL
+from morello.ir.ops.matmul import Matmul
+from morello.plugins.registry import installed
+from morello.runtime import Kernel
+from morello.runtime.machine import missing_features
+
+BYTES = {"x86_avx2": 32, "x86_avx512": 64}
+
+#: A tile of two rows whose sums stay in registers; `{size}` values a vector of sums, `{k}` along k at a time.
+TILE = """
+    move 2 to VRF as {sums} v{size}
+    subschedule [0] {{ select VectorMove }}
+    subschedule [2] {{ select VectorMove }}
+    split {k}
+    tile [1, 1, {n}]
+    select {kernel}"""
+
+#: Types of factors and sums, layout of the right-hand side, values along k at a time, and the kernel.
+TILES = [
+    ("u8", "i8", "i16", "row_major", 1, "BroadcastVecMultAddWiden"),
+    ("u8", "i8", "i32", "row_major", 1, "BroadcastVecMultAddWiden"),
+    ("u8", "i8", "i32", "layout[0, 1, 2, 1p2]", 2, "PairBroadcastVecMultAdd"),
+    ("i16", "i16", "i32", "layout[0, 1, 2, 1p2]", 2, "PairBroadcastVecMultAdd"),
+    ("bf16", "bf16", "f32", "row_major", 1, "BroadcastVecMultAddWiden"),
+    ("f32", "bf16", "f32", "row_major", 1, "BroadcastVecMultAddOddEven"),
+    ("u8", "i8", "i16", "layout[0, 1, 2, 1p2]", 2, "TwoVecBroadcastVecMultAddU8S8S16"),
+    ("u8", "i8", "i32", "layout[0, 1, 2, 1p4]", 4, "BroadcastVpdpbusd"),
+    ("i16", "i16", "i32", "layout[0, 1, 2, 1p2]", 2, "BroadcastVpdpwssd"),
+    ("bf16", "bf16", "f32", "layout[0, 1, 2, 1p2]", 2, "BroadcastVdpbf16ps"),
+]
+
+#: A row times a matrix: the steps between moving operands to L1 and the dot product of each column.
+PRODUCT = """
+    {move}
+    move 1 to L1
+    move 2 to L1
+    to_accum
+    subschedule [0] {{ select MemsetZero }}
+    tile [1, 1, 1]
+    select {kernel}"""
+ODD_EVEN = """move 0 to L1 as layout[0, 1, 2, 2oe{strip}]
+    subschedule [0] {{ tile [1, 1, 1]
+                      move 0 to L1
+                      select Assign }}"""
+
+#: Types, values along k, and the kernel.
+PRODUCTS = [
+    ("bf16", "bf16", "f32", 384, "DotProductLoopBf16Bf16F32"),
+    ("f32", "bf16", "f32", 192, "DotProductLoopF32Bf16F32"),
+    ("f32", "bf16", "f32", 192, "DotProductLoopF32InterleavedBf16F32"),
+    ("u8", "i8", "i16", 192, "DotProductLoopInt"),
+    ("u8", "i8", "i32", 192, "DotProductLoopPairs"),
+    ("u8", "i8", "i16", 192, "DotProductLoopU8S8S16"),
+    ("i32", "i32", "i32", 96, "DotProductLoopInt"),
+    ("u8", "i8", "i32", 1024, "DotProductLoopVpdpbusd"),
+    ("bf16", "bf16", "f32", 1024, "DotProductLoopVdpbf16ps"),
+    ("bf16", "bf16", "f32", 1021, "DotProductTailVdpbf16ps"),
+    ("f32", "f32", "f32", 37, "DotProductTail"),
+]
+
+
+def verified(target: str, text: str, schedule: str, kernel: str) -> None:
+    """Schedule a Spec, then hold the program against the operation's meaning and the reference."""
+    goal = morello.goal(text, target=target)
+    declared = goal.target.kernels_by_name.get(kernel)
+    if declared is None:
+        pytest.skip(f"{target} has no {kernel}")
+    if missing := missing_features((*goal.target.info.cpu_features, *declared.cpu_features)):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    if isinstance(declared.op, Matmul) and declared.op.saturating:
+        logical = goal.impl.spec.logical
+        assert isinstance(logical.op, Matmul)
+        logical = attrs.evolve(logical, op=attrs.evolve(logical.op, saturating=True))
+        goal = Goal.of(goal.target.spec(logical), goal.target)
+    assert morello.compile(goal.apply(schedule)).check().results
+
+
+@pytest.mark.parametrize("target", BYTES)
+@pytest.mark.parametrize(("lhs", "rhs", "out", "layout", "k", "kernel"), TILES)
+def test_tiles_in_registers(target: str, lhs: str, rhs: str, out: str, layout: str, k: int, kernel: str) -> None:
+    size = BYTES[target] // next(dtype.bytes for dtype in ALL if dtype.name == out)
+    sums = f"layout[0, 1, 2, 2oe{2 * size}]" if kernel.endswith("OddEven") else "row_major"
+    text = f"MatmulAccum(1×2×8×{2 * size}, ({lhs}, L1), ({rhs}, L1, {layout}), ({out}, L1, {sums}), serial)"
+    verified(target, text, TILE.format(sums=sums, size=size, n=2 * size, k=k, kernel=kernel), kernel)
+
+
+@pytest.mark.parametrize("target", BYTES)
+@pytest.mark.parametrize(("lhs", "rhs", "out", "k", "kernel"), PRODUCTS)
+def test_row_times_matrix(target: str, lhs: str, rhs: str, out: str, k: int, kernel: str) -> None:
+    text = f"Matmul(1×1×{k}×5, ({lhs}, GL), ({rhs}, GL, col_major), ({out}, GL), serial)"
+    interleaved = ODD_EVEN.format(strip=BYTES[target] // 2)
+    move = interleaved if "Interleaved" in kernel else "move 0 to L1"
+    verified(target, text, PRODUCT.format(move=move, kernel=kernel), kernel)
+
+
+def test_a_row_too_short_for_vectors() -> None:
+    text = "MatmulAccum(1×2×3×21, (i16, L1), (i16, L1), (i16, L1), serial)"
+    schedule = "tile [1, 1, 1, 21]; select MaskedBroadcastMultAdd"
+    verified("x86_avx512", text, schedule, "MaskedBroadcastMultAdd")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_any_types(seed: int) -> None:
+    """One scalar kernel multiplies and adds every combination of types that has a meaning."""
+    rng = random.Random(seed)
+    op, kinds = Matmul(), (ALL[0], ALL[0], ALL[6])
+    while seed and op.check((1, 2, 3, 2), kinds := (rng.choice(ALL), rng.choice(ALL), rng.choice(ALL))):
+        pass
+    operands = ", ".join(f"({dtype}, L1)" for dtype in kinds)
+    text = f"MatmulAccum(1×2×3×2, {operands}, serial)"
+    verified("x86_avx2", text, "tile [1, 1, 1, 1]; select MultAdd", "MultAdd")
+
+
+def test_verification_knows_which_instructions_flush_subnormals() -> None:
+    """vdpbf16ps takes subnormals for zero: a kernel that did not say so would be found out."""
+    target = installed().target("x86_avx512")
+    kernel = target.kernels_by_name["DotProductLoopVdpbf16ps"]
+    if missing := missing_features((*target.info.cpu_features, *kernel.cpu_features)):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    text = "MatmulAccum(1×1×32×1, (bf16, L1), (bf16, L1), (f32, L1), serial)"
+    goal = morello.goal(text, target=target.name).select(kernel.name)
+    silent = attrs.evolve(target, kernels=tuple(attrs.evolve(one, flushes=False) for one in target.kernels))
+    compiled = morello.compile(goal)
+    assert compiled.check().worst <= 1
+    with pytest.raises(VerificationError, match="subnormals"):
+        Kernel(goal.impl, silent, compiled.program).check()
+
+
+def test_programs_say_which_features_their_kernels_need() -> None:
+    """A program asks for VNNI only where it uses it, and is built with the flag for it."""
+    text = "MatmulAccum(1×1×64×1, (u8, L1), (i8, L1), (i32, L1), serial)"
+    goal = morello.goal(text, target="x86_avx512")
+    plain = morello.compile(goal.select("DotProductLoopPairs")).program
+    asking = morello.compile(goal.select("DotProductLoopVpdpbusd")).program
+    assert plain.cpu_features == ()
+    assert "-mavx512vnni" not in plain.flags
+    assert asking.cpu_features == ("avx512_vnni",)
+    assert "-mavx512vnni" in asking.flags
+
+
+def test_pairs_saturate_before_they_are_added() -> None:
+    """255·127·2 is more than i16 holds; two such pairs wrap around."""
+    op = Matmul(saturating=True)
+    lhs, rhs = np.full((1, 1, 4), 255), np.full((1, 4, 1), 127)
+    kinds = [next(dtype for dtype in ALL if dtype.name == name) for name in ("u8", "i8", "i16")]
+    (out,) = op.meaning((1, 1, 4, 1), [lhs, rhs], kinds)
+    assert out.tolist() == [[[2 * 32767]]]
+    assert op.check((1, 1, 3, 1), kinds)
+    assert not op.check((1, 1, 4, 1), kinds)
+    assert str(op.accumulating()) == "MatmulAccum[saturating]"
+    assert op.granule(2) == 2

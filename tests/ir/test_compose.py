@@ -1,0 +1,233 @@
+"""A Compose: tiles and pieces of it compute what the whole does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morello.errors import Inapplicable, SpecError
+from morello.ir.dtypes import BF16, F32, I8, I32, DType
+from morello.ir.ops import Compose, Operation, Stage, arranged
+from morello.ir.ops.base import Operand
+from morello.ir.ops.binary import Add, Mul
+from morello.ir.ops.conv import Conv
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.norms import layer_norm, rms_norm
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.unary import Gelu, Relu, Scale
+from morello.testing.graphs import random_compose
+
+SEEDS = st.integers(0, 10**6)
+
+
+def mlp() -> Compose:
+    """y = h + gelu(h)·w2 with h = x·w1."""
+    stages = [
+        Stage(Add(), 3, (~3, ~1)),
+        Stage(Matmul(), 4, (~2, 0)),
+        Stage(Gelu(), 3, (~3,)),
+        Stage(Matmul(), 4, (1, 2)),
+    ]
+    return arranged(stages).compose
+
+
+def read_values(op: Operation, shape: tuple[int, ...], rng: np.random.Generator) -> list[np.ndarray]:
+    return [rng.normal(size=one.shape(shape)) for one in op.operands(len(shape)) if one.reads]
+
+
+def tile_of(value: np.ndarray, one: Operand, starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
+    corner, extent = one.start(starts), one.shape(sizes)
+    return value[tuple(slice(at, at + size) for at, size in zip(corner, extent, strict=True))]
+
+
+def close(one: np.ndarray, other: np.ndarray) -> None:
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=300)
+@given(seed=SEEDS)
+def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    op, shape = random_compose(rng)
+    head = op.accumulating()
+    if head is not None and rng.random() < 0.5:
+        assert isinstance(head, Compose)
+        op = head
+    rank = len(shape)
+    inputs = read_values(op, shape, np.random.default_rng(seed))
+    operands = op.operands(rank)
+    whole = op.meaning(shape, inputs, [F32] * len(operands))[0]
+    assert whole.shape == operands[-1].shape(shape)
+    fixed, summed = op.untiled(rank), op.reductions(rank)
+    split = {dim: rng.randint(1, shape[dim]) for dim in range(rank) if dim not in fixed}
+    result = np.array(inputs[-1] if operands[-1].reads else np.zeros(whole.shape))
+    # One cut in each dimension that may be tiled, at any place.
+    for corner in np.ndindex(*[2 if dim in split and split[dim] < shape[dim] else 1 for dim in range(rank)]):
+        starts = [split[dim] if second else 0 for dim, second in enumerate(corner)]
+        sizes = tuple(shape[dim] - at if at else split.get(dim, shape[dim]) for dim, at in enumerate(starts))
+        given_tile = [tile_of(value, one, starts, sizes) for value, one in zip(inputs, operands, strict=False)]
+        if operands[-1].reads:
+            given_tile[-1] = tile_of(result, operands[-1], starts, sizes)
+        made = op.meaning(sizes, given_tile, [F32] * len(operands))[0]
+        tile_of(result, operands[-1], starts, sizes)[...] = made
+    assert operands[-1].reads or not set(summed) & split.keys()
+    close(result, whole)
+
+
+@given(seed=SEEDS)
+def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    op, shape = random_compose(rng, stages=5)
+    inputs = read_values(op, shape, np.random.default_rng(seed))
+    values = op.values(shape, inputs, [F32] * (len(inputs) + 1))
+    cut = {stage for stage in range(1, len(op.stages)) if rng.random() < 0.5}
+    try:
+        pieces = op.cut(cut)
+    except Inapplicable:
+        assert 0 < len(cut) < len(op.stages) - 1  # all of them, or none, can always be cut
+        return
+    assert len(pieces) == len(cut) + 1
+    whole = op.operands(len(shape))
+    tensors = dict(enumerate(inputs))
+    for piece in pieces:
+        own = piece.shape(shape)
+        declared = piece.op.operands(len(own))
+        assert isinstance(piece.op, Compose) or piece.op.rank in (None, len(own))
+        for one, entry in zip(declared, piece.args, strict=True):
+            expected = whole[entry].shape(shape) if entry >= 0 else op.intermediate_shape(~entry, shape)
+            assert one.shape(own) == expected
+        given_values = [tensors[entry] for entry in piece.args[:-1]]
+        tensors[piece.args[-1]] = piece.op.meaning(own, given_values, [F32] * len(declared))[0]
+        close(tensors[piece.args[-1]], values[~piece.args[-1] if piece.args[-1] < 0 else 0])
+    assert pieces[-1].args[-1] == op.inputs
+
+
+@given(seed=SEEDS)
+def test_shapes_of_stages_are_the_same_in_numbers_and_in_arrays(seed: int) -> None:
+    op, shape = random_compose(random.Random(seed))
+    batch = tuple(np.array([size, size + 1]) for size in shape)
+    for stage in range(len(op.stages)):
+        columns = np.broadcast_arrays(*op.stage_shape(stage, batch), batch[0])[:-1]
+        assert tuple(int(column[0]) for column in columns) == op.stage_shape(stage, shape)
+
+
+def test_a_chain_ties_what_it_hands_on() -> None:
+    op = Compose.chain([Matmul(), Matmul()])
+    assert op.dims(op.rank) == ("b0", "m0", "k0", "n0", "k1")
+    assert (op.reductions(5), op.untiled(5)) == ((2, 4), (2, 4))
+    added = op.accumulating()
+    assert added is not None
+    assert str(added) == "Compose([MatmulAccum, Matmul])"
+    assert added.untiled(5) == (4,)
+    assert added.accumulating() is None
+    assert [str(one) for one in op.initials()] == ["FillZero"]
+
+
+def test_softmax_keeps_its_dimension_whole_for_all() -> None:
+    attention = Compose.chain([Matmul(accumulate=True), Softmax(), Scale(by=0.125), Matmul()])
+    assert attention.dims(5) == ("b0", "m0", "k0", "n0", "k3")
+    assert attention.untiled(5) == (2, 4)
+
+
+def test_convolutions_ask_for_their_halo() -> None:
+    op = Compose.chain([Conv(stride=2), Relu(), Conv()])
+    shape = dict.fromkeys(op.dims(op.rank), 1) | {"h0": 4, "w0": 3, "fh0": 3, "fw0": 3, "fh2": 5}
+    assert op.stage_shape(2, tuple(shape.values()))[3:5] == (9, 7)
+    image = next(one for one in op.operands(op.rank) if one.name == "image2")
+    assert image.shape(tuple(shape.values()))[2:] == (13, 7)
+    tile = tuple((shape | {"h0": 2}).values())
+    start = [2 if name == "h0" else 0 for name in shape]
+    assert (image.start(start)[2], image.shape(tile)[2]) == (4, 9)
+
+
+def test_what_is_used_in_several_ways_is_kept_whole() -> None:
+    op = mlp()
+    assert str(op) == (
+        "Compose([out = Add(out3, out1), out1 = Matmul(out2, rhs1), out2 = Gelu(out3), out3 = Matmul(lhs3, rhs3)])"
+    )
+    # h is read along n by Add and along k by Matmul.
+    assert op.dims(op.rank) == ("i0_0", "i1_0", "i2_0", "k3")
+    assert op.untiled(op.rank) == (2, 3)
+
+
+def test_sizes_that_must_agree() -> None:
+    stages = [Stage(Add(), 4, (~1, 0)), Stage(Conv(padding=1), 7, (0, 1))]
+    op = arranged(stages).compose
+    dtypes = [F32] * 3
+    assert op.check((1, 2, 5, 6, 3, 3), dtypes) is None
+    assert op.check((1, 2, 5, 6, 3, 2), dtypes) == "rhs0 is needed with size 6 and with size 5"
+    assert [one.shape((1, 2, 5, 6, 3, 3)) for one in op.operands(6)][:2] == [(1, 2, 5, 6), (2, 2, 3, 3)]
+
+
+def test_the_form_does_not_depend_on_how_it_was_written() -> None:
+    once = arranged([Stage(Add(), 3, (~2, ~1)), Stage(Relu(), 3, (7,)), Stage(Gelu(), 3, (~1,))])
+    again = arranged([Stage(Add(), 3, (~1, ~2)), Stage(Gelu(), 3, (~2,)), Stage(Relu(), 3, (0,))])
+    assert once.compose == again.compose
+    assert (once.order, once.inputs) == ((0, 2, 1), (7,))
+    with pytest.raises(SpecError, match="not in normal order"):
+        Compose((Stage(Add(), 3, (~2, ~1)), Stage(Relu(), 3, (0,)), Stage(Gelu(), 3, (~1,))))
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([Stage(Relu(), 3, (~1,)), Stage(Relu(), 3, (0,)), Stage(Relu(), 3, (0,))], "nothing uses the output of Relu"),
+        ([Stage(Relu(), 3, (~1,)), Stage(Add(), 3, (~2, 0)), Stage(Relu(), 3, (~1,))], "made of its own output"),
+        ([Stage(Relu(), 3, (~1,)), Stage(Relu(), 2, (0,))], "Relu reads 3 dimensions, but Relu before it makes 2"),
+        ([Stage(Add(), 3, (~1, 0)), Stage(Relu(), 3, (0, 1))], r"Relu has 1 input \(src\), not 2"),
+        ([Stage(Matmul(), 3, (~1, 0)), Stage(Relu(), 3, (0,))], "Matmul has 4 dimensions, not 3"),
+        ([Stage(Relu(), 2, (~1,)), Stage(Softmax(dim=2), 2, (0,))], "does not apply to 2 dimensions"),
+        ([Stage(Relu(), 4, (~1,)), Stage(mlp(), 4, (0, 1, 2))], "cannot contain a Compose"),
+        ([Stage(Add(), 3, (~1, 0)), Stage(Matmul(accumulate=True), 4, (0, 1))], "only the first operation may do"),
+    ],
+)  # fmt: skip
+def test_graphs_that_are_none(stages: list[Stage], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        arranged(stages)
+
+
+def test_a_stage_for_two_pieces_is_refused() -> None:
+    with pytest.raises(Inapplicable, match="Matmul is needed both by Matmul and by Add"):
+        mlp().cut([1])
+    with pytest.raises(Inapplicable, match="has no intermediate 4"):
+        mlp().cut([4])
+    assert [str(piece.op) for piece in mlp().cut([3])] == [
+        "Matmul",
+        "Compose([out = Add(lhs0, out1), out1 = Matmul(out2, rhs1), out2 = Gelu(lhs0)])",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "intermediate"),
+    [([F32] * 4, F32), ([BF16] * 4, BF16), ([BF16, BF16, F32, BF16], F32), ([I8, I8, I8, I32], I32), ([I8] * 4, I8)],
+)
+def test_types_of_intermediates(dtypes: list[DType], intermediate: DType) -> None:
+    op = Compose.chain([Matmul(), Matmul()])
+    assert op.stage_dtypes(1, dtypes) == (*dtypes[1:3], intermediate)
+    assert op.stage_dtypes(0, dtypes) == (intermediate, dtypes[0], dtypes[3])
+
+
+def test_integers_wrap_around_on_the_way() -> None:
+    op = Compose.chain([Relu(), Mul()], [1, 1])
+    lhs, rhs = np.array([100]), np.array([2])
+    assert op.meaning((1,), [lhs, rhs], [I8] * 3)[0].tolist() == [0]  # 200 is -56 as i8
+    assert op.meaning((1,), [lhs, rhs], [I32] * 3)[0].tolist() == [200]
+
+
+def test_norms() -> None:
+    rng = np.random.default_rng(0)
+    x, gamma, beta = rng.normal(size=(2, 3, 8)), rng.normal(size=(1, 1, 8)), rng.normal(size=(1, 1, 8))
+    centred = x - x.mean(-1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float64(np.float32(1e-5)))
+    for op, inputs, expected in [
+        (layer_norm(3), [beta, gamma, x], normal * gamma + beta),
+        (rms_norm(3, 0.0), [gamma, x], x / np.sqrt((x**2).mean(-1, keepdims=True)) * gamma),
+    ]:
+        assert op.rank == 3
+        assert op.untiled(3) == (2,)
+        close(op.meaning((2, 3, 8), inputs, [F32] * (len(inputs) + 1))[0], expected)

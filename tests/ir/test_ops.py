@@ -1,0 +1,228 @@
+"""Laws that every operation keeps: what it says of shapes, tiles and parts is what its meaning does."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from morello.errors import SpecError
+from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8
+from morello.ir.layout import row_major
+from morello.ir.ops import BY_NAME, Operation, by_name, origin
+from morello.ir.ops.binary import Add, Maximum, Mul
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.divide import DivideVecScalar
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.max import Max
+from morello.ir.ops.reduce import Sum
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
+from morello.ir.ops.unary import Gelu, Scale, Shift
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+
+CONFIGURED: list[Operation] = [
+    Max(dim=0),
+    Sum(0, accumulate=True),
+    Broadcast(0),
+    DivideVecScalar(1),
+    Softmax(0),
+    SoftmaxDenominatorAndMax(1),
+    SoftmaxDenominatorAndMax(1, accumulate=True),
+    SoftmaxDenominatorAndMaxFromParts(0, accumulate=True),
+    Add(over=(0, 2)),
+    Mul(over=(1,)),
+    Gelu(form="tanh"),
+    Scale(by=0.5),
+    Shift(by=-0.75),
+    Conv(stride=2),
+    Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
+    GroupedConv(accumulate=True, dilation=2),
+]
+OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None), *CONFIGURED]
+SHAPES = {None: (3, 4, 5), 4: (2, 3, 5, 4), 7: (2, 2, 3, 4, 3, 2, 3), 8: (2, 2, 2, 3, 3, 4, 2, 2)}
+each_op = pytest.mark.parametrize("op", OPS, ids=str)
+
+
+def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.uniform(0.5, 2, one.shape(shape)) for one in op.operands(len(shape)) if one.reads]
+
+
+def types_of(op: Operation, shape: tuple[int, ...]) -> list:
+    return [F32] * len(op.operands(len(shape)))
+
+
+def by_tiles(op: Operation, shape: tuple[int, ...], dim: int, size: int, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operation computed by tiles of `size` along a dimension, one after another, as a loop does."""
+    declared = op.operands(len(shape))
+    waiting = iter(inputs)
+    arrays = [next(waiting).copy() if one.reads else np.full(one.shape(shape), np.nan) for one in declared]
+    for start in range(0, shape[dim], size):
+        starts = [start if dim == other else 0 for other in range(len(shape))]
+        tile = tuple(min(size, n - start) if dim == d else n for d, n in enumerate(shape))
+        places = [
+            tuple(slice(at, at + extent) for at, extent in zip(one.start(starts), one.shape(tile), strict=True))
+            for one in declared
+        ]
+        given = [array[place] for array, place, one in zip(arrays, places, declared, strict=True) if one.reads]
+        made = iter(op.meaning(tile, given, types_of(op, shape)))
+        for array, place, one in zip(arrays, places, declared, strict=True):
+            if one.writes:
+                array[place] = next(made)
+    return [array for array, one in zip(arrays, declared, strict=True) if one.writes]
+
+
+@each_op
+def test_shapes_are_those_of_the_operands(op: Operation) -> None:
+    shape = SHAPES[op.rank]
+    inputs = inputs_of(op, shape)
+    written = [one.shape(shape) for one in op.operands(len(shape)) if one.writes]
+    errors = [np.full(value.shape, 1e-6) for value in inputs]
+    for made in (
+        op.meaning(shape, inputs, types_of(op, shape)),
+        op.magnitude(shape, inputs),
+        op.peak(shape, inputs),
+        op.spread(shape, inputs, errors),
+    ):
+        assert [value.shape for value in made] == written
+    assert len(op.underflow(shape, inputs, F32.smallest)) == len(written)
+    assert op.check(shape, types_of(op, shape)) is None
+
+
+@each_op
+@pytest.mark.parametrize("size", [1, 2])
+def test_tiles_compose(op: Operation, size: int) -> None:
+    shape = SHAPES[op.rank]
+    inputs = inputs_of(op, shape)
+    whole = op.meaning(shape, inputs, types_of(op, shape))
+    for dim in range(len(shape)):
+        if dim not in op.untiled(len(shape)):
+            for got, expected in zip(by_tiles(op, shape, dim, size, inputs), whole, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@each_op
+def test_accumulating_from_the_initial_values_is_the_operation(op: Operation) -> None:
+    accumulating, shape = op.accumulating(), SHAPES[op.rank]
+    if accumulating is None:
+        assert op.initials() == ()
+        return
+    inputs = inputs_of(op, shape)
+    written = [one for one in op.operands(len(shape)) if one.writes]
+    held = [
+        initial.meaning(one.shape(shape), [], [F32])[0]
+        for one, initial in zip(written, op.initials(), strict=True)
+        if initial is not None
+    ]
+    expected = op.meaning(shape, inputs, types_of(op, shape))
+    for dim in {*op.reductions(len(shape))} - {*accumulating.untiled(len(shape))}:
+        for got, value in zip(by_tiles(accumulating, shape, dim, 2, [*inputs, *held]), expected, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-12)
+
+
+@each_op
+def test_spread_covers_what_small_changes_do(op: Operation) -> None:
+    shape = SHAPES[op.rank]
+    inputs = inputs_of(op, shape)
+    if not inputs:
+        assert not np.any(op.spread(shape, [], []))
+        return
+    errors = [np.full(value.shape, 1e-3) for value in inputs]
+    kinds = types_of(op, shape)
+    whole, bounds = op.meaning(shape, inputs, kinds), op.spread(shape, inputs, errors)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        changed = [value + rng.choice([-1e-3, 1e-3], value.shape) for value in inputs]
+        for got, value, bound in zip(op.meaning(shape, changed, kinds), whole, bounds, strict=True):
+            assert np.all(np.abs(got - value) <= bound * (1 + 1e-9) + 1e-15)
+
+
+def test_fills_are_initial_values_of_each_type() -> None:
+    for dtype in ALL:
+        assert Fill("Min").constant(dtype) == Fill("NegInf").constant(dtype) or dtype.is_float
+        if not dtype.is_float:
+            assert Fill("NegInf").constant(dtype) == np.iinfo(dtype.numpy).min
+    assert Fill("NegInf").constant(BF16) == -np.inf
+    with pytest.raises(ValueError, match="Largest"):
+        Fill("Largest")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", ["SoftmaxDenominatorAndMax", "SoftmaxDenominatorAndMaxAccum"])
+def test_rows_of_minus_infinity_have_the_denominator_0(name: str) -> None:
+    values = np.array([[-np.inf, -np.inf], [-np.inf, 1.0]])
+    held = [np.full((2, 1), -np.inf), np.zeros((2, 1))] if name.endswith("Accum") else []
+    largest, denom = by_name(name).meaning((2, 2), [values, *held], [])
+    assert largest.tolist() == [[-np.inf], [1.0]]
+    assert denom.tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(U8, 200), (I8, 3)])
+def test_integers_are_converted_before_they_are_compared(dtype, expected: int) -> None:
+    values, others = np.array([200]), np.array([3])
+    assert Maximum().meaning((1,), [values, others], [I32, I32, dtype])[0].tolist() == [expected]
+
+
+def test_convolutions_agree_with_their_definition() -> None:
+    op = Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1))
+    shape = (1, 1, 1, 3, 3, 2, 2)
+    image, filters = inputs_of(op, shape)
+    assert image.shape == (1, 1, 1 + 2 * 2 + 1 - 3, 1 + 2 + 2 - 1)
+    (out,) = op.meaning(shape, [image, filters], [F32] * 3)
+    for h, w in product(range(3), range(3)):
+        total = 0.0
+        for fh, fw in product(range(2), range(2)):
+            y, x = 2 * h + fh - 1, w + 2 * fw
+            if 0 <= y < image.shape[2] and 0 <= x < image.shape[3]:
+                total += image[0, 0, y, x] * filters[0, 0, fh, fw]
+        assert out[0, 0, h, w] == pytest.approx(total)
+    padded = np.pad(image, [(0, 0), (0, 0), (1, 2), (0, 1)])
+    assert np.array_equal(op.unpadded().meaning(shape, [padded, filters], [F32] * 3)[0], out)
+    assert op.untiled(7) == (2, 3, 4, 5, 6)
+    assert op.accumulating() == Conv(True, (2, 1), (1, 2), (1, 0, 2, 1))
+
+
+WRONG = [
+    (lambda: Conv(stride=0), "stride is a number of at least 1"),
+    (lambda: Conv(dilation=(1, 2, 3)), "dilation is a number of at least 1, or two"),
+    (lambda: Conv(padding=(1, 2)), "padding is a number of at least 0, or four"),
+    (lambda: Add(over=(1, 0)), "is no list of dimensions"),
+    (lambda: Gelu(form="cubic"), "form=cubic is none of its forms"),  # pyright: ignore[reportArgumentType]
+    (lambda: Scale(by=1e300), "by=1e\\+300 is no finite f32"),
+    (lambda: by_name("Max").configured({"stride": 2}), "Max has no parameter 'stride'"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_parameters_that_make_no_sense_are_refused(make, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        make()
+
+
+REFUSED = [
+    (Softmax(), (2, 3), [I8, I8], "f32 and bf16"),
+    (Softmax(dim=2), (2, 3), [F32, F32], "there is no dimension 2"),
+    (Add(over=(0, 2)), (2, 3), [F32] * 3, "rank 2 has the dimensions 0 to 1"),
+    (Add(), (2, 3), [F32, I8, I8], "f32 does not convert to i8"),
+    (Conv(padding=2), (1, 1, 1, 1, 1, 2, 2), [F32] * 3, "an image of -2×-2"),
+]
+
+
+@pytest.mark.parametrize(("op", "shape", "dtypes", "message"), REFUSED, ids=[row[3] for row in REFUSED])
+def test_shapes_and_types_that_make_no_sense_are_refused(op: Operation, shape, dtypes, message: str) -> None:
+    assert message in (op.check(shape, dtypes) or "")
+
+
+def test_the_last_dimension_is_the_default() -> None:
+    states = tuple(OperandState(F32, "GL", row_major(2), 2) for _ in range(2))
+    assert LogicalSpec(Max(dim=1), (2, 3), states).canonical() == LogicalSpec(Max(), (2, 3), states).canonical()
+    assert LogicalSpec(Max(dim=0), (2, 3), states).canonical().op == Max(dim=0)
+
+
+def test_parameters_are_written_if_they_are_given() -> None:
+    assert str(Conv(stride=(2, 2), padding=(1, 0, 1, 0))) == "Conv[stride=2, padding=[1, 0, 1, 0]]"
+    assert str(Max(dim=0, accumulate=True)) == "MaxAccum[dim=0]"
+    assert str(Add(over=(0,))) == "Add[over=[0]]"

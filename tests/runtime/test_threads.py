@@ -1,0 +1,140 @@
+"""Parallel loops: results are the same bits on any number of threads, however threads are had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import morello
+from morello.codegen.parallel import MAX_THREADS
+from morello.errors import ArgumentError, MorelloError, ToolchainError, VerificationError
+from morello.runtime import Compiler, Kernel, empty
+from morello.runtime.toolchain import find_compiler, thread_flags
+from morello.testing.sanitize import run_sanitized
+
+#: Each tile is packed into a buffer of its thread's own, of more than the stack is to hold.
+SCHEDULE = """\
+    tile [0, 30] parallel
+    subschedule [0] { move 1 to L1 as col_major
+                      subschedule [0] { tile [1, 1]
+                                        move 0 to L1
+                                        select Assign }
+                      subschedule [1] { tile [1, 1]
+                                        move 1 to L1
+                                        select Assign } }
+    subschedule [1] { tile [1, 1]
+                      move 0 to L1
+                      move 1 to L1
+                      select Assign }"""
+TEXT = f"target x86_avx2\nspec packs = Move(40×200, (f32, GL), (f32, GL))\nschedule packs {{\n{SCHEDULE}\n}}"
+THREADS = (1, 2, 3, 7, 64)
+#: What the source says before anything else, for each way to have threads, and to have none.
+WAYS = {
+    "as built": "",
+    "pthreads": "#undef _OPENMP\n",
+    "no threads": "#undef _OPENMP\n#include <pthread.h>\n#define pthread_create(...) 11\n",
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return WAYS[request.param]
+
+
+def kernel(compiler: Compiler | str | None = None, before: str = "", old: str = "", new: str = "") -> Kernel:
+    made = morello.compile(TEXT)
+    assert old in made.source
+    program = attrs.evolve(made.program, source=before + made.source.replace(old, new))
+    return Kernel(made.impl, made.target, program, compiler)
+
+
+def operands(made: Kernel) -> list[np.ndarray]:
+    source, out = (empty(tensor) for tensor in made.spec.operands)
+    source[...] = np.arange(source.size, dtype=np.float32).reshape(source.shape)
+    out[...] = np.nan
+    return [source, out]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_results_do_not_depend_on_threads(way: str, threads: int, compiler: Compiler) -> None:
+    made = kernel(compiler, way)
+    source, out = operands(made)
+    made(source, out, threads=threads)
+    assert (out == source).all()
+
+
+def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
+    """Each share leaves its buffer in a workspace of its own; there are six tiles."""
+    made = kernel(compiler)
+    source, _ = operands(made)
+    own = made.program.thread_workspace
+    assert (made.program.workspace, own) == (0, 4800)
+    for threads in (7, 2):
+        scratch = made.workspace(7)
+        scratch[:] = 0
+        made(source, threads=threads)
+        used = scratch[: 7 * own].reshape(7, own).any(axis=1)
+        assert used.tolist() == [share < min(threads, 6) for share in range(7)]
+
+
+def test_threads_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = kernel()
+    monkeypatch.delenv("MORELLO_THREADS", raising=False)
+    assert made.threads() == len(os.sched_getaffinity(0))
+    monkeypatch.setenv("MORELLO_THREADS", "5")
+    assert made.threads() == 5
+    assert made.threads(3) == 3
+    assert made.bench(min_time=0.001, repeats=1, threads=2).threads == 2
+    assert "on 2 threads" in str(made.bench(min_time=0.001, repeats=1, threads=2))
+    serial = morello.compile("target x86_avx2\nspec one = FillZero(8, (f32, L1), serial)")
+    assert serial.threads(4) == 1
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "²", str(MAX_THREADS + 1)])
+def test_a_default_that_is_no_number_of_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_THREADS", text)
+    with pytest.raises(MorelloError, match="MORELLO_THREADS is"):
+        kernel().threads()
+
+
+@pytest.mark.parametrize("threads", [0, -2, MAX_THREADS + 1, 1.0, "2", True])
+def test_what_is_no_number_of_threads(threads) -> None:
+    made = kernel()
+    with pytest.raises(ArgumentError, match="threads"):
+        made(*operands(made), threads=threads)
+
+
+def test_verification_notices_threads_that_meet() -> None:
+    """All threads are given the workspace of the first one."""
+    made = kernel(old="loop->workspace + thread * 4800", new="loop->workspace + 0 * thread")
+    source, out = operands(made)
+    with pytest.raises(VerificationError, match="data race"):
+        run_sanitized(made.program, made.spec, [source, out], made.compiler, sanitizers="thread")
+    made = kernel(old="packs_part1, &given, 6, threads", new="packs_part1, &given, 6 - (threads > 2), threads")
+    with pytest.raises(VerificationError, match="5 threads give other values than 1 does"):
+        made.check()
+
+
+def test_openmp_comes_before_pthreads(script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = " ".join(find_compiler().command)
+    log = Path(script("")).with_name("log")
+    everything = f'echo "$@" >> {log}; set -- $(echo "$@" | sed s/-fopenmp/-pthread/); exec {real} "$@"; :'
+    assert thread_flags(find_compiler(script(everything))) == ("-fopenmp",)
+    assert "-fopenmp" in log.read_text()
+
+
+@pytest.mark.parametrize(("refused", "flags"), [("-fopenmp", ("-pthread",)), ("-fopenmp|-pthread", None)])
+def test_compilers_without(refused: str, flags: tuple[str, ...] | None, script: Callable[[str], str]) -> None:
+    real = " ".join(find_compiler().command)
+    found = find_compiler(script(f'for word; do case $word in {refused}) exit 1;; esac; done; exec {real} "$@"; :'))
+    if flags:
+        assert thread_flags(found) == flags
+        assert (kernel(found)(operands(kernel())[0]) == operands(kernel())[0]).all()
+    else:
+        with pytest.raises(ToolchainError, match="neither OpenMP nor pthreads"):
+            thread_flags(found)

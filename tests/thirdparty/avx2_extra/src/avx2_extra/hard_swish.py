@@ -1,0 +1,59 @@
+"""An operation that Morello does not have, and a kernel for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from morello.codegen.site import KernelSite
+from morello.ir.ops.unary import Unary
+from morello.plugins import Microkernel, OperandPattern
+
+
+@attrs.frozen(cache_hash=True)
+class HardSwish(Unary):
+    """out = x · min(max(x + 3, 0), 6) / 6, on floats."""
+
+    def function(self, values: np.ndarray) -> np.ndarray:
+        return values * np.clip(values + 3, 0, 6) / 6
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Close to -3, the sum of x and 3 has an error that is small next to 3, not next to itself.
+        return [np.abs(inputs[0]) * np.where(inputs[0] < -4, 0, np.minimum(np.abs(inputs[0]) + 3, 6)) / 6]
+
+    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.5 * errors  # the largest slope, at 3
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 3
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 5 * self.volume(shape)
+
+    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [6 * np.abs(inputs[0])]
+
+    @property
+    def any_for_nan(self) -> bool:
+        return True
+
+
+def _emit(site: KernelSite) -> None:
+    source, out = (site.operand(index).scalar() for index in range(2))
+    x, gate = site.fresh("x"), site.fresh("gate")
+    site.line("{")
+    site.line(f"    const float {x} = {source}, {gate} = {x} + 3;")
+    site.line(f"    {out} = {x} * ({gate} < 0 ? 0 : {gate} > 6 ? 6 : {gate}) / 6;")
+    site.line("}")
+
+
+HARD_SWISH = Microkernel(
+    name="HardSwishOne",
+    op=HardSwish,
+    operands=(OperandPattern(levels=("RF", "L1"), dtypes=("f32",)),) * 2,
+    when=lambda spec: spec.op.volume(spec.shape) == 1,
+    cost=lambda spec, target: 8,
+    emit=_emit,
+)
