@@ -35,9 +35,11 @@ _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 64)
 #: How many values the free dimensions span together at most.
 _VOLUME = 4096
 #: Draws for one combination of data types before another one is tried: more in each round.
-_ROUNDS = (100, 200, 400, 800, 1600, 3200)
+_ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
+#: Combinations of data types that are tried besides those that are all the same.
+_KINDS = 64
 #: After a round of so many, data types that did not come up are left out if there are Specs of others.
-_ENOUGH = 400
+_ENOUGH = 100
 #: Kernels whose Specs are built together.
 _GROUP = 12
 
@@ -224,7 +226,7 @@ class _Drawing:
                     if spec:
                         found[spec] = None
                         missing -= new
-            if len(found) >= count and (not missing or draws > _ENOUGH):
+            if len(found) >= count and (not missing or draws >= _ENOUGH):
                 break
         if not found:
             raise self._target.fault(
@@ -233,11 +235,14 @@ class _Drawing:
         return [*found]
 
     def _kinds(self) -> list[tuple[DType, ...]]:
-        """Every combination of data types that the patterns allow, shuffled."""
+        """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""
         named = [[dtypes.by_name(name) for name in one.dtypes] or dtypes.ALL for one in self._kernel.operands]
         kinds = [one for one in itertools.product(*named) if "dtype" not in self._kernel.same or len({*one}) == 1]
         self._rng.shuffle(kinds)
-        return [one for one in kinds if self._may_be(one)]
+        kinds = [one for one in kinds if self._may_be(one)]
+        alike = [one for one in kinds if len({*one}) == 1]
+        chosen = {*alike, *kinds[:_KINDS]}
+        return [one for one in kinds if one in chosen]
 
     def _may_be(self, kinds: tuple[DType, ...]) -> bool:
         """Whether the operation takes these data types, by some shapes."""
@@ -306,7 +311,7 @@ class _Drawing:
         if level.kind == "scalar":
             return OperandState(dtype, level.name, None)
         # Kernels often want operands that are laid out alike.
-        model = rng.choice(before) if before and (rng.random() < 0.5 or kernel.same) else None
+        model = rng.choice(before) if before and (rng.random() < 0.35 or kernel.same) else None
         layout = model.layout if model and pattern.layout == "any" else None
         if layout is None or ("layout" not in kernel.same and rng.random() < 0.2):
             layout = self._layout(pattern, dtype, len(own))
