@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -164,9 +165,15 @@ class Trials:
     @cached_property
     def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:
         """What the programs that compile write, or what the sanitizers say, by number."""
-        kernels = {i: trial.kernel for i, trial in enumerate(self._built) if trial.kernel and not trial.error}
-        results = run_all_sanitized([self._job(index, kernel) for index, kernel in kernels.items()], self._compiler)
-        return dict(zip(kernels, results, strict=True))
+        by_flags: dict[tuple[str, ...], dict[int, Kernel]] = defaultdict(dict)
+        for index, trial in enumerate(self._built):
+            if trial.kernel and not trial.error:
+                by_flags[trial.kernel.program.flags][index] = trial.kernel
+        found: dict[int, list[np.ndarray] | VerificationError] = {}
+        for kernels in by_flags.values():
+            jobs = [self._job(index, kernel) for index, kernel in kernels.items()]
+            found.update(zip(kernels, run_all_sanitized(jobs, self._compiler), strict=True))
+        return found
 
     def _job(self, index: int, kernel: Kernel) -> Job:
         rng = np.random.default_rng(self._seed)
