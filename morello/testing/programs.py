@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,20 +15,25 @@ from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
-from morello.ir.ops import BY_NAME, Compose, Operation
+from morello.ir.ops import BY_NAME, Operation
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
 from morello.testing.generate import RandomPrograms, random_parameters, random_spec
+from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach
 
 Types: TypeAlias = tuple[DType, ...]
 
+#: What draws of Compose, which has no name of its own, count as.
+COMPOSE = "Compose"
 #: Sizes of dimensions: small and odd ones, and some that fill vectors.
 _SIZES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 40, 64)
 #: How many points an iteration space has at most, and how many values an operand; fewer if some may be in registers.
 _VOLUME, _IN_REGISTERS = 3000, 300
 #: Programs that print more calls of kernels take long to compile, above all under the sanitizers.
 _MOST_CALLS = 150
+#: Operations with more than three operands have so many combinations of data types that some are drawn.
+_DRAWN_TYPES = 200
 #: An operation, or its combination of data types, is given up after so many draws without a program.
 _PATIENCE_OP, _PATIENCE_TYPES = 80, 8
 
@@ -79,13 +85,13 @@ class Draws:
     def programs(self, count: int) -> Iterator[Drawn]:
         """The first `count` programs; the same each time for the same target and seed."""
         rng = random.Random(f"{self.seed} {self.target.name}")
-        ops = [op for name, op in sorted(BY_NAME.items()) if not self.names or name in self.names]
+        names = [name for name in (*sorted(BY_NAME), COMPOSE) if not self.names or name in self.names]
         index = 0
         while index < count:
-            ops = [op for op in ops if self._hopeful(op)]
-            if not ops:
+            names = [name for name in names if self._hopeful(name)]
+            if not names:
                 raise SpecError(f"{self.target.name} has no programs for any of the operations asked for")
-            drawn = self._draw(rng, rng.choice(ops), index)
+            drawn = self._draw(rng, rng.choice(names), index)
             if drawn:
                 index += 1
                 yield drawn
@@ -94,25 +100,31 @@ class Draws:
         """Operations and data types for which no program was found, however often it was tried."""
         return [key for key in self.redrawn if not self.found[key]]
 
-    def _hopeful(self, op: Operation) -> bool:
+    def _hopeful(self, name: str) -> bool:
         """Whether there are programs for an operation, or it is too early to say."""
-        if self._good[op.name]:
+        if self._good[name]:
             return True
-        return sum(self.redrawn[key] for key in self.redrawn if key[0] == op.name) < _PATIENCE_OP
+        return sum(self.redrawn[key] for key in self.redrawn if key[0] == name) < _PATIENCE_OP
 
-    def _draw(self, rng: random.Random, op: Operation, index: int) -> Drawn | None:
+    def _draw(self, rng: random.Random, name: str, index: int) -> Drawn | None:
         own = random.Random(rng.random())
-        configured = random_parameters(own, op)
         levels = [level.name for level in self.target.levels]
         among = own.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
-        registers = any(self.target.level(name).is_register for name in among)
-        shape = _shape(own, configured, _IN_REGISTERS if registers else _VOLUME)
-        dtypes = self._dtypes(own, op, configured, shape)
-        if dtypes is None:
+        volume = _IN_REGISTERS if any(self.target.level(one).is_register for one in among) else _VOLUME
+        if name == COMPOSE:
+            configured, shape = random_compose(own, stages=3, largest=4)
+            dtypes: Types | None = (types.F32,) * len(configured.operands(len(shape)))
+            among = levels[-1:]
+        else:
+            op = BY_NAME[name]
+            configured = random_parameters(own, op)
+            shape = _shape(own, op.rank or own.choice([1, 2, 2, 2, 3, 3, 4]), volume)
+            dtypes = self._dtypes(own, op, configured, shape)
+        if dtypes is None or any(product(one.shape(shape)) > volume for one in configured.operands(len(shape))):
             return None
         spec = random_spec(own, self.target, configured, shape, dtypes, among, any_layout=own.random() < 0.5)
         impl = RandomPrograms(self.target, own, wild=own.choice([0, 2, 4, 6]), reach=self._reach).draw(spec)
-        key = (op.name, dtypes)
+        key = (name, dtypes)
         if not isinstance(impl, Node):
             self.redrawn[key] += 1
             return None
@@ -120,7 +132,7 @@ class Draws:
             self.long += 1
             return None
         if not self.found[key]:
-            self._good[op.name].append(dtypes)
+            self._good[name].append(dtypes)
         self.found[key] += 1
         return Drawn(index, configured, dtypes, impl)
 
@@ -145,10 +157,17 @@ class Draws:
         count = len(op.operands(rank))
         variants = [one for one in (op, op.accumulating()) if one]
         kernels = [kernel for kernel in self.target.kernels if any(map(kernel.implements, variants))]
-        every = [[one, *rest] for one in types.ALL for rest in _combinations(count - 1)]
+        if count <= 3:
+            every = [*itertools.product(types.ALL, repeat=count)]
+        else:
+            floats = [one for one in types.ALL if one.is_float]
+            drawn = [tuple(rng.choices(types.ALL, k=count)) for _ in range(_DRAWN_TYPES)]
+            every = [*itertools.product(floats, repeat=count), *((one,) * count for one in types.ALL), *drawn]
+        samples = [(random_parameters(rng, op), _shape(rng, rank, _VOLUME)) for _ in range(4)]
+        samples.append((op, (4,) * rank))
+        every = [one for one in dict.fromkeys(every) if any(each.check(shape, one) is None for each, shape in samples)]
         rng.shuffle(every)
-        ranked = sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
-        return [tuple(one) for one in ranked]
+        return sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
 
 
 def _calls(impl: Impl, target: Target) -> int:
@@ -171,15 +190,6 @@ def _calls(impl: Impl, target: Target) -> int:
     return total
 
 
-def _combinations(count: int) -> Iterator[list[DType]]:
-    if count <= 0:
-        yield []
-        return
-    for rest in _combinations(count - 1):
-        for one in types.ALL:
-            yield [one, *rest]
-
-
 def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
     """Whether some kernel takes operands of these types."""
     return any(
@@ -189,15 +199,10 @@ def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
     )
 
 
-def _shape(rng: random.Random, op: Operation, volume: int) -> tuple[int, ...]:
-    """A shape whose iteration space and operands hold at most `volume` points."""
-    rank = op.rank or rng.choice([1, 2, 2, 2, 3, 3, 4])
+def _shape(rng: random.Random, rank: int, volume: int) -> tuple[int, ...]:
+    """A shape whose iteration space holds at most `volume` points."""
     sizes = [1] * rank
     for dim in rng.sample(range(rank), rank):
         choices = [size for size in _SIZES if size * product(sizes) <= volume]
         sizes[dim] = rng.choice(choices)
-        if any(product(one.shape(sizes)) > volume for one in op.operands(rank)):
-            sizes[dim] = 1
-    if isinstance(op, Compose):
-        raise SpecError("chains are drawn by another rule")
     return tuple(sizes)

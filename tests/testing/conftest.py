@@ -1,4 +1,4 @@
-"""What tests of morello.testing share: scripts as modules."""
+"""What tests of morello.testing share: toy_cpu, changed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,3 @@ def _script(name: str) -> ModuleType:
 def sweep() -> ModuleType:
     """The script that knows toy_cpu."""
     return _script("sweep")
-
-
-@pytest.fixture(scope="session")
-def random_programs() -> ModuleType:
-    """The script that draws and runs programs."""
-    return _script("random_programs")
