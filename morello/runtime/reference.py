@@ -54,10 +54,11 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
 
 
 class Reference:
-    """The reference's function for a logical Spec, on logical arrays."""
+    """The reference's function for a logical Spec, on logical arrays; `name` is its name in C."""
 
-    def __init__(self, logical: LogicalSpec, compiler: Compiler, target: Target | None = None):
+    def __init__(self, logical: LogicalSpec, compiler: Compiler, target: Target | None = None, name: str = "reference"):
         self._logical = logical
+        self._name = name
         self._target = target or reference_target()
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
@@ -80,9 +81,19 @@ class Reference:
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
         if isinstance(op, Compose):
             return [self._stages(op, shape, inputs)]
+        return self._run(op, shape, self._kinds(), inputs)
+
+    def kernel(self) -> Kernel | None:
+        """The kernel that it calls, None for a Compose, which takes several, and for what it does not know.
+
+        Raises VerificationError.
+        """
+        op, shape = self._logical.op, tuple(map(int, self._logical.shape))
+        return None if isinstance(op, Compose) or self.unknown else self._kernel(op, shape, self._kinds())
+
+    def _kinds(self) -> Kinds:
         operands = self._logical.operands
-        kinds = tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
-        return self._run(op, shape, kinds, inputs)
+        return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
 
     def _stages(self, op: Compose, shape: Shape, inputs: Sequence[np.ndarray]) -> np.ndarray:
         """The operations of a Compose one after another, all tensors row-major."""
@@ -116,7 +127,7 @@ class Reference:
             states = tuple(OperandState(dtype, level, layout, len(layout.dims)) for dtype, layout in kinds)
             try:
                 impl = implement(LogicalSpec(op, shape, states), self._target)
-                program = self._target.emitter.emit(impl, self._target, "reference")
+                program = self._target.emitter.emit(impl, self._target, self._name)
             except MorelloError as error:
                 raise VerificationError(
                     f"{NAME} cannot compute {op}, so there is nothing to check against: {error.message}",

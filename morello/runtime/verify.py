@@ -10,7 +10,6 @@ import numpy as np
 
 from morello.errors import VerificationError
 from morello.ir.impl import KernelCall, Node, walk
-from morello.ir.spec import LogicalSpec
 from morello.plugins.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
@@ -114,7 +113,7 @@ class GuardedArray:
 
 
 def verify(
-    kernel: Kernel, seed: int = 0, thorough: bool = False, reference_target: Target | None = None
+    kernel: Kernel, seed: int = 0, thorough: bool = False, reference: Target | Reference | None = None
 ) -> CheckReport:
     """Run `kernel` on random and adversarial data and judge what it wrote.
 
@@ -127,7 +126,8 @@ def verify(
     setting = Setting.of(op, shape, [state.dtype for state in logical.states])
     rng = np.random.default_rng(seed)
     guarded = [GuardedArray(argument, rng) for argument in kernel.arguments]
-    reference = Reference(logical, kernel.compiler, reference_target)
+    if not isinstance(reference, Reference):
+        reference = Reference(logical, kernel.compiler, reference)
     unknown = reference.unknown
     volume = int(op.volume(shape))
     results = []
@@ -137,7 +137,7 @@ def verify(
         affordable = unknown is None and (thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET)
         inputs = [value for value, argument in zip(values, kernel.arguments, strict=True) if argument.reads]
         others = reference(inputs) if affordable else None
-        results.append(_judge(kernel, logical, data, inputs, got, others))
+        results.append(judge(kernel, data, inputs, got, others))
     operation = f"{op}({'×'.join(map(str, shape))})"
     return CheckReport(
         kernel.program.name, operation, kernel.target.name, str(kernel.compiler), seed, tuple(results), unknown
@@ -188,15 +188,18 @@ def _stray(one: GuardedArray, first: int, count: int) -> str:
     return f"{name}: {count} bytes outside of it were overwritten, the first {side}"
 
 
-def _judge(
+def judge(
     kernel: Kernel,
-    logical: LogicalSpec,
     data: DataSet,
     inputs: Sequence[np.ndarray],
     got: Sequence[np.ndarray],
-    others: Sequence[np.ndarray] | None,
+    others: Sequence[np.ndarray] | None = None,
 ) -> DataSetResult:
-    expected = expectations(logical, inputs, data.integral, _flushes(kernel))
+    """Judge what a kernel made of `inputs`, the values of the operands it reads; `others` is what the reference did.
+
+    Raises VerificationError for the first wrong value.
+    """
+    expected = expectations(kernel.spec.logical, inputs, data.integral, _flushes(kernel))
     outputs = [argument for argument in kernel.arguments if argument.writes]
     who = f"{kernel.program.name} on data set {data.name!r}"
     error, distance = 0.0, None if others is None else 0.0

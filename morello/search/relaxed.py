@@ -6,6 +6,7 @@ steps; a step costs what it costs in the best case of all states in the classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -23,6 +24,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 Classes = tuple[int, ...]
+
+#: Bounds that one space may have: a few hundred megabytes. Larger ones do without limits of whole levels.
+MOST_BOUNDS = 48_000_000
 
 
 @attrs.frozen
@@ -211,8 +215,12 @@ class Relaxed:
             for level, need in enumerate(row.needs)
             if need and self.target.levels[level].kind != "scalar"
         }
-        for classes in bounds.tuples:
-            tracked = self._tracked(bounds.space.key, classes, needed)
+        tracked_by = [self._tracked(bounds.space.key, classes, needed) for classes in bounds.tuples]
+        for level in sorted(range(levels), key=lambda level: -self.axes.sizes[level]):
+            width = sum(math.prod(self.axes.sizes[level] for level in tracked) for tracked in tracked_by)
+            if width * bounds.space.count > MOST_BOUNDS:
+                tracked_by = [tracked - {level} for tracked in tracked_by]
+        for classes, tracked in zip(bounds.tuples, tracked_by, strict=True):
             choices = [
                 np.arange(self.axes.sizes[level]) if level in tracked else self.axes.full[level : level + 1]
                 for level in range(levels)

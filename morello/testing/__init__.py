@@ -1,0 +1,17 @@
+"""For tests of plugins: do microkernels compute what they declare, and do random programs, too?"""
+
+from morello.testing.conformance import KernelCheck, accepted_specs, check_declaration, kernel_checks
+from morello.testing.generate import RandomPrograms, random_spec
+from morello.testing.sanitize import run_sanitized
+from morello.testing.trials import Trials
+
+__all__ = [
+    "KernelCheck",
+    "RandomPrograms",
+    "Trials",
+    "accepted_specs",
+    "check_declaration",
+    "kernel_checks",
+    "random_spec",
+    "run_sanitized",
+]

@@ -1,6 +1,6 @@
-"""Runs an emitted function in a C program of its own, under the address and undefined-behaviour sanitizers.
+"""Runs emitted functions in a C program of their own, under the address and undefined-behaviour sanitizers.
 
-The program is what a user's C project would be: it includes the emitted header and links the emitted source.
+The program is what a user's C project would be: it includes the emitted headers and links the emitted sources.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from morello.ir.tensor import TensorSpec
 from morello.runtime.arrays import Form, form_of
 from morello.runtime.process import run
 from morello.runtime.toolchain import Compiler, timeout_seconds
+from morello.testing.batch import translation_unit, units
 
 FLAGS = ("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
 #: What is looked for unless something else is asked for.
@@ -37,7 +38,7 @@ _HARNESS = """\
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "{name}.h"
+{includes}
 
 /* A buffer of exactly `bytes` bytes, so that the sanitizer sees every access past its end. */
 static void *buffer(size_t bytes, size_t alignment) {{
@@ -49,23 +50,53 @@ static void *buffer(size_t bytes, size_t alignment) {{
     return memory;
 }}
 
-static void transfer(const char *path, const char *mode, void *memory, size_t bytes) {{
-    FILE *file = fopen(path, mode);
+static void transfer(int writes, long where, void *memory, size_t bytes) {{
+    FILE *file = fopen("{data}", "r+b");
     size_t count = 0;
-    if (file != NULL) {{
-        count = mode[0] == 'r' ? fread(memory, 1, bytes, file) : fwrite(memory, 1, bytes, file);
+    if (file != NULL && fseek(file, where, SEEK_SET) == 0) {{
+        count = writes ? fwrite(memory, 1, bytes, file) : fread(memory, 1, bytes, file);
     }}
     if (file == NULL || fclose(file) != 0 || count != bytes) {{
-        fprintf(stderr, "%s: cannot transfer %zu bytes\\n", path, bytes);
+        fprintf(stderr, "cannot transfer %zu bytes\\n", bytes);
         exit(3);
     }}
 }}
 
-int main(void) {{
-{body}
+static void starts(int job) {{
+    FILE *file = fopen("{progress}", "w");
+    if (file == NULL || fprintf(file, "%d", job) < 0 || fclose(file) != 0) {{
+        fprintf(stderr, "cannot tell which job this is\\n");
+        exit(3);
+    }}
+}}
+
+{jobs}
+
+static void (*const jobs[])(void) = {{{names}}};
+
+int main(int count, char **arguments) {{
+    for (int job = count > 1 ? atoi(arguments[1]) : 0; job < {number}; ++job) {{
+        starts(job);
+        jobs[job]();
+    }}
     return 0;
 }}
 """
+_DATA, _PROGRESS = "operands.bin", "job.txt"
+
+
+@attrs.frozen
+class Job:
+    """A program to call once: its Spec, and one array per operand, of the operand's shape.
+
+    Buffers have exactly the operands' size and start at a multiple of `alignments` bytes, by default of 64 for
+    aligned operands and of the element for others.
+    """
+
+    program: Program
+    spec: Spec
+    arrays: Sequence[np.ndarray]
+    alignments: Sequence[int] | None = None
 
 
 @attrs.frozen
@@ -76,17 +107,17 @@ class _Buffer:
     form: Form
     strides: tuple[int, ...]
     alignment: int
-    file: str
+    #: Where its bytes begin in the file of all of them.
+    start: int
 
     @property
     def bytes(self) -> int:
         return self.form.extent(self.strides) * self.form.dtype.bytes
 
-    @property
-    def arguments(self) -> list[str]:
-        """What the function is passed for it, in C."""
+    def arguments(self, name: str) -> list[str]:
+        """What the function is passed for it, in C, where the buffer is called `name`."""
         order = self.form.order[: self.form.free]
-        return [self.parameter.name, *(f"(ptrdiff_t){self.strides[axis]}" for axis in order)]
+        return [name, *(f"(ptrdiff_t){self.strides[axis]}" for axis in order)]
 
     def image(self, array: np.ndarray) -> bytes:
         """The buffer's content with the elements of `array`."""
@@ -111,36 +142,86 @@ def run_sanitized(
     alignments: Sequence[int] | None = None,
     sanitizers: str = SANITIZERS,
 ) -> list[np.ndarray]:
-    """Call `program` on copies of `arrays`, one per operand of `spec` and of the operand's shape; the written ones.
+    """Call `program` on copies of `arrays`, see `Job`; the written ones.
 
-    Buffers have exactly the operands' size and start at a multiple of `alignments` bytes, by default of 64 for
-    aligned operands and of the element for others. `sanitizers` are the compiler's names of what looks on: "thread"
-    finds data races of parallel loops. Raises VerificationError with the sanitizers' report,
-    ArgumentError for arrays that do not fit, ToolchainError where the compiler fails or has no sanitizers.
+    `sanitizers` are the compiler's names of what looks on: "thread" finds data races of parallel loops. Raises
+    VerificationError with the sanitizers' report, ArgumentError for arrays that do not fit, ToolchainError where the
+    compiler fails or has no sanitizers.
     """
-    buffers = _buffers(program, spec, alignments)
-    if len(arrays) != len(buffers):
-        raise ArgumentError(f"{program.name} takes {len(buffers)} arrays, got {len(arrays)}")
+    (result,) = run_all_sanitized([Job(program, spec, arrays, alignments)], compiler, sanitizers)
+    if isinstance(result, VerificationError):
+        raise result
+    return result
+
+
+def run_all_sanitized(
+    jobs: Sequence[Job], compiler: Compiler, sanitizers: str = SANITIZERS
+) -> list[list[np.ndarray] | VerificationError]:
+    """Each job's written arrays, or what the sanitizers say of it; one C program runs all of them.
+
+    The names of the jobs' programs differ. Raises what `run_sanitized` raises for arrays and the compiler.
+    """
+    start, placed = 0, []
+    for job in jobs:
+        buffers = _buffers(job, start)
+        start = max([start, *(buffer.start + buffer.bytes for buffer in buffers)])
+        placed.append(buffers)
+    results: list[list[np.ndarray] | VerificationError] = []
     with tempfile.TemporaryDirectory(prefix="morello-sanitize-") as name:
         folder = Path(name)
-        for buffer, array in zip(buffers, arrays, strict=True):
-            _check(buffer, array)
-            (folder / buffer.file).write_bytes(buffer.image(array))
-        (folder / f"{program.name}.c").write_text(program.source, encoding="utf-8")
-        (folder / f"{program.name}.h").write_text(program.header, encoding="utf-8")
-        (folder / "harness_main.c").write_text(_harness(program, buffers), encoding="utf-8")
-        _build(program, folder, compiler, sanitizers)
-        _execute(program, folder)
-        return [buffer.elements((folder / buffer.file).read_bytes()) for buffer in buffers if buffer.parameter.writes]
+        _write(jobs, placed, folder)
+        _build([job.program for job in jobs], folder, compiler, sanitizers)
+        while len(results) < len(jobs):
+            done, error = _execute(jobs, folder, len(results))
+            results += [_outputs(buffers, folder) for buffers in placed[len(results) : done]]
+            results += [error] if error else []
+    return results
 
 
-def _buffers(program: Program, spec: Spec, alignments: Sequence[int] | None) -> list[_Buffer]:
-    found = []
-    for index, (parameter, tensor) in enumerate(zip(program.parameters, spec.operands, strict=True)):
+def _buffers(job: Job, start: int) -> list[_Buffer]:
+    """The job's buffers; their bytes are in the file from `start` on."""
+    program = job.program
+    if len(job.arrays) != len(program.parameters):
+        raise ArgumentError(f"{program.name} takes {len(program.parameters)} arrays, got {len(job.arrays)}")
+    found: list[_Buffer] = []
+    for index, (parameter, tensor) in enumerate(zip(program.parameters, job.spec.operands, strict=True)):
         form = form_of(tensor)
-        alignment = _default_alignment(tensor) if alignments is None else alignments[index]
-        found.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, f"operand{index}.bin"))
+        alignment = _default_alignment(tensor) if job.alignments is None else job.alignments[index]
+        found.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, start))
+        _check(found[-1], job.arrays[index])
+        start += found[-1].bytes
     return found
+
+
+def _write(jobs: Sequence[Job], placed: Sequence[Sequence[_Buffer]], folder: Path) -> None:
+    """All that is to be compiled, and the operands' bytes."""
+    with (folder / _DATA).open("wb") as file:
+        for job, buffers in zip(jobs, placed, strict=True):
+            file.writelines(buffer.image(array) for buffer, array in zip(buffers, job.arrays, strict=True))
+    programs = [job.program for job in jobs]
+    for program in programs:
+        (folder / f"{program.name}.h").write_text(program.header, encoding="utf-8")
+    for number, group in enumerate(units(programs)):
+        (folder / f"programs{number}.c").write_text(translation_unit(group), encoding="utf-8")
+    harness = _HARNESS.format(
+        includes="\n".join(f'#include "{program.name}.h"' for program in programs),
+        data=_DATA,
+        progress=_PROGRESS,
+        jobs="\n".join(_job(number, *each) for number, each in enumerate(zip(programs, placed, strict=True))),
+        names=", ".join(f"job{number}" for number in range(len(jobs))),
+        number=len(jobs),
+    )
+    (folder / "harness_main.c").write_text(harness, encoding="utf-8")
+
+
+def _outputs(buffers: Sequence[_Buffer], folder: Path) -> list[np.ndarray]:
+    with (folder / _DATA).open("rb") as file:
+        found = []
+        for buffer in buffers:
+            if buffer.parameter.writes:
+                file.seek(buffer.start)
+                found.append(buffer.elements(file.read(buffer.bytes)))
+        return found
 
 
 def _default_alignment(tensor: TensorSpec) -> int:
@@ -156,53 +237,71 @@ def _check(buffer: _Buffer, array: np.ndarray) -> None:
         )
 
 
-def _harness(program: Program, buffers: Sequence[_Buffer]) -> str:
-    lines, arguments = [], []
-    for buffer in buffers:
-        name = buffer.parameter.name
-        kind = buffer.form.dtype.c_name
-        lines.append(f"    {kind} *{name} = buffer({buffer.bytes}, {buffer.alignment});")
-        lines.append(f'    transfer("{buffer.file}", "rb", {name}, {buffer.bytes});')
-        arguments += buffer.arguments
+def _job(number: int, program: Program, buffers: Sequence[_Buffer]) -> str:
+    """The C function that calls the program."""
+    lines, arguments, freed = [], [], []
+    for index, buffer in enumerate(buffers):
+        # Operands may be called what programs of others jobs are.
+        name = f"operand{index}"
+        lines.append(f"    {buffer.form.dtype.c_name} *{name} = buffer({buffer.bytes}, {buffer.alignment});")
+        lines.append(f"    transfer(0, {buffer.start}, {name}, {buffer.bytes});")
+        arguments += buffer.arguments(name)
+        freed.append(name)
     workspace = program.workspace_for(_THREADS)
     if workspace:
-        lines.append(f"    void *workspace_memory = buffer({workspace}, 64);")
-        arguments.append("workspace_memory")
+        lines.append(f"    void *workspace = buffer({workspace}, 64);")
+        arguments.append("workspace")
+        freed.append("workspace")
     if program.parallel:
         arguments.append(str(_THREADS))
     lines.append(f"    {program.name}({', '.join(arguments)});")
-    for buffer in buffers:
+    for index, buffer in enumerate(buffers):
         if buffer.parameter.writes:
-            lines.append(f'    transfer("{buffer.file}", "wb", {buffer.parameter.name}, {buffer.bytes});')
-    return _HARNESS.format(name=program.name, body="\n".join(lines))
+            lines.append(f"    transfer(1, {buffer.start}, operand{index}, {buffer.bytes});")
+    lines += [f"    free({name});" for name in freed]
+    return "\n".join([f"static void job{number}(void) {{", *lines, "}"])
 
 
 def _first_lines(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.strip().splitlines()[:_LINES_SHOWN])
 
 
-def _build(program: Program, folder: Path, compiler: Compiler, sanitizers: str) -> None:
-    units = [f"{program.name}.c", "harness_main.c"]
-    flags = [*FLAGS, f"-fsanitize={sanitizers}", *(["-pthread"] if program.parallel else []), *program.flags]
-    command = [*compiler.command, *flags, "-o", "harness", *units, "-lm"]
+def _build(programs: Sequence[Program], folder: Path, compiler: Compiler, sanitizers: str) -> None:
+    """The executable `harness`."""
+    flags = {program.flags for program in programs}
+    if len(flags) > 1:
+        raise ArgumentError("programs that run together need the same flags", "run those of one target at a time")
+    files = sorted(path.name for path in folder.glob("*.c"))
+    threads = ["-pthread"] if any(program.parallel for program in programs) else []
+    told = [*FLAGS, f"-fsanitize={sanitizers}", *threads, *flags.pop()]
+    command = [*compiler.command, *told, "-o", "harness", *files, "-lm"]
+    names = programs[0].name if len(programs) == 1 else f"{len(programs)} programs"
     try:
-        done = run(command, timeout_seconds(), folder)
+        done = run(command, timeout_seconds() * len(files), folder)
     except OSError as error:
-        raise ToolchainError(f"{compiler.name} failed to build the sanitized {program.name}: {error}") from error
+        raise ToolchainError(f"{compiler.name} failed to build the sanitized {names}: {error}") from error
     if done.code:
         raise ToolchainError(
-            f"{compiler.name} failed to build the sanitized {program.name}:\n{_first_lines(done.err)}",
+            f"{compiler.name} failed to build the sanitized {names}:\n{_first_lines(done.err)}",
             "sanitizers need their runtime library, e.g. `apt install libclang-rt-dev` or gcc's libasan",
         )
 
 
-def _execute(program: Program, folder: Path) -> None:
+def _execute(jobs: Sequence[Job], folder: Path, first: int) -> tuple[int, VerificationError | None]:
+    """Run the jobs from number `first` on: the number of the first that fails, and how; (all, None) if none does."""
     try:
-        done = run([str(folder / "harness")], timeout_seconds(), folder, _ENVIRONMENT)
+        done = run([str(folder / "harness"), str(first)], timeout_seconds(), folder, _ENVIRONMENT)
     except TimeoutError as error:
-        raise VerificationError(f"{program.name} does not end: {error}") from error
-    if done.code:
-        raise VerificationError(
-            f"{program.name} under the sanitizers ended with code {done.code}:\n{_first_lines(done.err)}",
-            "the frames above name the line of the emitted C",
-        )
+        failed = _current(folder)
+        return failed, VerificationError(f"{jobs[failed].program.name} does not end: {error}")
+    if not done.code:
+        return len(jobs), None
+    failed = _current(folder)
+    return failed, VerificationError(
+        f"{jobs[failed].program.name} under the sanitizers ended with code {done.code}:\n{_first_lines(done.err)}",
+        "the frames above name the line of the emitted C",
+    )
+
+
+def _current(folder: Path) -> int:
+    return int((folder / _PROGRESS).read_text())

@@ -168,6 +168,7 @@ def _row_kernel(
         name=f"Vector{op.__name__}",
         op=op,
         operands=tuple(rows.get(index, F32_SCALAR) for index in range(count)),
+        same=("lanes",),
         when=lambda spec: to_one_value(spec, widest, tuple(rows), singles),
         cost=cost,
         registers={"VRF": 8},

@@ -1,0 +1,349 @@
+"""Whether microkernels compute what they declare: Specs made from a declaration alone, emitted, run and judged."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import unittest
+from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from morello.errors import MorelloError, PluginError
+from morello.frontend.printer import show_logical
+from morello.ir import dtypes
+from morello.ir.dtypes import DType
+from morello.ir.impl import Node
+from morello.ir.layout import Layout, col_major, row_major
+from morello.ir.numbers import Num, product
+from morello.ir.ops.base import Operand, Operation
+from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
+from morello.plugins.target import Target
+from morello.rewrites.select import Select, checked_cost
+from morello.runtime.machine import missing_features
+from morello.runtime.toolchain import Compiler
+from morello.schedule import rewrite_leaf
+from morello.testing.generate import layout_choices, random_parameters
+from morello.testing.trials import FLAGS, Trials
+
+#: Sizes of dimensions that a kernel leaves free, beside those that fill vectors.
+_SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 64)
+#: How many values the free dimensions span together at most.
+_VOLUME = 4096
+#: Draws for one combination of data types before another one is tried: more in each round.
+_ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
+#: Combinations of data types that are tried besides those that are all the same.
+_KINDS = 64
+#: After a round of so many, data types that did not come up are left out if there are Specs of others.
+_ENOUGH = 100
+#: Kernels whose Specs are built together.
+_GROUP = 12
+
+
+def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: int = 0) -> list[Spec]:
+    """Specs that `kernel` accepts: `count` of them, or more until each data type of each operand has come up.
+
+    They are drawn from the declaration: sizes by its rules, operands in every level, layout, vector size, contiguity
+    and alignment that it takes. Operands and temporaries fit into the registers there are. Raises PluginError,
+    naming the kernel, if there are none.
+    """
+    return [target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count)]
+
+
+@attrs.frozen
+class KernelCheck:
+    """The check of one microkernel; calling it runs it. `str(check)` names it, as for pytest's `ids`."""
+
+    kernel: Microkernel
+    _group: _Group
+
+    def __str__(self) -> str:
+        return f"{self._group.target.name}-{self.kernel.name}"
+
+    def __call__(self) -> None:
+        """Check the declaration, then run the kernel on its Specs and compare what it writes.
+
+        Raises PluginError for a declaration that breaks a rule or accepts nothing, VerificationError for a wrong
+        result, and unittest.SkipTest, which pytest knows too, where this machine's CPU lacks a feature.
+        """
+        self._group.check(self.kernel)
+
+
+def kernel_checks(
+    target: Target,
+    count: int = 4,
+    seed: int = 0,
+    *,
+    compiler: Compiler | None = None,
+    flags: Sequence[str] = FLAGS,
+    sanitize: bool = False,
+    reference: Target | None = None,
+) -> list[KernelCheck]:
+    """A check for each microkernel of `target`, each on `count` Specs or more: see `accepted_specs` and `Trials`.
+
+    Nothing is generated or compiled before the first check runs; then, a dozen kernels at a time.
+    """
+    found = []
+    for start in range(0, len(target.kernels), _GROUP):
+        kernels = target.kernels[start : start + _GROUP]
+        options = {"compiler": compiler, "flags": flags, "sanitize": sanitize, "seed": seed, "reference": reference}
+        group = _Group(target, kernels, count, seed, options)
+        found += [KernelCheck(kernel, group) for kernel in kernels]
+    return found
+
+
+@attrs.define(eq=False)
+class _Group:
+    """Kernels that are built together; `options` are those of Trials."""
+
+    target: Target
+    kernels: Sequence[Microkernel]
+    count: int
+    seed: int
+    options: dict
+
+    def check(self, kernel: Microkernel) -> None:
+        found = self._specs[kernel.name]
+        if isinstance(found, MorelloError):
+            raise found
+        check_declaration(self.target, kernel, found, self.seed)
+        if missing := missing_features((*self.target.info.cpu_features, *kernel.cpu_features)):
+            raise unittest.SkipTest(f"this CPU lacks {', '.join(missing)}, which code for {self.target.name} needs")
+        trials, numbers = self._trials
+        for number in numbers[kernel.name]:
+            trials.check(number)
+
+    @cached_property
+    def _specs(self) -> dict[str, list[Spec] | PluginError]:
+        found: dict[str, list[Spec] | PluginError] = {}
+        for kernel in self.kernels:
+            try:
+                found[kernel.name] = accepted_specs(self.target, kernel, self.count, self.seed)
+            except PluginError as error:
+                found[kernel.name] = error
+        return found
+
+    @cached_property
+    def _trials(self) -> tuple[Trials, dict[str, list[int]]]:
+        """All programs, and the numbers of each kernel's."""
+        impls: list[Node] = []
+        numbers = {}
+        for name, specs in self._specs.items():
+            if not isinstance(specs, MorelloError):
+                numbers[name] = [*range(len(impls), len(impls) + len(specs))]
+                impls += [rewrite_leaf(spec, Select(name), self.target) for spec in specs]
+        return Trials(impls, self.target, **self.options), numbers
+
+
+def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec], seed: int = 0) -> None:
+    """What holds without running anything. Raises PluginError for the first rule that is broken.
+
+    `specs` are some that the kernel accepts. Its cost is an integer of at least 1, and for many Specs at once, as
+    search asks for them, its condition and its cost are what they are for each alone. Temporaries fit the registers.
+    """
+    for name, needed in kernel.registers.items():
+        level = target.level(name)
+        if needed * level.unit > level.capacity:
+            raise target.fault(
+                kernel, f"it needs {needed} registers in {name}, which has {level.capacity // level.unit}"
+            )
+    rng = random.Random(f"{seed} {kernel.name}")
+    for spec in specs:
+        cells = [spec.logical, *_alike(rng, spec.logical)]
+        batch = attrs.evolve(spec.logical, shape=_columns([one.shape for one in cells]))
+        expected = [bool(kernel.accepts(one)) for one in cells]
+        given = np.broadcast_to(np.asarray(kernel.accepts(batch)), len(cells)).tolist()
+        if given != expected:
+            raise _disagrees(target, kernel, "accepts", cells, expected, given)
+        cells = [one for one, fits in zip(cells, expected, strict=True) if fits]
+        batch = attrs.evolve(batch, shape=_columns([one.shape for one in cells]))
+        costs = [int(checked_cost(kernel, one, target)) for one in cells]
+        given = np.broadcast_to(np.asarray(checked_cost(kernel, batch, target)), len(cells)).tolist()
+        if given != costs:
+            raise _disagrees(target, kernel, "costs", cells, costs, given)
+
+
+def _columns(shapes: Sequence[Sequence[Num]]) -> tuple[np.ndarray, ...]:
+    return tuple(np.array(sizes, np.int64) for sizes in zip(*shapes, strict=True))
+
+
+def _disagrees(
+    target: Target, kernel: Microkernel, what: str, cells: Sequence[LogicalSpec], alone: Sequence, together: Sequence
+) -> PluginError:
+    wrong = next(i for i in range(len(cells)) if alone[i] != together[i])
+    return target.fault(
+        kernel,
+        f"what it {what} differs between a Spec alone ({alone[wrong]}) and among others ({together[wrong]}): "
+        f"{show_logical(cells[wrong])}",
+    )
+
+
+def _alike(rng: random.Random, logical: LogicalSpec, tries: int = 24) -> Iterator[LogicalSpec]:
+    """Specs that differ in sizes alone: their operands' states are those of `logical`."""
+    kinds = [state.dtype for state in logical.states]
+    for _ in range(tries):
+        # A dimension of size 1 is not in layouts, so it keeps its size.
+        choices = [[1] if size == 1 else [size, 2 * size, 5 * size, *_SIZES] for size in logical.shape]
+        shape = tuple(map(rng.choice, choices))
+        other = attrs.evolve(logical, shape=shape)
+        if logical.op.check(shape, kinds) is None and all(map(_is_canonical, other.operands)):
+            yield other
+
+
+def _is_canonical(tensor: TensorSpec) -> bool:
+    layout = tensor.state.layout
+    if layout is not None and not layout.applies(tensor.shape):
+        return False
+    return tensor.canonical() == tensor and bool(tensor.has_whole_vectors())
+
+
+class _Drawing:
+    """Draws Specs from a declaration."""
+
+    def __init__(self, target: Target, kernel: Microkernel, seed: int):
+        self._target, self._kernel = target, kernel
+        self._rng = random.Random(f"{seed} {kernel.name}")
+        counts = {size // width for level in target.levels for size in level.vectors for width in (1, 2, 4)}
+        named = {size for pattern in kernel.operands for size in pattern.vectors}
+        #: Sizes that fill vectors: all that there are, or those that the kernel names, and pairs.
+        self._vectors = [n * size for size in sorted(named or counts) for n in (1, 1, 2, 3)]
+        self._vectors += [2] * (len(self._vectors) // 4)
+
+    def specs(self, count: int) -> list[LogicalSpec]:
+        """At least `count` of them, all different, with every data type; fewer only if there are no more."""
+        kinds = self._kinds()
+        missing = {(index, dtype) for one in kinds for index, dtype in enumerate(one)}
+        found: dict[LogicalSpec, None] = {}
+        for draws in _ROUNDS:
+            for one in kinds:
+                new = missing & set(enumerate(one))
+                if new or len(found) < count:
+                    spec = self._draw(one, draws, found)
+                    if spec:
+                        found[spec] = None
+                        missing -= new
+            if len(found) >= count and (not missing or draws >= _ENOUGH):
+                break
+        if not found:
+            raise self._target.fault(
+                self._kernel, f"it accepts none of many Specs drawn from its declaration, {self._kernel.describe()}"
+            )
+        return [*found]
+
+    def _kinds(self) -> list[tuple[DType, ...]]:
+        """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""
+        named = [[dtypes.by_name(name) for name in one.dtypes] or dtypes.ALL for one in self._kernel.operands]
+        kinds = [one for one in itertools.product(*named) if "dtype" not in self._kernel.same or len({*one}) == 1]
+        self._rng.shuffle(kinds)
+        kinds = [one for one in kinds if self._may_be(one)]
+        alike = [one for one in kinds if len({*one}) == 1]
+        chosen = {*alike, *kinds[:_KINDS]}
+        return [one for one in kinds if one in chosen]
+
+    def _may_be(self, kinds: tuple[DType, ...]) -> bool:
+        """Whether the operation takes these data types, by some shapes."""
+        for _ in range(6):
+            op = self._operation()
+            if op.check(self._shape(op), kinds) is None:
+                return True
+        return False
+
+    def _draw(self, kinds: tuple[DType, ...], draws: int, known: Container[LogicalSpec]) -> LogicalSpec | None:
+        for _ in range(draws):
+            logical = self._candidate(kinds)
+            if logical and logical not in known and self._fits(logical) and self._kernel.accepts(logical):
+                return logical
+        return None
+
+    def _candidate(self, kinds: tuple[DType, ...]) -> LogicalSpec | None:
+        """A Spec in normal form that may be one the kernel accepts; None for a draw that is none."""
+        op = self._operation()
+        shape = self._shape(op)
+        if op.check(shape, kinds) is not None:
+            return None
+        states: list[OperandState] = []
+        for one, pattern, dtype in zip(op.operands(len(shape)), self._kernel.operands, kinds, strict=True):
+            state = self._state(one, pattern, dtype, shape, states)
+            if state is None:
+                return None
+            states.append(state)
+        return LogicalSpec(op, shape, tuple(states), serial=self._rng.random() < 0.8)
+
+    def _operation(self) -> Operation:
+        """The kernel's operation, or one of its class with any parameters."""
+        if isinstance(self._kernel.op, Operation):
+            return self._kernel.op
+        return random_parameters(self._rng, self._rng.choice(self._kernel.operations))
+
+    def _shape(self, op: Operation) -> tuple[int, ...]:
+        rng, kernel = self._rng, self._kernel
+        rules = kernel.shape or (None,) * (op.rank or rng.randint(1, 4))
+        free = [dim for dim, rule in enumerate(rules) if rule is None]
+        sizes = [
+            rule
+            if isinstance(rule, int)
+            else rule.of * rng.choice([1, 1, 2, 3, 5])
+            if isinstance(rule, Multiple)
+            else 1
+            for rule in rules
+        ]
+        # Many kernels take a single value, row or pair of dimensions.
+        rng.shuffle(free)
+        for dim in free[: rng.choice([0, 1, 2, len(free)])]:
+            left = _VOLUME // product(sizes[other] for other in free)
+            # Squares are rare among sizes drawn one by one.
+            choices = rng.choice([(*_SIZES, *self._vectors), self._vectors, sizes])
+            choices = [size for size in choices if size <= left]
+            sizes[dim] = rng.choice(choices or [1])
+        return tuple(sizes)
+
+    def _state(
+        self, one: Operand, pattern: OperandPattern, dtype: DType, shape: tuple[int, ...], before: list[OperandState]
+    ) -> OperandState | None:
+        """A state that the pattern allows; None for a draw that does not fit the operand's shape."""
+        rng, target, kernel = self._rng, self._target, self._kernel
+        own = one.shape(shape)
+        level = target.level(rng.choice(pattern.levels or [each.name for each in target.levels]))
+        if level.kind == "scalar":
+            return OperandState(dtype, level.name, None)
+        # Kernels often want operands that are laid out alike.
+        model = rng.choice(before) if before and (rng.random() < 0.35 or kernel.same) else None
+        layout = model.layout if model and pattern.layout == "any" else None
+        if layout is None or ("layout" not in kernel.same and rng.random() < 0.2):
+            layout = self._layout(pattern, dtype, len(own))
+        vector = None
+        if level.kind == "vector":
+            sizes = [
+                size for size in target.vector_sizes(level, dtype) if not pattern.vectors or size in pattern.vectors
+            ]
+            alike = model.vector if model else None
+            vector = alike if alike in sizes else rng.choice(sizes) if sizes else None
+        if not layout.applies(own):
+            return None
+        tensor = TensorSpec(own, target.state(level.name, dtype, layout, vector=vector)).canonical()
+        contig = tensor.state.contig
+        loose = not pattern.contiguous and rng.random() < 0.5
+        aligned = pattern.aligned or rng.random() < 0.6
+        state = attrs.evolve(tensor.state, contig=rng.randint(0, contig) if loose else contig, aligned=aligned)
+        tensor = TensorSpec(own, state).canonical()
+        return tensor.state if tensor.has_whole_vectors() else None
+
+    def _layout(self, pattern: OperandPattern, dtype: DType, rank: int) -> Layout:
+        if pattern.layout != "any":
+            return row_major(rank) if pattern.layout == "row_major" else col_major(rank)
+        if self._rng.random() < 0.4:
+            return self._rng.choice([row_major, col_major])(rank) if rank > 1 else row_major(rank)
+        return self._rng.choice(layout_choices(self._target, dtype, rank))
+
+    def _fits(self, logical: LogicalSpec) -> bool:
+        """Whether the registers hold the operands and the kernel's temporaries."""
+        footprints = [self._target.footprint(tensor) for tensor in logical.operands]
+        for level, *taken in zip(self._target.levels, *footprints, strict=True):
+            needed = sum(map(int, taken)) + self._kernel.registers.get(level.name, 0) * level.unit
+            if level.is_register and needed > level.capacity:
+                return False
+        return True

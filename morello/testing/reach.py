@@ -1,0 +1,106 @@
+"""Which Specs cannot become a program whatever their sizes and layouts, so that random draws leave them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from morello.ir.dtypes import by_name
+from morello.ir.ops.base import Operation
+from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.spec import LogicalSpec
+from morello.plugins.microkernel import Microkernel
+from morello.plugins.target import Target
+from morello.rewrites import ExactFit, Move, Select, Split, Tile, ToAccum
+
+#: Rewrites whose ways are known here: those that change nothing but sizes have none.
+_KNOWN = (Select, ToAccum, Tile, Split, ExactFit, Move)
+
+#: What is left of an operand's state: data type, level, and values per vector register.
+Kind: TypeAlias = tuple[str, str, int | None]
+#: What is left of a Spec.
+Kinds: TypeAlias = tuple[Operation, tuple[Kind, ...]]
+
+
+class Reach:
+    """Tells Specs apart that no sequence of moves and accumulating variants brings to a microkernel."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._alive: dict[Kinds, bool] = {}
+        #: Rewrites that this knows nothing of: where one applies, there is hope.
+        self._others = [rewrite for rewrite in target.rewrites if rewrite not in _KNOWN]
+
+    def hopeless(self, logical: LogicalSpec) -> bool:
+        kinds = (logical.op, tuple((one.dtype.name, one.level, one.vector) for one in logical.states))
+        if kinds not in self._alive:
+            self._solve(kinds, len(logical.shape))
+        if self._alive[kinds]:
+            return False
+        return not any(next(rewrite.steps(logical, self._target), None) for rewrite in self._others)
+
+    def _solve(self, start: Kinds, rank: int) -> None:
+        """Find out about `start` and all it leads to: the least set that is closed under `_ways`."""
+        ways: dict[Kinds, list[tuple[Kinds, ...]]] = {}
+        waiting = [start]
+        while waiting:
+            kinds = waiting.pop()
+            if kinds in ways:
+                continue
+            ways[kinds] = [*self._ways(kinds, rank)] if kinds not in self._alive else []
+            waiting += [part for way in ways[kinds] for part in way]
+        alive = {kinds for kinds in ways if self._alive.get(kinds) or self._has_kernel(kinds)}
+        grown = True
+        while grown:
+            more = {kinds for kinds in ways if kinds not in alive and any(alive.issuperset(one) for one in ways[kinds])}
+            alive |= more
+            grown = bool(more)
+        self._alive.update({kinds: kinds in alive for kinds in ways})
+
+    def _has_kernel(self, kinds: Kinds) -> bool:
+        return any(kernel.implements(kinds[0]) and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
+
+    def _ways(self, kinds: Kinds, rank: int) -> Iterator[tuple[Kinds, ...]]:
+        """The parts that are left after one step, for each step."""
+        op, states = kinds
+        operands = op.operands(op.rank or rank)
+        accumulating = op.accumulating()
+        if accumulating:
+            written = [state for state, one in zip(states, operands, strict=True) if one.writes]
+            fills = [(fill, (state,)) for fill, state in zip(op.initials(), written, strict=True) if fill]
+            yield ((accumulating, states), *fills)
+        for index, (one, state) in enumerate(zip(operands, states, strict=True)):
+            for moved in self._moved(state, widens=not one.writes):
+                parts: list[Kinds] = [(op, (*states[:index], moved, *states[index + 1 :]))]
+                copies = self._target.level(moved[1]).kind != "cache" or moved[0] != state[0]
+                if copies and one.reads:
+                    parts.append((MoveOperation(), (state, moved)))
+                if copies and one.writes:
+                    parts.append((MoveOperation(), (moved, state)))
+                if (op, states) not in parts:
+                    yield tuple(parts)
+
+    def _moved(self, state: Kind, widens: bool) -> Iterator[Kind]:
+        dtype, level, _ = state
+        wider = [to for start, to in sorted(self._target.info.casts) if start == dtype] if widens else []
+        for name in self._target.level(level).destinations:
+            to = self._target.level(name)
+            for each in (dtype, *wider):
+                vectors = self._target.vector_sizes(to, by_name(each)) if to.kind == "vector" else (None,)
+                yield from ((each, name, vector) for vector in vectors if (each, name, vector) != state)
+
+
+def _takes(kernel: Microkernel, states: tuple[Kind, ...]) -> bool:
+    if len(states) != len(kernel.operands):
+        return False
+    fits = all(
+        (not one.dtypes or dtype in one.dtypes)
+        and (not one.levels or level in one.levels)
+        and (not one.vectors or vector in one.vectors)
+        for one, (dtype, level, vector) in zip(kernel.operands, states, strict=True)
+    )
+    return fits and all(
+        len({state[place] for state in states}) == 1
+        for place, name in ((0, "dtype"), (2, "vector"))
+        if name in kernel.same
+    )

@@ -1,0 +1,195 @@
+"""Verifies many programs of one target, built together: against numpy, the reference, warnings and sanitizers."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from multiprocessing.connection import Connection
+
+import attrs
+import numpy as np
+
+from morello.errors import MorelloError, VerificationError
+from morello.frontend.printer import show_file
+from morello.frontend.specfile import Declaration, SpecFile
+from morello.ir.impl import Node
+from morello.plugins.target import Target
+from morello.runtime.arrays import pack, unpack
+from morello.runtime.datasets import DataSet, Setting, data_sets, random_values
+from morello.runtime.kernel import Kernel
+from morello.runtime.reference import Reference
+from morello.runtime.toolchain import Compiler, find_compiler, timeout_seconds
+from morello.runtime.verify import judge, verify
+from morello.schedule import schedule_of
+from morello.testing.batch import build_together
+from morello.testing.sanitize import Job, run_all_sanitized
+
+#: Warnings are errors. Optimising more takes longer, and the code is the same to a compiler's front end.
+FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
+
+
+def spec_file(impl: Node, target: Target, name: str = "failing") -> str:
+    """The Spec file whose schedule makes this program."""
+    return show_file(SpecFile(target, (Declaration(name, impl.spec, schedule_of(impl)),)))
+
+
+@attrs.frozen
+class _Trial:
+    """One program on its way: what is wrong with it already, or its kernel and the reference to hold it against."""
+
+    impl: Node
+    kernel: Kernel | None
+    reference: Reference | None
+    error: MorelloError | None = None
+
+
+class Trials:
+    """Complete programs of one target, to be verified one by one; all are built when the first is.
+
+    `flags` come after the target's own. With `sanitize` each also runs once under the sanitizers, on one of the
+    data sets in turn, and what it gives there is judged, too. `reference` is the installed reference_c unless given.
+    """
+
+    def __init__(
+        self,
+        impls: Sequence[Node],
+        target: Target,
+        *,
+        compiler: Compiler | None = None,
+        flags: Sequence[str] = FLAGS,
+        sanitize: bool = False,
+        seed: int = 0,
+        reference: Target | None = None,
+    ):
+        self.impls, self.target = tuple(impls), target
+        self._compiler = compiler or find_compiler()
+        self._flags, self._sanitize, self._seed, self._reference = tuple(flags), sanitize, seed, reference
+
+    def check(self, index: int) -> None:
+        """Verify program number `index`. Raises VerificationError, with a Spec file that shows what is wrong."""
+        trial = self._built[index]
+        try:
+            if trial.error:
+                raise trial.error
+            assert trial.kernel is not None
+            verify(trial.kernel, self._seed, reference=trial.reference)
+            if self._sanitize:
+                self._check_sanitized(index, trial.kernel)
+        except MorelloError as error:
+            text = spec_file(trial.impl, self.target)
+            raise VerificationError(f"{error.message}\n\n{text}", error.hint) from error
+
+    def outcomes(self) -> Iterator[str | None]:
+        """Each program's fault in turn, None if it has none. A program that crashes or hangs is at fault itself."""
+        done = 0
+        _ = self._sanitized if self._sanitize else self._built
+        while done < len(self.impls):
+            for error in self._run_apart(done):
+                done += 1
+                yield error
+
+    def _run_apart(self, first: int) -> Iterator[str | None]:
+        """The faults from program number `first` on, found in a process of its own; it ends at one that crashes."""
+        context = multiprocessing.get_context("fork")
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=self._report, args=(first, theirs))
+        process.start()
+        theirs.close()
+        try:
+            for index in range(first, len(self.impls)):
+                try:
+                    ended = "does not end" if not mine.poll(timeout_seconds()) else None
+                    told = None if ended else mine.recv()
+                except EOFError:
+                    process.join()
+                    ended, told = f"crashes: exit code {process.exitcode}", None
+                if ended:
+                    yield f"p{index} {ended}\n\n{spec_file(self.impls[index], self.target)}"
+                    return
+                yield told
+        finally:
+            process.kill()
+            process.join()
+            mine.close()
+
+    def _report(self, first: int, to: Connection) -> None:
+        faulthandler.disable()  # The parent says what crashed.
+        for index in range(first, len(self.impls)):
+            try:
+                self.check(index)
+                to.send(None)
+            except MorelloError as error:
+                to.send(error.message)
+
+    @cached_property
+    def _built(self) -> list[_Trial]:
+        trials = [self._trial(index, impl) for index, impl in enumerate(self.impls)]
+        kernels = [trial.kernel for trial in trials if trial.kernel]
+        failed = build_together(kernels, self._compiler, self._flags)
+        references = [trial.reference.kernel() for trial in trials if trial.reference]
+        build_together([one for one in references if one], self._compiler, FLAGS)
+        return [
+            attrs.evolve(trial, error=failed[trial.kernel.program.name])
+            if trial.kernel and trial.kernel.program.name in failed
+            else trial
+            for trial in trials
+        ]
+
+    def _trial(self, index: int, impl: Node) -> _Trial:
+        try:
+            program = self.target.emitter.emit(impl, self.target, f"p{index}")
+            kernel = Kernel(impl, self.target, program, self._compiler)
+            reference = Reference(impl.spec.logical, self._compiler, self._reference, f"reference{index}")
+            reference.kernel()
+            return _Trial(impl, kernel, reference)
+        except MorelloError as error:
+            return _Trial(impl, None, None, error)
+
+    # Under the sanitizers.
+
+    @cached_property
+    def _data(self) -> list[tuple[DataSet, list[np.ndarray]]]:
+        """Per program, one of the data sets, and a value for each operand."""
+        found = []
+        for index, impl in enumerate(self.impls):
+            logical = impl.spec.logical
+            setting = Setting.of(logical.op, tuple(map(int, logical.shape)), [one.dtype for one in logical.states])
+            choices = [*data_sets(setting, thorough=False)]
+            data = choices[index % len(choices)]
+            found.append((data, data.arrays(self._seed, setting)))
+        return found
+
+    @cached_property
+    def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:
+        """What the programs that compile write, or what the sanitizers say, by number."""
+        by_flags: dict[tuple[str, ...], dict[int, Kernel]] = defaultdict(dict)
+        for index, trial in enumerate(self._built):
+            if trial.kernel and not trial.error:
+                by_flags[trial.kernel.program.flags][index] = trial.kernel
+        found: dict[int, list[np.ndarray] | VerificationError] = {}
+        for kernels in by_flags.values():
+            jobs = [self._job(index, kernel) for index, kernel in kernels.items()]
+            found.update(zip(kernels, run_all_sanitized(jobs, self._compiler), strict=True))
+        return found
+
+    def _job(self, index: int, kernel: Kernel) -> Job:
+        rng = np.random.default_rng(self._seed)
+        arrays = []
+        for value, argument, tensor in zip(self._data[index][1], kernel.arguments, kernel.spec.operands, strict=True):
+            unread = random_values(rng, value.shape, tensor.state.dtype)
+            arrays.append(pack(value if argument.reads else unread, tensor))
+        return Job(kernel.program, kernel.spec, arrays)
+
+    def _check_sanitized(self, index: int, kernel: Kernel) -> None:
+        """Raises VerificationError for what the sanitizers say, and for a wrong result."""
+        result = self._sanitized[index]
+        if isinstance(result, VerificationError):
+            raise result
+        data, values = self._data[index]
+        pairs = [*zip(kernel.arguments, kernel.spec.operands, strict=True)]
+        inputs = [value for value, (argument, _) in zip(values, pairs, strict=True) if argument.reads]
+        written = [tensor for argument, tensor in pairs if argument.writes]
+        judge(kernel, data, inputs, [unpack(array, tensor) for array, tensor in zip(result, written, strict=True)])

@@ -1,0 +1,131 @@
+"""The check of microkernels finds kernels that are wrong, and says which and how."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from morello.errors import PluginError, VerificationError
+from morello.plugins import Microkernel, Target
+from morello.plugins.registry import Registry, installed
+from morello.testing import accepted_specs, check_declaration, kernel_checks
+
+#: Takes the declaration of toy_cpu's kernel of that name, and the target with that kernel alone, changed.
+Change = Callable[..., Target]
+
+
+@pytest.fixture(scope="session")
+def changed(sweep: Any) -> Change:
+    """Makes toy_cpu with one kernel, some fields of its declaration replaced."""
+    plugin = sweep.toy_plugin()
+
+    def make(name: str, **fields: Any) -> Target:
+        (kernel,) = [one for one in plugin.kernels if one.name == name]
+        return Registry.of(toy_cpu=attrs.evolve(plugin, kernels=(attrs.evolve(kernel, **fields),))).target("toy_cpu")
+
+    return make
+
+
+def check(target: Target, **options: Any) -> None:
+    (one,) = kernel_checks(target, **options)
+    one()
+
+
+@pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
+def test_every_data_type_and_much_else_comes_up(name: str) -> None:
+    target = installed().target(name)
+    for kernel in target.kernels:
+        specs = accepted_specs(target, kernel, 12)
+        assert all(kernel.accepts(spec.logical) for spec in specs)
+        assert len({spec.logical for spec in specs}) == len(specs) >= 2
+        for index, pattern in enumerate(kernel.operands):
+            assert {one.logical.states[index].dtype.name for one in specs} >= set(pattern.dtypes)
+            states = [one.logical.states[index] for one in specs]
+            assert pattern.contiguous or pattern.levels == ("RF",) or any(not state.contiguous for state in states)
+    assign = target.kernels_by_name["Assign"]
+    found = [state for spec in accepted_specs(target, assign, 30) for state in spec.logical.states]
+    assert {state.level for state in found} == {"RF", "L1"}
+    assert {state.aligned for state in found} == {True, False}
+    assert len({state.dtype for state in found}) == 8
+
+
+def test_the_same_seed_gives_the_same_specs(avx2: Target) -> None:
+    kernel = avx2.kernels_by_name["VectorMove"]
+    first, again, other = (accepted_specs(avx2, kernel, 5, seed) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("name", "emitted", "found"),
+    [
+        ("Zero", "{out} = 1;", "expected 0"),
+        ("Zero", "{out} = 0; (&{out})[1] = 0;", "outside of it were overwritten|gaps between its elements"),
+        ("Copy", "{out} = {src}; int unused = 0;", "unused"),
+        ("Copy", "{out} = nothing;", "nothing"),
+    ],
+)
+def test_wrong_kernels_are_found(changed: Change, name: str, emitted: str, found: str) -> None:
+    def emit(site: Any) -> None:
+        operands = {"out": site.operand(len(site.spec.states) - 1), "src": site.operand(0)}
+        site.line(emitted.format(**{key: value.scalar() for key, value in operands.items()}))
+
+    levels = {"levels": ("C",)}
+    patterns = [attrs.evolve(one, **levels) for one in changed(name).kernels[0].operands]
+    with pytest.raises(VerificationError, match=found) as raised:
+        check(changed(name, emit=emit, operands=tuple(patterns)))
+    assert f"select {name}" in raised.value.message
+
+
+def test_what_only_the_sanitizers_see_is_found(changed: Change) -> None:
+    def emit(site: Any) -> None:
+        out = site.operand(0)
+        site.line(f"volatile int shift = 40; {out.scalar()} = 0 * (1 << shift);")
+
+    target = changed("Zero", emit=emit)
+    check(target)
+    with pytest.raises(VerificationError, match="shift exponent"):
+        check(target, sanitize=True)
+
+
+def test_a_kernel_that_accepts_nothing(changed: Change) -> None:
+    with pytest.raises(PluginError, match="microkernel MultAdd of target toy_cpu: it accepts none"):
+        check(changed("MultAdd", when=lambda spec: False))
+
+
+def test_operands_that_fit_no_registers(changed: Change) -> None:
+    with pytest.raises(PluginError, match="AddScaledRow of target toy_cpu: it accepts none"):
+        check(changed("AddScaledRow", registers={"R": 9}))
+    target = changed("AddScaledRow", registers={"R": 9})
+    with pytest.raises(PluginError, match="needs 9 registers in R, which has 8"):
+        check_declaration(target, target.kernels[0], [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"cost": lambda spec, target: 1 if isinstance(spec.shape[0], int) else 2}, "what it costs differs"),
+        ({"cost": lambda spec, target: 0}, "its cost is an integer of at least 1"),
+        ({"when": lambda spec: np.all(np.asarray(spec.op.volume(spec.shape)) < 20)}, "what it accepts differs"),
+    ],
+)
+def test_declarations_that_disagree_with_themselves(changed: Change, fields: dict[str, Any], found: str) -> None:
+    with pytest.raises(PluginError, match=found):
+        check(changed("ZeroBytes", **fields), count=8)
+
+
+def test_a_machine_that_lacks_a_feature(sweep: Any) -> None:
+    plugin = sweep.toy_plugin()
+    info = attrs.evolve(plugin.info, cpu_features=("warp_drive",))
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, info=info)).target("toy_cpu")
+    with pytest.raises(unittest.SkipTest, match="lacks warp_drive"):
+        kernel_checks(target)[0]()
+
+
+def test_kernels_are_told_apart(avx2: Target) -> None:
+    assert [str(one) for one in kernel_checks(avx2)] == [f"x86_avx2-{kernel.name}" for kernel in avx2.kernels]
+    assert all(isinstance(one.kernel, Microkernel) for one in kernel_checks(avx2))

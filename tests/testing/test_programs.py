@@ -1,0 +1,70 @@
+"""Random whole programs are right, and faults of programs are found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from morello import api
+from morello.ir.impl import Node
+from morello.ir.ops import BY_NAME
+from morello.plugins.registry import Registry
+from morello.plugins.target import Target
+from morello.testing.programs import Draws
+from morello.testing.trials import Trials, spec_file
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "random_programs.py"
+
+
+@pytest.mark.parametrize(("count", "more"), [(300, []), (60, ["--sanitize"])], ids=["300", "60 sanitized"])
+def test_random_programs(count: int, more: list[str]) -> None:
+    """The script runs programs in forks of its process, which must not have run any with threads before."""
+    command = [sys.executable, str(SCRIPT), "--count", str(count), "--seed", "1", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"^{count} programs.*: 0 failed", done.stdout, re.MULTILINE)
+
+
+def test_draws_repeat_and_reach_everything_there_is(avx2: Target) -> None:
+    drawn = [*Draws(avx2, 3).programs(40)]
+    assert [one.impl for one in Draws(avx2, 3).programs(10)] == [one.impl for one in drawn[:10]]
+    assert {name for one in drawn for name in one.rewrites} >= {"select", "to_accum", "tile", "split", "move"}
+    assert {"Matmul", "MatmulAccum", "Move", "FillZero"} <= set(BY_NAME)
+    assert len({one.dtypes for one in drawn}) > 6
+
+
+def test_a_program_is_told_as_a_file_that_makes_it_again(avx2: Target) -> None:
+    for one in Draws(avx2, 4).programs(12):
+        assert isinstance(one.impl, Node)
+        (goal,) = api.parse(spec_file(one.impl, avx2)).values()
+        assert goal.impl == one.impl
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [("{out} = 7;", "expected"), ("__builtin_trap();", "crashes"), ('for (;;) {{ __asm__(""); }}', "does not end")],
+)
+def test_faults_are_told_one_by_one(sweep: Any, code: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that crashes or hangs takes nothing with it."""
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "4")
+    plugin = sweep.toy_plugin()
+
+    def emit(site: Any) -> None:
+        site.line(code.format(out=site.operand(0).scalar()))
+
+    kernels = [attrs.evolve(one, emit=emit) if one.name == "Zero" else one for one in plugin.kernels]
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=tuple(kernels))).target("toy_cpu")
+    draws = Draws(target, 0, ["FillZero"]).programs(100)
+    wrong = [one for one in draws if "Zero" in one.kernels][:1]
+    right = list(Draws(target, 1, ["Move"]).programs(2))
+    drawn = [right[0], *wrong, right[1]]
+    faults = [*Trials([one.impl for one in drawn], target).outcomes()]
+    assert [fault is None for fault in faults] == [True, False, True]
+    assert told in str(faults[1])
+    assert "select Zero" in str(faults[1])
