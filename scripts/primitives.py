@@ -136,18 +136,27 @@ class Survey:
         )
         logical = LogicalSpec(op, shape, states).canonical()
         found = NONE
-        for rewrite in self._rewrites:
-            for step in rewrite.steps(logical, target):
-                if found in (FUSED, VECTOR):
-                    return found
-                if isinstance(step, Move) and step.dtype is None:
-                    continue
-                try:
-                    parts = step.expansion(logical, target).parts
-                except MorelloError:
-                    continue
-                found = max(found, self._of_parts(op, [part.logical for part in parts]), key=ORDER.index)
+        for part in self._tiles(logical):
+            for rewrite in self._rewrites:
+                for step in rewrite.steps(part, target):
+                    if found in (FUSED, VECTOR):
+                        return found
+                    if isinstance(step, Move) and step.dtype is None:
+                        continue
+                    try:
+                        parts = step.expansion(part, target).parts
+                    except MorelloError:
+                        continue
+                    found = max(found, self._of_parts(op, [one.logical for one in parts]), key=ORDER.index)
         return found
+
+    def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
+        """The Spec, and what loops make of it in the end: rewrites of convolutions ask for small tiles."""
+        yield logical
+        try:
+            yield Tile((1,) * len(logical.shape)).expansion(logical, self._target).parts[0].logical
+        except MorelloError:
+            return
 
     def _of_parts(self, op: Operation, parts: Sequence[LogicalSpec]) -> str:
         """What a step is worth: adding to an output that was set before is no other operation."""
