@@ -18,7 +18,7 @@ from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import ALL, BY_NAME, DType
 from morello.ir.layout import col_major, row_major
-from morello.ir.numbers import product
+from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
 from morello.ir.ops import Operation, origin
 from morello.ir.ops.base import Value
@@ -71,7 +71,7 @@ class Survey:
         #: Where operands are when rewrites are asked.
         self._far = target.levels[-1].name
 
-    def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[int, ...]) -> str:
+    def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
         """The best there is: a kernel, or a rewrite to operations that have some."""
         key = op, dtypes
         if key not in self._known:
@@ -127,7 +127,7 @@ class Survey:
                         found[tensor.state] = None
         return [*found]
 
-    def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[int, ...]) -> str:
+    def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
         target = self._target
         declared = op.operands(len(shape))
         states = tuple(
