@@ -18,7 +18,7 @@ from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import ALL, BY_NAME, DType
 from morello.ir.layout import col_major, row_major
-from morello.ir.numbers import product
+from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
 from morello.ir.ops import Operation, origin
 from morello.ir.ops.base import Value
@@ -71,7 +71,7 @@ class Survey:
         #: Where operands are when rewrites are asked.
         self._far = target.levels[-1].name
 
-    def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[int, ...]) -> str:
+    def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
         """The best there is: a kernel, or a rewrite to operations that have some."""
         key = op, dtypes
         if key not in self._known:
@@ -127,7 +127,7 @@ class Survey:
                         found[tensor.state] = None
         return [*found]
 
-    def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[int, ...]) -> str:
+    def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
         target = self._target
         declared = op.operands(len(shape))
         states = tuple(
@@ -136,18 +136,27 @@ class Survey:
         )
         logical = LogicalSpec(op, shape, states).canonical()
         found = NONE
-        for rewrite in self._rewrites:
-            for step in rewrite.steps(logical, target):
-                if found in (FUSED, VECTOR):
-                    return found
-                if isinstance(step, Move) and step.dtype is None:
-                    continue
-                try:
-                    parts = step.expansion(logical, target).parts
-                except MorelloError:
-                    continue
-                found = max(found, self._of_parts(op, [part.logical for part in parts]), key=ORDER.index)
+        for part in self._tiles(logical):
+            for rewrite in self._rewrites:
+                for step in rewrite.steps(part, target):
+                    if found in (FUSED, VECTOR):
+                        return found
+                    if isinstance(step, Move) and step.dtype is None:
+                        continue
+                    try:
+                        parts = step.expansion(part, target).parts
+                    except MorelloError:
+                        continue
+                    found = max(found, self._of_parts(op, [one.logical for one in parts]), key=ORDER.index)
         return found
+
+    def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
+        """The Spec, and what loops make of it in the end: rewrites of convolutions ask for small tiles."""
+        yield logical
+        try:
+            yield Tile((1,) * len(logical.shape)).expansion(logical, self._target).parts[0].logical
+        except MorelloError:
+            return
 
     def _of_parts(self, op: Operation, parts: Sequence[LogicalSpec]) -> str:
         """What a step is worth: adding to an output that was set before is no other operation."""
