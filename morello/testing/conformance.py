@@ -38,8 +38,8 @@ _VOLUME = 4096
 _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 #: Combinations of data types that are tried besides those that are all the same.
 _KINDS = 64
-#: After a round of so many, data types that did not come up are left out if there are Specs of others.
-_ENOUGH = 100
+#: After a round of so many draws, data types that did not come up are left out if there are Specs of others.
+_ENOUGH = 10_000
 #: Kernels whose Specs are built together.
 _GROUP = 12
 
@@ -226,7 +226,7 @@ class _Drawing:
                     if spec:
                         found[spec] = None
                         missing -= new
-            if len(found) >= count and (not missing or draws >= _ENOUGH):
+            if len(found) >= count and (not missing or draws * len(kinds) >= _ENOUGH):
                 break
         if not found:
             raise self._target.fault(
