@@ -10,36 +10,102 @@ import pytest
 
 import morello
 from morello.frontend import read_file
-from morello.ir.impl import KernelCall, Loop, Node, walk
+from morello.ir.dtypes import F32
+from morello.ir.impl import KernelCall, Loop, Node, figures, walk
+from morello.ir.layout import row_major
+from morello.ir.ops import Compose
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
+from morello.plugins.registry import installed
+from morello.runtime.machine import missing_features
+from morello.search.blocks import BlockSearch
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-#: Sizes of examples that take minutes to verify, and those that stand for them here.
-SCALED = {"batch_parallel": ("4×2048×2048×2048", "4×128×128×128")}
+#: Sizes of examples that take long to solve or to verify, and those that stand for them here.
+SCALED = {
+    "attention": {"1×64×64": "1×8×8"},
+    "batch_parallel": {"4×2048×2048×2048": "4×128×128×128"},
+    "chain": {"1×128×128": "1×8×8"},
+    "conv": {"1×8×4×8×8×3×3": "1×2×2×4×4×2×2"},
+    "fused": {
+        "1×64×64": "1×8×8",
+        "1×1×64": "1×1×8",
+        "1×4×10×10": "1×2×5×5",
+        "8×4×3×3": "4×2×2×2",
+        "1×8×8×8": "1×4×4×4",
+    },
+    "matmul_2048": {"1×2048×2048×2048": "1×16×16×16"},
+    "matvec_bf16": {"1×1×2048×16384": "1×1×64×128"},
+    "mlp": {"1×64×64": "1×4×8", "1×64×256": "1×8×8", "1×256×64": "1×8×8"},
+    "norms": {"1×64×512": "1×4×16"},
+    "quantized": {"1×128×256×128": "1×8×8×8"},
+    "resnet18": {"1×64×64×56×56×3×3": "1×2×2×2×2×3×3", "1×128×64×28×28×3×3": "1×2×2×2×2×3×3"},
+    "softmax": {"1024×1024": "16×16", "8×512": "4×64", "8×4096": "4×128", "8×32768": "4×192", "8×524288": "4×256"},
+    "transpose": {"2048×2048": "64×64"},
+}
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.spec"))
+#: Those with schedules of their own are for AVX2.
+SEARCHED = sorted(SCALED)
 
 
 @cache
-def example(name: str) -> Mapping[str, morello.Goal]:
+def example(name: str, target: str = "x86_avx2") -> Mapping[str, morello.Goal]:
     """The goals of an example, scaled down where it is slow."""
     path = EXAMPLES / f"{name}.spec"
-    before, after = SCALED.get(name, ("", ""))
     text = read_file(path)
-    assert before in text
-    return morello.parse(text.replace(before, after) if before else text, filename=str(path))
+    for before, after in SCALED.get(name, {}).items():
+        assert before in text
+        text = text.replace(before, after)
+    return morello.parse(text.replace("target x86_avx2", f"target {target}"), filename=str(path))
 
 
 @cache
-def synthesized(name: str) -> list[morello.Goal]:
-    return [goal.synthesize() for goal in example(name).values()]
+def synthesized(name: str, target: str = "x86_avx2") -> list[morello.Goal]:
+    return [goal.synthesize() for goal in example(name, target).values()]
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.spec")))
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*SEARCHED} | {"batch_parallel"}))
 def test_examples_run(name: str, prove) -> None:
     assert synthesized(name)
     for done in synthesized(name):
         kernel = prove(done.impl, done.target, done.name)
         assert kernel.bench(min_time=0.01, repeats=2).median > 0
+
+
+@pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
+@pytest.mark.parametrize("name", SEARCHED)
+def test_examples_are_found_by_search_on_both_targets(name: str, target: str) -> None:
+    features = installed().target(target).info.cpu_features
+    for goal, done in zip(example(name, target).values(), synthesized(name, target), strict=True):
+        assert goal.schedule == ""
+        kernel = morello.compile(done)
+        missing = missing_features((*features, *kernel.program.cpu_features))
+        if missing:
+            pytest.skip(f"this CPU lacks {', '.join(missing)}")
+        kernel.check()
+
+
+@pytest.mark.parametrize("name", ["attention", "chain", "fused", "mlp"])
+def test_fused_programs_cost_less_than_their_operations_one_by_one(name: str) -> None:
+    """The best program of each operation alone, with all that they hand on in GL, which costs to make, too."""
+    for done in synthesized(name):
+        target, whole = done.target, done.spec.logical
+        assert isinstance(whole.op, Compose)
+        intermediates = range(1, len(whole.op.stages))
+        apart = 0
+        for piece in whole.op.cut(intermediates):
+            operands = piece.op.operands(len(piece.dims))
+            states = tuple(target.state("GL", F32, row_major(len(one.dims))) for one in operands)
+            part = target.spec(LogicalSpec(piece.op, piece.shape(whole.shape), states))
+            found = BlockSearch(target).solve(part)
+            assert found is not None
+            apart += found.cost
+        for stage in intermediates:
+            shape = whole.op.intermediate_shape(stage, whole.shape)
+            apart += target.move_cost(TensorSpec(shape, target.state("GL", F32, row_major(len(shape)))))
+        assert figures(done.impl).cost < apart
 
 
 def test_search_shares_the_batch_among_threads() -> None:

@@ -14,7 +14,7 @@ from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, SourceError, Span, closest, quoted, suggestion
 from morello.frontend.syntax import Group, LayoutNode, span
 from morello.ir import dtypes
-from morello.ir.layout import NAMED, Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim
+from morello.ir.layout import NAMED, Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim, named
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.target import MemoryLevel, Target, widest_vector
 
@@ -101,8 +101,8 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
             return "memory level", level
     if part in dtypes.BY_NAME:
         return "data type", dtypes.BY_NAME[part]
-    if part in NAMED:
-        return "layout", NAMED[part]
+    if build := named(part):
+        return "layout", build
     if part == "ua":
         return "ua", True
     if re.fullmatch("[cv][0-9]+", part):

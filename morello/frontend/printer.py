@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from morello.errors import SpecError
 from morello.frontend.specfile import SpecFile
-from morello.ir.layout import NAMED, Layout
+from morello.ir.layout import Layout, name_of
 from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
@@ -80,15 +79,7 @@ def _state(tensor: TensorSpec) -> str:
 
 
 def _layout(layout: Layout, shape: Sequence[Any]) -> str:
-    """The name of a layout, if a layout with a name is this one once dimensions of size 1 are left out."""
-    for name, build in NAMED.items():
-        try:
-            named = build(len(shape))
-        except SpecError:
-            continue
-        if layout.dims == tuple(physical for physical in named.dims if shape[physical.dim] != 1):
-            return name
-    return str(layout)
+    return name_of(layout, shape) or str(layout)
 
 
 def _times(shape: Sequence[Any]) -> str:

@@ -13,7 +13,7 @@ from morello.frontend.diagnostics import Source, Span, quoted, suggestion
 from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
 from morello.ir import dtypes
-from morello.ir.layout import NAMED
+from morello.ir.layout import NAMED, named
 from morello.plugins.target import Target
 from morello.rewrites.base import Atom, Rewrite, Vector, Word
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize
@@ -110,7 +110,7 @@ def _check_words(source: Source, target: Target, step: Rewrite, node: StatementN
         if field.name not in vocabularies or not isinstance(value, str):
             continue
         kind, known, intro = vocabularies[field.name]
-        if value not in known:
+        if value not in known and not (kind == "layout" and named(value)):
             # The last one: a keyword argument's value comes after words that may look the same.
             place = next((atom for atom in reversed(node.atoms) if atom == value), node)
             listing = f"{intro} {', '.join(known) or 'none'}"

@@ -7,9 +7,11 @@ values come first, then its odd ones).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import attrs
@@ -242,8 +244,34 @@ def nhwc(rank: int) -> Layout:
     return Layout(tuple(map(Dynamic, (0, 2, 3, 1))))
 
 
-#: Layouts that have a name in the Spec language, in the order in which printing prefers them.
+@cache
+def nchwc(rank: int, strip: int) -> Layout:
+    """Rows of images in strips of so many channels, innermost, for a rank-4 tensor of batch, channel, height, width."""
+    if rank != 4:
+        raise SpecError(f"nchw{strip}c describes tensors of 4 dimensions, not {rank}")
+    return Layout((*map(Dynamic, range(4)), Packed(1, strip)))
+
+
+#: Layouts that have a name in the Spec language, in the order in which printing prefers them. Those of `nchwc` have
+#: one, too: `nchw8c`.
 NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc}
+
+
+def named(name: str) -> Callable[[int], Layout] | None:
+    """What gives the layout of this name for tensors of some rank; None if there is no such name."""
+    strip = re.fullmatch("nchw([1-9][0-9]*)c", name)
+    return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
+
+
+def name_of(layout: Layout, shape: Sequence[Any]) -> str | None:
+    """The name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
+    strip = layout.dims[-1].size if layout.dims else None
+    for name in (*NAMED, f"nchw{strip}c") if strip else NAMED:
+        build = named(name)
+        with contextlib.suppress(SpecError):
+            if build and layout.dims == tuple(one for one in build(len(shape)).dims if shape[one.dim] != 1):
+                return name
+    return None
 
 
 def with_strips(base: Layout, packs: Sequence[int], odd_evens: Sequence[int]) -> tuple[Layout, ...]:

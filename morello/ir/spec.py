@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import attrs
 
 from morello.errors import SpecError
 from morello.ir.limits import Limits
 from morello.ir.numbers import Num
-from morello.ir.ops.base import Operation
+from morello.ir.ops.base import Operand, Operation
 from morello.ir.tensor import OperandState, TensorSpec
 
 #: Larger sizes would overflow the 64-bit offsets of the emitted C.
 MAX_BYTES = 2**47
+
+
+@cache
+def _declared(op: Operation, rank: int) -> tuple[Operand, ...]:
+    return op.operands(rank)
 
 
 @attrs.frozen(cache_hash=True)
@@ -27,12 +34,17 @@ class LogicalSpec:
     serial: bool = True
 
     @property
+    def declared(self) -> tuple[Operand, ...]:
+        """What the operation says of its operands."""
+        return _declared(self.op, len(self.shape))
+
+    @property
     def operands(self) -> tuple[TensorSpec, ...]:
-        declared = self.op.operands(len(self.shape))
-        return tuple(TensorSpec(one.shape(self.shape), state) for one, state in zip(declared, self.states, strict=True))
+        pairs = zip(self.declared, self.states, strict=True)
+        return tuple(TensorSpec(one.shape(self.shape), state) for one, state in pairs)
 
     def operand(self, index: int) -> TensorSpec:
-        return TensorSpec(self.op.operands(len(self.shape))[index].shape(self.shape), self.states[index])
+        return TensorSpec(self.declared[index].shape(self.shape), self.states[index])
 
     @property
     def dims(self) -> tuple[str, ...]:

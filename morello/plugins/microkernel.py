@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -57,6 +57,14 @@ class OperandPattern:
         return " ".join(filter(None, words)) or "any"
 
 
+def agree(field: str, states: Sequence[OperandState]) -> bool:
+    """Whether operands are the same in what `Microkernel.same` may name."""
+    if field != "lanes":
+        return len({getattr(state, field) for state in states}) <= 1
+    layouts = {state.layout for state in states if state.layout is not None and state.layout.dims}
+    return len(layouts) <= 1 and len({state.vector for state in states if state.vector}) <= 1
+
+
 @attrs.frozen(kw_only=True)
 class Multiple:
     """A size that is a multiple of `of`."""
@@ -76,7 +84,8 @@ class Microkernel:
     them. `when` and `emit` find in `spec.op` which one is meant.
 
     `shape` has one rule per iteration dimension; None leaves all of them free. `same` names what must be
-    equal in all operands ("dtype", "layout", "vector"). `when` adds a condition, and `cost` gives the cost;
+    equal in all operands ("dtype", "layout", "vector"; "lanes": the layouts of those that have more than one value, and
+    the vector sizes of those in vector registers). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
     beside its operands, by level. `emit` prints the C through the site it is handed. `cpu_features` are what its
     code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero.
@@ -88,7 +97,7 @@ class Microkernel:
     cost: Callable[[LogicalSpec, Target], Num]
     emit: Callable[[KernelSite], None]
     shape: tuple[SizeRule, ...] | None = None
-    same: tuple[Literal["dtype", "layout", "vector"], ...] = ()
+    same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
     registers: Mapping[str, int] = attrs.field(factory=dict)
     cpu_features: tuple[str, ...] = ()
@@ -114,11 +123,10 @@ class Microkernel:
         """Whether operation and operand states, the labels of a Spec, fit this kernel."""
         if not self.implements(logical.op) or len(logical.states) != len(self.operands):
             return False
-        ranks = [len(one.dims) for one in logical.op.operands(len(logical.shape))]
-        fitting = zip(self.operands, logical.states, ranks, strict=True)
-        if not all(pattern.accepts(state, rank) for pattern, state, rank in fitting):
+        fitting = zip(self.operands, logical.states, logical.declared, strict=True)
+        if not all(pattern.accepts(state, len(one.dims)) for pattern, state, one in fitting):
             return False
-        return all(len({getattr(state, field) for state in logical.states}) == 1 for field in self.same)
+        return all(agree(field, logical.states) for field in self.same)
 
     def accepts(self, logical: LogicalSpec) -> Mask:
         """Whether the kernel implements the Spec, cell by cell in a batch."""

@@ -149,8 +149,8 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return f"unknown data type {unknown[0]!r}: there are {', '.join(BY_NAME)}"
     if any(pattern.layout not in ("any", "row_major", "col_major") for pattern in kernel.operands):
         return "an operand's layout is any, row_major or col_major"
-    if any(field not in ("dtype", "layout", "vector") for field in kernel.same):
-        return "what is the same is dtype, layout or vector"
+    if any(field not in ("dtype", "layout", "vector", "lanes") for field in kernel.same):
+        return "what is the same is dtype, layout, vector or lanes"
     if not callable(kernel.cost) or not callable(kernel.emit):
         return "cost and emit are functions"
     if kernel.when is not None and not callable(kernel.when):

@@ -15,7 +15,7 @@ import numpy as np
 
 from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
-from morello.ir.layout import NAMED, Layout
+from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import Cells, Mask, partition, take
 from morello.ir.spec import LogicalSpec
 
@@ -183,8 +183,7 @@ def _show(value: Any, kinds: Sequence[type] = ()) -> str:
 
 def layout_name(layout: Layout, rank: int) -> str | None:
     """The name that the language has for a layout of tensors of this rank, None if it has none."""
-    builders = {name: build for name, build in NAMED.items() if name != "nhwc" or rank == 4}
-    return next((name for name, build in builders.items() if build(rank) == layout), None)
+    return name_of(layout, (2,) * rank)
 
 
 def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:

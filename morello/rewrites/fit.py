@@ -13,7 +13,7 @@ from morello.errors import Inapplicable
 from morello.ir.impl import Segment
 from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells, within
+from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
 from morello.rewrites.tile import Body, body_cases, searched
 
 if TYPE_CHECKING:
@@ -82,10 +82,11 @@ class ExactFit(Rewrite):
                 f"`{self}` breaks up what {logical.op} takes together along {name}",
                 f"sizes are multiples of {logical.op.granule(self.dim)}",
             )
-        fine = require(size > max(self.sizes), f"`{self}` leaves {logical.op} as large as it is: {name} is {size}")
+        rule = f"`{self}` leaves {logical.op} as large as it is: {name} is {largest(size)}"
+        fine = require(size > max(self.sizes), rule)
         return fine & require(
             _each(size, lambda one: bool(_trips(one, self.sizes))),
-            f"no number of tiles of {' and '.join(map(str, self.sizes))} makes {size}, the size of {name}",
+            f"no number of tiles of {' and '.join(map(str, self.sizes))} makes {largest(size)}, the size of {name}",
             "each size is used at least once; choose others, or use tile, which leaves boundaries",
         )
 

@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
-from morello.ir.layout import NAMED, Fit, Layout, canonical
+from morello.ir.layout import NAMED, Fit, Layout, canonical, named, row_major
 from morello.ir.numbers import Cells, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
 from morello.ir.ops.compose import Compose
@@ -171,11 +171,12 @@ class Move(Rewrite):
         if level.kind == "scalar":
             return None
         if self.layout is None and tensor.state.layout is None:
-            return NAMED["row_major"](len(tensor.shape))
+            return row_major(len(tensor.shape))
         if isinstance(self.layout, str):
-            if self.layout not in NAMED:
+            build = named(self.layout)
+            if build is None:
                 raise Inapplicable(f"unknown layout {self.layout!r}", f"layouts are {', '.join(NAMED)}, layout[...]")
-            return NAMED[self.layout](len(tensor.shape))
+            return build(len(tensor.shape))
         return self.layout
 
     def _vector(self, level: MemoryLevel) -> int | None:
@@ -223,5 +224,5 @@ def _layouts(
             distinct.setdefault(canonical(layout, tuple(map(int, shape))), layout)
         distinct.pop(None, None)
         offered = distinct.values()
-    named = [layout_name(layout, len(shape)) or layout for layout in offered]
-    return [*([None] if level.kind == "cache" else []), *named]
+    known = [layout_name(layout, len(shape)) or layout for layout in offered]
+    return [*([None] if level.kind == "cache" else []), *known]

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
-from morello.ir.numbers import Num, is_batch
+from morello.ir.numbers import Mask, Num, is_batch
 from morello.ir.spec import LogicalSpec
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
 
@@ -36,7 +36,7 @@ class Select(Rewrite):
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
         mask = require(
-            _asked(kernel, target, "when", lambda: kernel.accepts(logical)),
+            accepted(kernel, logical, target),
             f"{self.kernel} does not implement this {logical.op}",
             f"it takes {kernel.describe()}",
         )
@@ -44,6 +44,11 @@ class Select(Rewrite):
         needs = tuple(kernel.registers.get(level.name, 0) * level.unit for level in target.levels)
         cost = checked_cost(kernel, select_cells(logical, cells), target)
         yield Case(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
+
+
+def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
+    """The Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
+    return _asked(kernel, target, "when", lambda: kernel.accepts(logical))
 
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.search.axes import LimitAxes
-from morello.search.bounds import Bounds, SpaceBounds
+from morello.search.bounds import Bounds
+from morello.search.relaxed import SpaceBounds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.ops.base import Operation
-from morello.search.bounds import Bounds, MoveClass, StageClass
+from morello.search.bounds import Bounds
 from morello.search.cells import Cells, Tables
 from morello.search.kernels import KernelRow
+from morello.search.relaxed import MoveClass, StageClass
 from morello.search.spaces import StructuralStep
 from morello.search.states import WHOLE
 

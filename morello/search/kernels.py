@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -11,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable
-from morello.plugins.microkernel import Microkernel, Multiple
+from morello.plugins.microkernel import Microkernel, Multiple, agree
 from morello.plugins.target import Target
-from morello.rewrites.select import Select
+from morello.rewrites.select import Select, accepted
 from morello.search.spaces import Space, step_rank
 from morello.search.states import States
 
@@ -51,7 +50,7 @@ def _rows(step: Select, kernel: Microkernel, space: Space, states: States, rank:
             fine &= states.cost[number, space.tensors[index][cells]] < np.inf
         inside = cells[fine]
         batch = space.batch([states.states[number][1] for number in numbers], inside)
-        if not len(inside) or not kernel.matches(batch):
+        if not len(inside) or not np.any(accepted(kernel, batch, states.target)):
             continue
         cost = np.full(space.count, np.inf)
         needs: tuple[int, ...] = ()
@@ -85,13 +84,17 @@ def _tuples(kernel: Microkernel, space: Space, states: States, cells: Ints) -> I
             if rank == len(one.dims) and pattern.accepts(state, rank) and np.any(states.cost[number, shapes] < np.inf)
         ]
         choices.append(fits)
-    groups = [_by_key(fits, kernel.same, states) for fits in choices]
-    for key in groups[0]:
-        yield from itertools.product(*(group.get(key, ()) for group in groups))
+    yield from _agreeing((), choices, kernel.same, states)
 
 
-def _by_key(numbers: Sequence[int], same: Sequence[str], states: States) -> dict[tuple, list[int]]:
-    groups: dict[tuple, list[int]] = {}
-    for number in numbers:
-        groups.setdefault(tuple(getattr(states.states[number][1], field) for field in same), []).append(number)
-    return groups
+def _agreeing(
+    chosen: tuple[int, ...], choices: Sequence[Sequence[int]], same: Sequence[str], states: States
+) -> Iterator[tuple[int, ...]]:
+    """One of each of the choices after those that are `chosen`, such that all agree on what is to be the same."""
+    if len(chosen) == len(choices):
+        yield chosen
+        return
+    known = [states.states[number][1] for number in chosen]
+    for number in choices[len(chosen)]:
+        if all(agree(field, [*known, states.states[number][1]]) for field in same):
+            yield from _agreeing((*chosen, number), choices, same, states)

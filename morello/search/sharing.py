@@ -11,7 +11,8 @@ import numpy.typing as npt
 from morello.search.spaces import StructuralStep
 
 if TYPE_CHECKING:
-    from morello.search.bounds import Bounds, SpaceBounds
+    from morello.search.bounds import Bounds
+    from morello.search.relaxed import SpaceBounds
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

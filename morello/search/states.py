@@ -264,7 +264,7 @@ class States:
             row[cells] = self.number(rank, state)
             return
         alignment = self.target.level(state.level).alignment
-        for group, at in partition(state.tile_codes(tuple(shape), tuple(cut), alignment, sliding)):
+        for group, at in partition(state.tile_codes(tuple(shape), tuple(cut), alignment, sliding=sliding)):
             if Fit.STRADDLES in group[:-1]:
                 continue
             made = state.tiled(group)

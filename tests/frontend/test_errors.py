@@ -43,6 +43,8 @@ SPECS = [
     ("Move(4×4, (GL, ‹layout[0, 1, 0oe3]›), GL)", "layout layout[0, 1, 0oe3]: an odd-even strip", ""),
     ("Move(4×4, (GL, layout[0, ‹-1›]), GL)", "dimensions of a layout count from 0", ""),
     ("Move(4×4, (GL, ‹nhwc›), GL)", "nhwc describes tensors of 4 dimensions, not 2", ""),
+    ("Move(4×4, (GL, ‹nchw4c›), GL)", "nchw4c describes tensors of 4 dimensions, not 2", ""),
+    ("Move(1×4×2×2, (GL, ‹nchw1c›), GL)", "layout layout[0, 1, 2, 3, 1p1]: a strip holds at least 2 values", ""),
     ("Move(4×4, (GL, ‹2oe16›), GL)", "unexpected '2oe16'", "layout[0, 1, 2oe16]"),
     ("Move(1×4×4, (GL, ‹c3›), GL)", "c3: a tensor of 1×4×4 has 2 physical dimensions", "write c0 to c2"),
     ("Move(4×4, (VRF, ‹v7›), GL)", "no v7 of f32 in VRF", "vectors are v4, v8"),
@@ -174,7 +176,7 @@ def test_the_paper_misprinted_a_compose(target, fails):
 
 
 STEPS = [
-    ("‹tlie› [1]", "unknown step 'tlie'", "did you mean 'tile'? tiny has the steps select, to_accum, tile"),
+    ("‹tlie› [1]", "unknown step 'tlie'", "did you mean 'tile'? tiny has the steps select, to_accum, to_move, "),
     ("‹synthesise›", "unknown step 'synthesise'", "did you mean 'synthesize'?"),
     ("‹tile 8›", "`tile` does not take `8` here", "write: tile [SIZES, ...]"),
     ("‹tile›", "`tile` needs sizes", "write: tile [SIZES, ...]"),

@@ -107,6 +107,8 @@ def test_properties_come_in_any_order(target):
         ("8×16", "layout[0, 0p4, 1], c1", (Dynamic(0), Dynamic(1)), 1),
         ("8×16", "layout[0, 0p4, 1], c2", (Dynamic(0), Packed(0, 4), Dynamic(1)), 2),
         ("1×2×3×4", "nhwc", (Dynamic(2), Dynamic(3), Dynamic(1)), 3),
+        ("2×16×3×4", "nchw8c", (Dynamic(0), Dynamic(1), Dynamic(2), Dynamic(3), Packed(1, 8)), 5),
+        ("1×8×3×4", "nchw8c", (Dynamic(2), Dynamic(3), Dynamic(1)), 3),
         ("1×1", "row_major", (), 0),
     ],
 )

@@ -106,7 +106,7 @@ def specs(draw, target):
 
 
 NUMBERS = st.integers(0, 2**40)
-LAYOUTS = st.integers(1, 4).flatmap(layouts) | st.sampled_from([*NAMED]) | st.just(row_major(3)) | st.none()
+LAYOUTS = st.integers(1, 4).flatmap(layouts) | st.sampled_from([*NAMED, "nchw4c"]) | st.just(row_major(3)) | st.none()
 STEPS = st.one_of(
     st.builds(Select, st.sampled_from(["VectorMove", "ScalarMove"])),
     st.builds(ToAccum),
@@ -197,6 +197,7 @@ def test_show_logical_is_one_line(target):
         "(1×64×128, f32, GL, row_major)",
         "(4×8, u8, L1, col_major, ua, c1)",
         "(2×3×4×5, bf16, GL, nhwc)",
+        "(2×32×4×5, u8, GL, nchw16c)",
         "(4×8, bf16, VRF, layout[0, 1oe8], v16)",
         "(4, i32, RF)",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -45,7 +46,7 @@ def goals(sweep: ModuleType, target: Target, seed: int, count: int) -> list[Spec
     return [sweep.random_goal(rng, target) for _ in range(count)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(name=names, seed=seeds)
 def test_random_goals_have_the_programs_of_the_plain_search(
     name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
@@ -59,11 +60,11 @@ def test_random_goals_have_the_programs_of_the_plain_search(
         assert search.synthesize(spec) == plain.synthesize(spec)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(name=names, seed=seeds)
 def test_pruning_changes_no_answer(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
     target = target_named(name)
-    specs = goals(sweep, target, seed, 4)
+    specs = goals(sweep, target, seed, 3)
     assert BlockSearch(target, prune=False).programs(specs) == BlockSearch(target).programs(specs)
 
 
@@ -82,7 +83,7 @@ def test_what_else_is_asked_changes_no_answer(
     assert BlockSearch(target).programs(specs[:1]) == [together[specs[0]]]
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(name=names, seed=seeds)
 def test_more_memory_never_costs_more(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
     target = target_named(name)
@@ -97,14 +98,14 @@ def test_more_memory_never_costs_more(name: str, seed: int, sweep: ModuleType, t
         assert all(other and figures(other).cost <= figures(first).cost for other in others)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(name=names, seed=seeds)
 def test_parts_of_programs_are_optimal_themselves(
     name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
 ) -> None:
     target = target_named(name)
     search = BlockSearch(target)
-    found = search.programs(goals(sweep, target, seed, 4))
+    found = search.programs(goals(sweep, target, seed, 3))
     parts = [node for impl in found if impl for node in walk(impl)]
     assert search.programs([part.spec for part in parts]) == parts
     assert all(fits(figures(part).peak, part.spec.limits) for part in parts)
@@ -176,9 +177,11 @@ def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, s
 def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
     """No Spec costs less than its first bound, and rounds end with its cost: on every Spec below some goals."""
     target = target_named(name)
-    textbook = Textbook(target)
+    textbook = sweep.Bounded(target)
     for spec in goals(sweep, target, seed, 3):
-        textbook.solve(spec)
+        textbook.most = len(textbook.seen) + 1500
+        with contextlib.suppress(sweep.Enough):
+            textbook.solve(spec)
     costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
     engine = Engine([spec.logical for spec in goals(sweep, target, seed, 3)], target)
     assert all(engine.covers(spec.logical) for spec in textbook.seen)

@@ -46,6 +46,20 @@ GOALS = {
             "(FillZero(5×2×3, (bf16, L1, c1), serial), [4, 0, 64, 0])",
         ),
     ),
+    "stages": (
+        "x86_avx2",
+        2_000,
+        (
+            "(OnePrefix(2×3, L1, (f32, L1, col_major), serial), [8, 0, 0, 0])",
+            "(Mean(2×3, L1, L1, serial), [8, 0, 128, 0])",
+            "(DivideVecScalar(2×3, L1, L1, serial), [12, 0, 128, 0])",
+            "(Softmax(1×3, L1, L1, serial), [12, 0, 128, 0])",
+            "(SoftmaxDenominatorAndMax(2×2, L1, L1, L1, serial), [12, 0, 0, 0])",
+            "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0])",
+            "(ConvAccum(1×2×2×1×2×1×1, L1, L1, L1, serial), [12, 0, 64, 0])",
+            "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0])",
+        ),
+    ),
     "wide": (
         "x86_avx512",
         2_500,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.ir.dtypes import DType
-from morello.ir.layout import Layout, col_major, row_major, with_strips
+from morello.ir.layout import Layout, col_major, nchwc, nhwc, row_major, with_strips
 from morello.plugins import MemoryLevel, TargetInfo, Weights
 
 NAME = "x86_avx2"
@@ -39,11 +39,14 @@ def levels(registers: int, vectors: Sequence[int], l1_cost: int) -> tuple[Memory
 def layouts(vectors: Sequence[int]):
     """What search may lay buffers out as: both orders of the last two dimensions, alone or with one inner strip.
 
-    Strips are of 2 values or of a whole vector; odd-even strips are of two vectors.
+    Strips are of 2 values or of a whole vector; odd-even strips are of two vectors. Images, of rank 4, are also laid
+    out with channels last, and in strips of as many channels as a vector has values, but in no other strips.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
         values = [size // dtype.bytes for size in vectors]
+        if rank == 4:
+            return [row_major(4), col_major(4), nhwc(4), *(nchwc(4, strip) for strip in values)]
         packs = sorted({2, *values})
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         return [layout for order in orders for layout in with_strips(order, packs, [2 * size for size in values])]

@@ -14,7 +14,7 @@ from morello.ir.dtypes import ALL, F32, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
-from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Sigmoid, Silu, Tanh
+from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import PREFIX, SCALAR, one_value
@@ -71,6 +71,12 @@ def _scale(site: KernelSite) -> None:
     write(site, 1, f"{op.factor.hex()}f * {read(site, 0, dtype)}")
 
 
+def _shift(site: KernelSite) -> None:
+    op, dtype = site.spec.op, site.spec.states[1].dtype
+    assert isinstance(op, Shift)
+    write(site, 1, f"{read(site, 0, dtype)} + {literal(op.term, F32)}")
+
+
 def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     """The C expression of a binary operation on two values of a type."""
     if op in (Maximum, Minimum):
@@ -109,6 +115,7 @@ _BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)
 SCALARS = (
     _scalar("ValueRelu", Relu, 2, _relu, 1),
     _scalar("ValueScale", Scale, 2, _scale, 1),
+    _scalar("ValueShift", Shift, 2, _shift, 1),
     _scalar("ValueGelu", Gelu, 2, _of_double, 3 * _CALL),
     *(_scalar(f"Value{op.__name__}", op, 2, _of_double, cost) for op, (_, cost) in _OF_DOUBLE.items()),
     *(_scalar(f"Value{op.__name__}", op, 3, _binary, 5 if op is Div else 1) for op in _BINARIES),
@@ -163,6 +170,12 @@ def _vector_scale(place: Place) -> None:
     place.write(1, f"{place.read(0)} * {repeat(place.site, F32, place.values)}({literal(op.factor, F32)})")
 
 
+def _vector_shift(place: Place) -> None:
+    op = place.site.spec.op
+    assert isinstance(op, Shift)
+    place.write(1, f"{place.read(0)} + {repeat(place.site, F32, place.values)}({literal(op.term, F32)})")
+
+
 def function_of(op: Operation) -> str:
     """The vector function that computes an operation."""
     return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
@@ -195,6 +208,7 @@ def _vector(
         name=name,
         op=op,
         operands=operands,
+        same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
         # Two loads and a store, or a little more, take a cycle each; a loop starts with a jump.
         cost=lambda spec, target: (
@@ -222,6 +236,7 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
     return (
         _vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
         _vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
+        _vector("VectorShift", Shift, (FLOAT_ANYWHERE,) * 2, _vector_shift, widest, simple),
         *(
             _vector(
                 f"Vector{op.__name__}", op, (FLOAT_ANYWHERE,) * 2, _vector_function, widest, function, temporaries=6
@@ -233,6 +248,8 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
             for op in simple_ones
         ),
         _vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
-        _vector("DivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
-        _vector("DivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0),
+        _vector("VectorDivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
+        _vector(
+            "VectorDivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0
+        ),
     )

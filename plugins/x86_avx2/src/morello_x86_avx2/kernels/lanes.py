@@ -34,7 +34,7 @@ def whole(spec: LogicalSpec) -> TensorSpec:
 
 def _full(spec: LogicalSpec) -> list[bool]:
     """Per operand, whether it has a place for every point of the iteration space, as far as its dimensions say."""
-    declared = spec.op.operands(len(spec.shape))
+    declared = spec.declared
     return [all(one.uses(dim) for dim in range(len(spec.shape))) for one in declared]
 
 

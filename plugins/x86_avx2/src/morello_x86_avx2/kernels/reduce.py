@@ -219,6 +219,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             name=f"Vector{op.__name__}Lanes",
             op=op,
             operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
+            same=("lanes",),
             when=lambda spec: in_lanes(spec, widest),
             cost=lambda spec, target: vectors(spec, widest) * (2 + conversions(spec)),
             registers={"VRF": 1},

@@ -9,7 +9,7 @@ from morello.codegen.site import KernelSite
 from morello.ir.dtypes import F32, DType
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
-from morello.plugins import LayoutRule, Microkernel, OperandPattern
+from morello.plugins import Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX
 
 #: Data types by their bytes, and how unpacking instructions call values of that size.
@@ -138,20 +138,23 @@ def _to_pairs(size: int, width: int) -> str:
     return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(made))])
 
 
-def _of_shape(rows: int, columns: int):
-    """The source is `rows` rows of `columns` values, and the layouts order these two dimensions differently."""
+def _of_shape(rows: int, columns: int, rising: bool | None = None):
+    """The source is `rows` rows of `columns` values, and the layouts order these two dimensions differently.
+
+    `rising` says whether rows are the earlier dimension. Any two dimensions of a larger tensor will do: those of a
+    column of channels, for one.
+    """
 
     def holds(spec: LogicalSpec) -> Any:
         layout, other = (state.layout for state in spec.states)
         if layout is None or other is None or len(layout.dims) != 2 or layout.dims != other.dims[::-1]:
             return False
         first, second = (physical.dim for physical in layout.dims)
+        if rising not in (None, first < second):
+            return False
         return (spec.shape[first] == rows) & (spec.shape[second] == columns)
 
     return holds
-
-
-_TRANSPOSITIONS: tuple[tuple[LayoutRule, LayoutRule], ...] = (("row_major", "col_major"), ("col_major", "row_major"))
 
 
 def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
@@ -162,21 +165,19 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
     def shuffles(dtype: DType) -> str:
         return floats[size]() if dtype == F32 and size in floats else _transpose(size * width, width)
 
-    def vector(layout: LayoutRule) -> OperandPattern:
-        return OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(size,), layout=layout)
-
+    vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(size,))
     return tuple(
         Microkernel(
-            name=f"Transpose{size}x{size}{'Rows' if source == 'row_major' else 'Columns'}{suffix}",
+            name=f"Transpose{size}x{size}{'Rows' if rising else 'Columns'}{suffix}",
             op=Move(),
-            operands=(vector(source), vector(out)),
+            operands=(vector, vector),
             same=("dtype",),
-            when=_of_shape(size, size),
+            when=_of_shape(size, size, rising),
             # One cycle a shuffle: log2(size) stages of `size` of them.
             cost=lambda spec, target: size * (size.bit_length() - 1),
             emit=_shuffled(size, size, shuffles),
         )
-        for source, out in _TRANSPOSITIONS
+        for rising in (True, False)
     )
 
 

@@ -1,0 +1,296 @@
+"""Writes docs/primitives.md: which operations have kernels for which data types, asked of the installed targets.
+
+    python scripts/primitives.py [--check]
+
+`--check` writes nothing, and fails if the page is not up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from morello.errors import MorelloError
+from morello.frontend.parser import parse_spec
+from morello.ir.dtypes import ALL, BY_NAME, DType
+from morello.ir.layout import col_major, row_major
+from morello.ir.numbers import Num, product
+from morello.ir.ops import BY_NAME as OPERATIONS
+from morello.ir.ops import Operation, origin
+from morello.ir.ops.base import Value
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.plugins.microkernel import Microkernel, Multiple
+from morello.plugins.registry import installed
+from morello.plugins.target import Target
+from morello.rewrites import ExactFit, Move, Select, Split, Tile
+
+PAGE = Path(__file__).parents[1] / "docs" / "primitives.md"
+TARGETS = ("x86_avx2", "x86_avx512")
+
+NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
+#: What is best, last.
+ORDER = (NONE, SCALAR, FUSED, VECTOR)
+#: Rewrites that lead to no other operation and no other data types.
+SAME = (Select, Tile, Split, ExactFit)
+#: Operations with other parameters than the usual ones, which kernels or rewrites may ask about.
+CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
+    "Matmul": ({"saturating": True},),
+    "Conv": ({"padding": 1}, {"stride": 2}, {"dilation": 2}),
+    "GroupedConv": ({"padding": 1},),
+    "Gelu": ({"form": "tanh"},),
+    "Add": ({"over": (0,)},),
+}
+#: Inputs' data types and the output's. Operations with one input take the rows with one type of input.
+MIXED = ("bf16 → f32", "f32 → bf16", "f32 · bf16 → f32", "bf16 · f32 → f32", "u8 · i8 → i16", "u8 · i8 → i32")
+MIXED += ("i8 · i8 → i32", "u8 · u8 → i32", "i16 · i16 → i32")
+GRAPHS = {
+    "LayerNorm": "LayerNorm(2×2×8, {0}, {0}, {0}, {0}, serial)",
+    "RMSNorm": "RMSNorm(2×2×8, {0}, {0}, {0}, serial)",
+    "Matmul, Matmul": "Compose([Matmul, Matmul], [(1×8×8, {1}), (1×8×8, {1}), (1×8×8, {1}), (1×8×8, {1})])",
+    "Matmul, bias, Gelu": "Compose([y = Gelu(c), c = Add[over=[0, 1]](h, b), h = Matmul(x, w)], "
+    "[x: (1×8×8, {1}), w: (1×8×8, {1}), b: (1×1×8, {1}), y: (1×8×8, {1})])",
+    "Matmul, Relu": "Compose([Relu, Matmul], [(1×8×8, {1}), (1×8×8, {1}), (1×8×8, {1})])",
+    "Conv, Relu": "Compose([Relu, Conv], [(1×4×5×5, {1}), (8×4×3×3, {1}), (1×8×3×3, {1})])",
+    "Matmul, Scale, Softmax, Matmul": "Compose([Matmul, Softmax, Scale[by=0.5], Matmul], "
+    "[(1×8×8, {1}), (1×8×8, {1}), (1×8×8, {1}), (1×8×8, {1})])",
+}
+
+
+class Survey:
+    """What one target has for operations, with an answer for each combination of data types."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._known: dict[tuple[Operation, tuple[DType, ...]], str] = {}
+        self._rewrites = [one for one in target.rewrites if one not in SAME]
+        #: Where operands are when rewrites are asked.
+        self._far = target.levels[-1].name
+
+    def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
+        """The best there is: a kernel, or a rewrite to operations that have some."""
+        key = op, dtypes
+        if key not in self._known:
+            # Set before rewrites are asked, since some lead back to the operation itself.
+            self._known[key] = self._by_kernels(op, dtypes, len(shape))
+            if self._known[key] != VECTOR:
+                self._known[key] = max(self._known[key], self._by_rewrites(op, dtypes, shape), key=ORDER.index)
+        return self._known[key]
+
+    def _by_kernels(self, op: Operation, dtypes: tuple[DType, ...], rank: int) -> str:
+        found = NONE
+        for kernel in self._target.kernels:
+            if kernel.implements(op) and found != VECTOR:
+                found = max(found, self._by_kernel(kernel, op, dtypes, rank), key=ORDER.index)
+        return found
+
+    def _by_kernel(self, kernel: Microkernel, op: Operation, dtypes: tuple[DType, ...], rank: int) -> str:
+        """`vector` for a kernel that takes four values at a time or more, as the smallest vectors do."""
+        named = [one.dtypes for one in kernel.operands]
+        mixed = "dtype" in kernel.same and len(set(dtypes)) > 1
+        if mixed or any(names and dtype.name not in names for names, dtype in zip(named, dtypes, strict=True)):
+            return NONE
+        found = NONE
+        for shape in shapes(kernel, op, rank):
+            declared = op.operands(len(shape))
+            sizes = [product(one.shape(shape)) for one in declared]
+            if op.check(shape, dtypes) or (found == SCALAR and max(sizes) < 4):
+                continue
+            choices = [
+                [state for state in self._states(one.shape(shape), dtype) if pattern.accepts(state, len(one.dims))]
+                for one, pattern, dtype in zip(declared, kernel.operands, dtypes, strict=True)
+            ]
+            if any(kernel.accepts(LogicalSpec(op, shape, each)) for each in itertools.product(*choices)):
+                if max(sizes) >= 4:
+                    return VECTOR
+                found = SCALAR
+        return found
+
+    @cache  # noqa: B019
+    def _states(self, shape: tuple[int, ...], dtype: DType) -> list[OperandState]:
+        """Contiguous operands in every level, by rows and by columns.
+
+        Strips are left out: kernels that take them are other ways to what there are kernels for without.
+        """
+        target = self._target
+        found: dict[OperandState, None] = {}
+        for level in target.levels:
+            vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
+            for layout, vector in itertools.product((row_major(len(shape)), col_major(len(shape))), vectors):
+                if layout.applies(shape):
+                    tensor = TensorSpec(shape, target.state(level.name, dtype, layout, vector=vector)).canonical()
+                    if tensor.has_whole_vectors():
+                        found[tensor.state] = None
+        return [*found]
+
+    def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
+        target = self._target
+        declared = op.operands(len(shape))
+        states = tuple(
+            target.state(self._far, dtype, row_major(len(one.dims)))
+            for one, dtype in zip(declared, dtypes, strict=True)
+        )
+        logical = LogicalSpec(op, shape, states).canonical()
+        found = NONE
+        for part in self._tiles(logical):
+            for rewrite in self._rewrites:
+                for step in rewrite.steps(part, target):
+                    if found in (FUSED, VECTOR):
+                        return found
+                    if isinstance(step, Move) and step.dtype is None:
+                        continue
+                    try:
+                        parts = step.expansion(part, target).parts
+                    except MorelloError:
+                        continue
+                    found = max(found, self._of_parts(op, [one.logical for one in parts]), key=ORDER.index)
+        return found
+
+    def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
+        """The Spec, and what loops make of it in the end: rewrites of convolutions ask for small tiles."""
+        yield logical
+        try:
+            yield Tile((1,) * len(logical.shape)).expansion(logical, self._target).parts[0].logical
+        except MorelloError:
+            return
+
+    def _of_parts(self, op: Operation, parts: Sequence[LogicalSpec]) -> str:
+        """What a step is worth: adding to an output that was set before is no other operation."""
+        worth = [self.best(part.op, tuple(state.dtype for state in part.states), part.shape) for part in parts]
+        if NONE in worth:
+            return NONE
+        for part, own in zip(parts, worth, strict=True):
+            if part.op == op.accumulating():
+                return own
+        return SCALAR if SCALAR in worth else FUSED
+
+
+def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int, ...]]:
+    """A few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
+    if kernel.shape is not None:
+        rules = kernel.shape
+        yield from itertools.product(
+            *([one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, 64] for one in rules)
+        )
+    elif op.rank is None:
+        yield from ((1,) * rank, (*(1,) * (rank - 1), 64))
+        if rank > 1:
+            yield from ((*(1,) * (rank - 2), size, size) for size in (8, 16))
+    else:
+        yield from ((*(8 if dim == wide else 1 for dim in range(rank)),) for wide in range(-1, rank))
+
+
+def usual(op: Operation) -> tuple[int, ...]:
+    """A shape for which rewrites are asked."""
+    return {None: (2, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
+
+
+def operations() -> list[Operation]:
+    """Morello's own in the language's order, each once; parameters after what they are parameters of."""
+    own = [op for op in OPERATIONS.values() if origin(op.name) is None]
+    accumulating = {op.accumulating() for op in own}
+    found = []
+    for op in own:
+        if op not in accumulating:
+            found += [op, *(op.configured(given) for given in CONFIGURED.get(op.name, ()))]
+    return found
+
+
+def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
+    """The operands' data types where inputs and output are as in `mix`; None if there are not as many inputs."""
+    given, made = mix.split(" → ")
+    inputs = given.split(" · ")
+    declared = op.operands(len(usual(op)))
+    read = sum(not one.writes for one in declared)
+    if not read or (len(inputs) == 2 and read != 2):
+        return None
+    named = iter(itertools.cycle(inputs))
+    return tuple(BY_NAME[made if one.writes else next(named)] for one in declared)
+
+
+def cell(survey: Survey, op: Operation, dtypes: tuple[DType, ...] | None) -> str:
+    """What a table says; nothing where the operation does not take the data types."""
+    shape = usual(op)
+    return "" if dtypes is None or op.check(shape, dtypes) else survey.best(op, dtypes, shape)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    kept = [row for row in rows if any(row[1:])]
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *kept)] + [""]
+
+
+def of_target(target: Target) -> list[str]:
+    survey = Survey(target)
+    ops = [op for op in operations() if op.name != "Move"]
+    alike = [
+        [f"`{op}`", *(cell(survey, op, (dtype,) * len(op.operands(len(usual(op))))) for dtype in ALL)] for op in ops
+    ]
+    mixed = [[f"`{op}`", *(cell(survey, op, kinds(op, mix)) for mix in MIXED)] for op in ops]
+    move = OPERATIONS["Move"]
+    moves = [[f"from {one}", *(cell(survey, move, (one, other)) for other in ALL)] for one in ALL]
+    graphs = [[name, *(graph(survey, target, text, kind) for kind in ("f32", "bf16"))] for name, text in GRAPHS.items()]
+    names = [str(dtype) for dtype in ALL]
+    return [
+        f"## {target.name}\n\nOperands of one data type:\n",
+        *table(["operation", *names], alike),
+        "Inputs of other types than the output:\n",
+        *table(["operation", *MIXED], mixed),
+        "`Move`, by data types:\n",
+        *table(["", *(f"to {name}" for name in names)], moves),
+        "Graphs of operations, all operands of one type, the one that runs first first:\n",
+        *table(["operations", "f32", "bf16"], graphs),
+    ]
+
+
+def graph(survey: Survey, target: Target, text: str, dtype: str) -> str:
+    logical = parse_spec(
+        text.format(f"({dtype}, {target.levels[-1].name})", f"{dtype}, {target.levels[-1].name}"), target
+    ).logical
+    return survey.best(logical.op, tuple(state.dtype for state in logical.states), logical.shape)
+
+
+INTRODUCTION = """\
+# Primitives
+
+What each target has for each operation and data type. This page is written by `scripts/primitives.py`, which asks the
+kernels what they accept and the rewrites where they lead.
+
+| cell | means |
+|---|---|
+| vector | a kernel takes vector registers, or runs of four values and more in memory |
+| fused | there is no such kernel, but rewrites lead to operations that all have one, or are fused themselves |
+| scalar | a kernel takes single values, or rewrites lead to one that does |
+| – | there is no way to compute it |
+| empty | the operation does not take these data types |
+
+An operation's accumulating variant, such as `MatmulAccum`, is in its row: `to_accum` leads to it. What
+operations mean is in [language.md](language.md#operations).
+"""
+
+
+def page() -> str:
+    lines = [INTRODUCTION]
+    for name in TARGETS:
+        lines += of_target(installed().target(name))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if the page is not up to date")
+    check = parser.parse_args().check
+    text = page()
+    if not check:
+        PAGE.write_text(text)
+    elif not PAGE.exists() or PAGE.read_text() != text:
+        print(f"{PAGE} is not what the targets have: run python scripts/primitives.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The page on primitives is what the registry has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/primitives.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
