@@ -8,6 +8,7 @@ from morello.rewrites.move import Move
 from morello.rewrites.pad import Pad
 from morello.rewrites.select import Select
 from morello.rewrites.softmax import ToMaxAndDenominator, ToMaxAndUnscaled, ToSoftmaxParts, ToSoftmaxPartsRecompute
+from morello.rewrites.softmax_per_part import OnePart, ParallelSplitSoftmax
 from morello.rewrites.spatial_split import SpatialSplit
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
@@ -25,6 +26,8 @@ STANDARD: tuple[type[Rewrite], ...] = (
     ToSoftmaxPartsRecompute,
     ToMaxAndUnscaled,
     ToMaxAndDenominator,
+    ParallelSplitSoftmax,
+    OnePart,
     BroadcastFirst,
     Bufferize,
     Pad,
@@ -42,7 +45,9 @@ __all__ = [
     "Case",
     "ExactFit",
     "Move",
+    "OnePart",
     "Pad",
+    "ParallelSplitSoftmax",
     "Rewrite",
     "Select",
     "SpatialSplit",

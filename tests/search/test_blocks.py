@@ -199,7 +199,7 @@ def test_numpy_finds_what_the_compiled_loop_finds(
 ) -> None:
     """Also every bound on the way, so that both take the same rounds."""
     target = target_named(name)
-    specs = goals(sweep, target, 5, 6)
+    specs = goals(sweep, target, 5, 3)
     told = []
     for way in (propagate.compiled, lambda: None):
         monkeypatch.setattr(propagate, "compiled", way)

@@ -27,6 +27,7 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaled,
     SoftmaxDenominatorAndUnscaledFromMax,
 )
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Unary
 from morello_reference_c.meanings import copies, elementwise, products, reductions, softmax
 from morello_reference_c.meanings.common import HELPERS, Meaning
@@ -54,6 +55,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     SoftmaxDenominator: softmax.denominator,
     SoftmaxDenominatorAndMax: softmax.denominator_and_max,
     SoftmaxDenominatorAndMaxFromParts: softmax.denominator_and_max,
+    SoftmaxDenominatorAndMaxPerPart: softmax.per_part,
     SoftmaxDenominatorAndUnscaled: softmax.unscaled,
     SoftmaxDenominatorAndUnscaledFromMax: softmax.unscaled,
 }

@@ -13,6 +13,7 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaled,
     SoftmaxDenominatorAndUnscaledFromMax,
 )
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello_reference_c.meanings.common import at, loop
 from morello_reference_c.values import Value
 
@@ -66,6 +67,22 @@ def denominator_and_max(op: Operation, values: Sequence[Value], dims: Sequence[s
         *loop(dims[axis], shape[axis], f"sum += {term};"),
         largest.write("row_max", *row),
         out.write("sum", *row),
+    ]
+
+
+def per_part(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, SoftmaxDenominatorAndMaxPerPart)
+    source, largest, out = values
+    *outer, part, value = dims
+    one = source.read("double", *outer, f"{part} * {op.of} + {value}")
+    larger = [f"double value_here = {one};", "part_max = value_here > part_max ? value_here : part_max;"]
+    return [
+        "double part_max = -INFINITY;",
+        *loop(value, shape[-1], *larger),
+        "double sum = 0;",
+        *loop(value, shape[-1], f"sum += exp_below({one}, part_max);"),
+        largest.write("part_max", *outer, part),
+        out.write("sum", *outer, part),
     ]
 
 

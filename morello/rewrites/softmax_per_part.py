@@ -1,0 +1,95 @@
+"""Softmax statistics in parts: those of every part of a row, which threads may share, then those of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.dtypes import F32
+from morello.ir.numbers import Cells
+from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
+from morello.rewrites.staged import Fresh, Job, Placed, pipeline
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+#: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
+_LONG, _SHORTEST = 4096, 64
+
+
+@attrs.frozen(cache_hash=True)
+class ParallelSplitSoftmax(Placed):
+    """`parallel_split_softmax 1024 to GL`: maxima and denominators of parts of 1024 values go to new tensors."""
+
+    keyword: ClassVar[str] = "parallel_split_softmax"
+    size: int = argument(int, default=1024)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        op = logical.op
+        if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate or logical.serial or op.dim is not None:
+            return
+        length = largest(logical.shape[-1])
+        # Threads cannot share registers, so that only memory is of use.
+        levels = [level.name for level in target.levels if level.kind == "memory"]
+        sizes = [1 << bit for bit in range(length.bit_length()) if _SHORTEST <= 1 << bit < length]
+        yield from (cls(level, size=size) for level in levels for size in (sizes if length >= _LONG else ()))
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
+            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMax, not for {op}")
+        if op.axis(len(logical.shape)) != len(logical.shape) - 1:
+            raise Inapplicable(f"`{self.keyword}` is for rows along the last dimension, not along {op.dim}")
+        if self.size < 1:
+            raise Inapplicable(f"parts of {self.size} values")
+        length = logical.shape[-1]
+        fine = require(
+            (length % self.size == 0) & (length > self.size),
+            f"rows are not several parts of {self.size} values",
+        )
+        inside = masked(None, fine)
+        yield from self._split(logical, inside, target)
+
+    def _split(self, logical: LogicalSpec, inside: Cells, target: Target) -> Iterator[Case]:
+        batch = select_cells(logical, inside)
+        parts = (*batch.shape[:-1], batch.shape[-1] // self.size)
+        wanted = [Fresh("part_max", parts, F32), Fresh("part_denom", parts, F32)]
+
+        def jobs(kept: LogicalSpec) -> list[Job]:
+            count = kept.shape[-1] // self.size
+            each = SoftmaxDenominatorAndMaxPerPart(of=self.size)
+            return [
+                Job(each, (*kept.shape[:-1], count, self.size), (0, 3, 4)),
+                Job(SoftmaxDenominatorAndMaxFromParts(), (*kept.shape[:-1], count), (3, 4, 1, 2)),
+            ]
+
+        for case in self.placed(batch, wanted, jobs, target):
+            yield Case(within(inside, case.cells), case.expansion)
+
+
+@attrs.frozen(cache_hash=True)
+class OnePart(Rewrite):
+    """`one_part`: the statistics of a single part of each row are those of a row."""
+
+    keyword: ClassVar[str] = "one_part"
+    staged: ClassVar[bool] = True
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
+            yield cls()
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
+            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMaxPerPart, not for {logical.op}")
+        cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))
+        kept = select_cells(logical, cells)
+        shape = (*kept.shape[:-2], kept.shape[-1])
+        yield Case(cells, pipeline(self, kept, [], [Job(SoftmaxDenominatorAndMax(), shape, (0, 1, 2))], target))
