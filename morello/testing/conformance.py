@@ -293,10 +293,11 @@ class _Drawing:
         ]
         # Many kernels take a single value, row or pair of dimensions.
         rng.shuffle(free)
-        for dim in free[: rng.choice([0, 1, 2, len(free)])]:
+        for dim in free[: rng.choice([0, 1, 1, 2, 2, len(free)])]:
             left = _VOLUME // product(sizes[other] for other in free)
             # Squares are rare among sizes drawn one by one.
-            choices = rng.choice([(*_SIZES, *self._vectors), self._vectors, sizes])
+            squares = [size for size in sizes if size > 1] or self._vectors
+            choices = rng.choice([(*_SIZES, *self._vectors), self._vectors, squares])
             choices = [size for size in choices if size <= left]
             sizes[dim] = rng.choice(choices or [1])
         return tuple(sizes)
@@ -328,7 +329,9 @@ class _Drawing:
         contig = tensor.state.contig
         loose = not pattern.contiguous and rng.random() < 0.5
         aligned = pattern.aligned or rng.random() < 0.6
-        state = attrs.evolve(tensor.state, contig=rng.randint(0, contig) if loose else contig, aligned=aligned)
+        state = attrs.evolve(
+            tensor.state, contig=rng.randrange(contig) if loose and contig else contig, aligned=aligned
+        )
         tensor = TensorSpec(own, state).canonical()
         return tensor.state if tensor.has_whole_vectors() else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import multiprocessing
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -117,6 +118,8 @@ class Trials:
 
     def _report(self, first: int, to: Connection) -> None:
         faulthandler.disable()  # The parent says what crashed.
+        # More threads than CPUs that wait for one another by trying again and again take forever.
+        os.environ["OMP_WAIT_POLICY"] = "passive"
         for index in range(first, len(self.impls)):
             try:
                 self.check(index)
