@@ -115,6 +115,13 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
         return () if self.accumulate else (FillZero(), None)
 
 
+def holds_maxima(source: DType, largest: DType) -> str | None:
+    """Why maxima of values of a type cannot be kept in another: denominators would belong to maxima that were rounded."""
+    if largest.unit_roundoff <= source.unit_roundoff:
+        return None
+    return f"max is {largest}, which does not hold every {source}: make it {source}"
+
+
 @attrs.frozen(cache_hash=True)
 class _Parts(Accumulating):
     """max = max_i m_i, denom = Σ d_i · e^(m_i − max), from parts (m_i, d_i)."""
@@ -129,6 +136,9 @@ class _Parts(Accumulating):
         maxima, denominators = self.parts(inputs, 1.0)
         largest = self._largest(shape, maxima)
         return [largest, self._combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
+
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+        return super().check(shape, dtypes) or holds_maxima(dtypes[0], dtypes[-2])
 
     def _largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:
         first = self.max(shape, maxima[0])

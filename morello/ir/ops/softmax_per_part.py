@@ -12,7 +12,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand, parameter
 from morello.ir.ops.common import AnyRank, floats_only
-from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
+from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, holds_maxima
 
 
 def _check_length(op: Operation, _field: attrs.Attribute, given: int) -> None:
@@ -48,7 +48,7 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
             return "it has a dimension of parts, and one of their values"
         if shape[-1] != self.of:
             return f"parts have {self.of} values, not {shape[-1]}"
-        return floats_only(dtypes)
+        return floats_only(dtypes) or holds_maxima(dtypes[0], dtypes[1])
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]

@@ -60,9 +60,11 @@ def _of_double(site: KernelSite) -> None:
 
 
 def _relu(site: KernelSite) -> None:
-    dtype = site.spec.states[1].dtype
+    source, dtype = (state.dtype for state in site.spec.states)
     value = read(site, 0, dtype)
-    write(site, 1, f"{value} < 0 ? 0 : {value}" if dtype.is_signed else value)
+    # Compilers warn of a comparison that is never true.
+    widened = not source.is_signed and (dtype.is_float or source.bytes < dtype.bytes)
+    write(site, 1, f"{value} < 0 ? 0 : {value}" if dtype.is_signed and not widened else value)
 
 
 def _scale(site: KernelSite) -> None:
