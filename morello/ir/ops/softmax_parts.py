@@ -116,7 +116,7 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
 
 
 def holds_maxima(source: DType, largest: DType) -> str | None:
-    """Why maxima of values of a type cannot be kept in another: denominators would belong to maxima that were rounded."""
+    """Why another type cannot keep the maxima of a type: denominators would belong to maxima that were rounded."""
     if largest.unit_roundoff <= source.unit_roundoff:
         return None
     return f"max is {largest}, which does not hold every {source}: make it {source}"
