@@ -20,6 +20,7 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
@@ -33,6 +34,7 @@ CONFIGURED: list[Operation] = [
     SoftmaxDenominatorAndMax(1),
     SoftmaxDenominatorAndMax(1, accumulate=True),
     SoftmaxDenominatorAndMaxFromParts(0, accumulate=True),
+    SoftmaxDenominatorAndMaxPerPart(of=5),
     Add(over=(0, 2)),
     Mul(over=(1,)),
     Gelu(form="tanh"),
@@ -42,7 +44,9 @@ CONFIGURED: list[Operation] = [
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),
 ]
-OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None), *CONFIGURED]
+#: Those of the plain form that has no shape of the sizes here.
+OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
+OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None and op.name not in OTHER_SIZES), *CONFIGURED]
 SHAPES = {None: (3, 4, 5), 4: (2, 3, 5, 4), 7: (2, 2, 3, 4, 3, 2, 3), 8: (2, 2, 2, 3, 3, 4, 2, 2)}
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 

@@ -12,6 +12,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
@@ -26,12 +27,15 @@ CONFIGURED: list[Operation] = [
     Broadcast(0),
     Softmax(0),
     SoftmaxDenominatorAndMax(0, accumulate=True),
+    SoftmaxDenominatorAndMaxPerPart(of=9),
     Gelu(form="tanh"),
     Scale(by=0.3),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
 ]
-OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None), *CONFIGURED]
+#: Those of the plain form that has no shape of the sizes here.
+OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
+OPS = [*(op for op in BY_NAME.values() if origin(op.name) is None and op.name not in OTHER_SIZES), *CONFIGURED]
 #: Operations whose C differs from one integer type to another.
 BY_SIGN = ("Maximum", "Max", "Relu", "FillMin")
 
