@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 EXACT = 2.0**53
 #: By how much of its lower bound a cell's budget exceeds it: at first, after one failure, after two, and so on. What
 #: fails often most likely has no program at all, which only shows when there is nothing left to look at.
-WIDENINGS = np.array([0.01, 0.04, 0.16, 0.64, 2.5, np.inf])
+WIDENINGS = np.array([0.01, 0.02, 0.04, 0.08, 0.16, 0.4, 2.0, np.inf])
 
 #: After more failures than this, what has all memory is not looked at in place of what has less.
 PATIENCE = 4
