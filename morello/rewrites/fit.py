@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
 #: tiles is cheap, and smaller ones reuse little.
 _SMALLEST, _LARGEST = 4, 16
+#: Search fits no longer dimensions: what they add to the sizes there are makes it several times as slow.
+_LONGEST = 64
 
 
 @attrs.frozen(cache_hash=True)
@@ -126,7 +128,7 @@ def _offered(extent: int, granule: int) -> frozenset[tuple[int, ...]]:
     """
     units, left = divmod(extent, granule)
     found: set[tuple[int, ...]] = set()
-    if left or units & (units - 1) == 0:
+    if left or units & (units - 1) == 0 or extent > _LONGEST:
         return frozenset()
     for pieces in range(2, units // max(1, _SMALLEST // granule) + 1):
         small, larger = divmod(units, pieces)
