@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from morello.errors import MorelloError
+from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import ALL, BY_NAME, DType
 from morello.ir.layout import col_major, row_major
@@ -134,8 +134,12 @@ class Survey:
             target.state(self._far, dtype, row_major(len(one.dims)))
             for one, dtype in zip(declared, dtypes, strict=True)
         )
-        logical = LogicalSpec(op, shape, states).canonical()
         found = NONE
+        try:
+            logical = LogicalSpec(op, shape, states).canonical()
+        except SpecError:
+            # A cast on the way made types of it that nobody may write.
+            return found
         for part in self._tiles(logical):
             for rewrite in self._rewrites:
                 for step in rewrite.steps(part, target):
