@@ -16,11 +16,13 @@ from morello.ir.dtypes import DType
 from morello.ir.impl import Expansion, Impl, Node, Part, expand
 from morello.ir.layout import Dynamic, Layout
 from morello.ir.ops.base import PARAMETER, Operation, Value
+from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import MemoryLevel, Target
 from morello.rewrites import Move, Rewrite, Select, Split, Tile
 from morello.rewrites.base import layout_name
+from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
 from morello.testing.reach import Reach
 
 
@@ -201,6 +203,9 @@ class RandomPrograms:
             Split: lambda: Split(rng.randint(1, rng.choice(summed))),
             Move: lambda: self._move(logical),
         }
+        if isinstance(logical.op, SoftmaxDenominatorAndMax):
+            level = self._target.levels[-1].name
+            makers[ParallelSplitSoftmax] = lambda: ParallelSplitSoftmax(level, size=rng.randint(1, sizes[-1]))
         usable = [make for rewrite, make in makers.items() if rewrite in self._target.rewrites]
         if usable and rng.random() < 0.4:
             for _ in range(3):

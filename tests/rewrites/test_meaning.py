@@ -22,6 +22,7 @@ from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.ops.reduce import Mean
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Relu
 from morello.plugins.target import Target
 from morello.testing.generate import RandomPrograms, random_spec
@@ -43,7 +44,8 @@ DRAWN: dict[Operation, list[tuple[int, ...]]] = {
     Compose.chain([Relu(), Matmul()], [3, 4]): [(1, 2, 4, 3)],
     Conv(padding=(1, 1, 1, 1)): [(1, 2, 2, 3, 3, 3, 3)],
     SoftmaxDenominatorAndUnscaled(dim=1): [(3, 8)],
-    SoftmaxDenominatorAndMax(dim=1): [(4, 8)],
+    SoftmaxDenominatorAndMax(): [(4, 8)],
+    SoftmaxDenominatorAndMaxPerPart(of=4): [(2, 1, 4), (1, 3, 4)],
 }
 
 
