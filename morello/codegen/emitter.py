@@ -81,10 +81,11 @@ class Emission:
         parameters, views = self._parameters()
         with self.writer.block("{prototype}"):
             loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
-            self._node(self.impl, loaded)
-            for view, parameter, inside in zip(views, parameters, loaded, strict=True):
-                if inside is not view and parameter.writes:
-                    self._copy_registers(inside, view, store=True)
+            with self.writer.variables(name for view in loaded for name in view.buffer.variables or ()):
+                self._node(self.impl, loaded)
+                for view, parameter, inside in zip(views, parameters, loaded, strict=True):
+                    if inside is not view and parameter.writes:
+                        self._copy_registers(inside, view, store=True)
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         prototype = self._prototype(parameters)
@@ -250,7 +251,10 @@ class Emission:
     def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
         """A new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
         if self.target.level(tensor.state.level).is_register:
-            yield View.whole(self._registers(tensor, name))
+            registers = self._registers(tensor, name)
+            # Of an image, say, a stride may skip values that are loaded.
+            with self.writer.variables(registers.variables or ()):
+                yield View.whole(registers)
             return
         size = int(tensor.bytes)
         with self.names.scope(), self.writer.block():

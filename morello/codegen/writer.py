@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 #: Names that a C compiler or the emitted code's headers already use.
@@ -14,6 +15,9 @@ _RESERVED = frozenset(
     uint32_t uint64_t NULL
     """.split()
 )
+
+#: A name that is not just about to be assigned to.
+_USED = re.compile(r"\b[A-Za-z_]\w*\b(?! = )")
 
 
 def is_c_name(name: str) -> bool:
@@ -62,6 +66,16 @@ class Writer:
         yield
         self._depth -= 1
         self.line(f"}}{end}")
+
+    @contextmanager
+    def variables(self, names: Iterable[str]) -> Iterator[None]:
+        """What is written meanwhile uses these variables; of those that it only sets, compilers get to know so."""
+        first = len(self._lines)
+        yield
+        used = {name for line in self._lines[first:] for name in _USED.findall(line)}
+        for name in names:
+            if name not in used:
+                self.line(f"(void){name};")
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
