@@ -7,7 +7,7 @@ exactly, for all shapes and for the limits that matter most.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -66,42 +66,51 @@ class Bounds(Relaxed):
         trivial: bool = False,
     ):
         super().__init__(goals, spaces, states, stages, kernels, target)
-        for key in self._order():
-            if trivial:
-                self.by_key[key].values = np.full((spaces.by_key[key].count + 1, self.by_key[key].width + 1), LEAST)
-            else:
-                self._solve(self.by_key[key])
+        for bounds in self.by_key.values() if trivial else ():
+            bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)
+        below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
+        order = [] if trivial else self._order(below)
+        stale = {*order}
+        # One pass does it, unless stages lead round in a circle: then what it led to was not known the first time.
+        while stale:
+            for key in order:
+                if key in stale:
+                    stale.remove(key)
+                    if self._solve(self.by_key[key]):
+                        stale |= {other for other in order if key in below[other] and other != key}
 
-    def _order(self) -> list[Key]:
+    def _below(self, key: Key) -> Iterator[Key]:
+        """The spaces that steps of one lead to."""
+        yield from (part.space.key for step in self.spaces.steps[key] for part in step.parts)
+        yield from (part.space.key for stage in self.stages.below(key) for part in stage.parts)
+        for one in self.spaces.by_key[key].operands if self.move_key else ():
+            yield self.move_key[len(one.dims), key.serial]
+
+    def _order(self, below: Mapping[Key, Iterable[Key]]) -> list[Key]:
         """Spaces in an order in which each comes after those that its steps lead to, itself aside."""
-        order: list[Key] = []
-        state: dict[Key, int] = {}
+        order: dict[Key, None] = {}
+        seen: set[Key] = set()
 
         def visit(key: Key) -> None:
-            if key in state:
-                return
-            state[key] = 1
-            below = [part.space.key for step in self.spaces.steps[key] for part in step.parts]
-            below += [part.space.key for stage in self.stages.below(key) for part in stage.parts]
-            below += [
-                self.move_key[len(one.dims), key.serial] for one in self.spaces.by_key[key].operands if self.move_key
-            ]
-            for other in below:
-                if other != key:
+            if key not in seen:
+                seen.add(key)
+                for other in below[key]:
                     visit(other)
-            order.append(key)
+                order[key] = None
 
         for key in self.by_key:
             visit(key)
-        return order
+        return [*order]
 
-    def _solve(self, bounds: SpaceBounds) -> None:
-        """Fill in the values of one space, smaller shapes first."""
-        space = bounds.space
+    def _solve(self, bounds: SpaceBounds) -> bool:
+        """Fill in the values of one space, smaller shapes first. Returns whether any changed."""
+        space, before = bounds.space, bounds.values
         # One more column and row, for what cannot be.
         values = np.full((space.count + 1, bounds.width + 1), np.inf)
         bounds.values = values
         base = self._kernel_base(bounds)
+        # Stages lead to other spaces, so that what they cost is known for all shapes at once.
+        self._apply_stages(base, bounds)
         loops = [*self._loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
         shared = SharedLoops([step for step in others if isinstance(step.step, Tile)], self, bounds)
@@ -122,7 +131,6 @@ class Bounds(Relaxed):
                     block[at] = np.minimum(block[at], looped)
             for step in others:
                 self._apply(step, rows, block, bounds)
-            self._apply_stages(rows, block, bounds)
             if shared:
                 shared.relax(rows, block)
             values[rows] = np.minimum(values[rows], block)
@@ -132,6 +140,7 @@ class Bounds(Relaxed):
         with ThreadPoolExecutor(THREADS) as pool:
             for rows in space.layers():
                 list(pool.map(fill, np.array_split(rows, min(THREADS, len(rows)))))
+        return not np.array_equal(before, values)
 
     def _kernel_base(self, bounds: SpaceBounds) -> Floats:
         """What the cheapest kernel costs, per shape and column."""
@@ -193,23 +202,44 @@ class Bounds(Relaxed):
             here = slice(columns.first, columns.first + columns.count)
             block[at, here] = np.minimum(block[at, here], total)
 
-    def _apply_stages(self, rows: Ints, block: Floats, bounds: SpaceBounds) -> None:
-        """Stages, with the memory of their new tensors left out."""
+    def _apply_stages(self, base: Floats, bounds: SpaceBounds) -> None:
+        """Stages: what new tensors cost and take at least, and parts with the memory that is left."""
         for columns in bounds.columns:
             for one in self.staged(bounds.space.key, columns.classes):
-                at = np.flatnonzero(one.valid[rows])
-                cells = rows[at]
+                cells = np.flatnonzero(one.valid)
                 own = np.zeros(len(cells))
+                used = []
                 for cls, tensors in zip(one.fresh, one.stage.tensors, strict=True):
                     own += self.cheapest[cls][tensors[cells]]
+                    used.append((self.states.classes[cls].level, self.smallest[cls][tensors[cells]]))
                 total = np.repeat(own[:, None], columns.count, axis=1)
                 for part, classes in zip(one.stage.parts, one.parts, strict=True):
                     below = self.by_key[part.space.key]
+                    if not below.values.size:
+                        total[:] = np.inf
+                        break
                     child = below.columns[below.tuples[classes]]
-                    column = child.first + columns.numbers @ child.strides
-                    total += below.values[np.ix_(part.shape[cells], column)]
+                    column = self._columns_left(columns, child, [used[tensor] for tensor in part.holds], below.width)
+                    total += below.values[part.shape[cells][:, None], column]
                 here = slice(columns.first, columns.first + columns.count)
-                block[at, here] = np.minimum(block[at, here], total)
+                base[cells, here] = np.minimum(base[cells, here], total)
+
+    def _columns_left(self, columns: Columns, child: Columns, used: Sequence[tuple[int, Ints]], never: int) -> Ints:
+        """Columns of the child, [shapes, columns], while bytes of levels are held; `never` where they do not fit."""
+        plain = child.first + columns.numbers @ child.strides
+        held: dict[int, Ints] = {}
+        for level, amount in used:
+            held[level] = np.minimum(held.get(level, 0) + np.minimum(amount, NEVER), NEVER)
+        if not held:
+            return plain[None]
+        column: Ints = plain[None]
+        for level, amount in held.items():
+            amounts, which = np.unique(amount, return_inverse=True)
+            before = columns.numbers[:, level][None]
+            left = self.axes.lower(level, before, amounts[:, None])
+            shift = (left - before) * child.strides[level]
+            column = np.where((left < 0)[which] | (column == never), never, column + shift[which])
+        return column
 
     def _move_plan(self, bounds: SpaceBounds) -> Iterator[_Planned]:
         """Moves between classes, those of operands in the fastest levels first, with the column each leads to."""

@@ -246,6 +246,9 @@ class Relaxed:
         for operand, cls in enumerate(classes):
             taken |= self._passed(self.states.classes[cls].level)
             more |= {move.level for move in self._further(key, operand, cls)}
+        if self.staged(key, classes):
+            # What their parts take, and those of theirs.
+            more |= taken
         return {level for level in taken & more if self.target.levels[level].kind != "scalar"}
 
     def _further(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
