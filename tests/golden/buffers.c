@@ -31,7 +31,7 @@ void buffers(float *restrict out, void *restrict workspace) {
             {
                 _Alignas(64) float out_l1_2[512];
                 /* FillZero(64×8, L1): MemsetZero */
-                memset(out_l1_2, 0, 2048);
+                memset(&out_l1_2[0], 0, 2048);
                 /* Move(64×8, L1, L1): tile [1, 1] */
                 for (ptrdiff_t i0 = 0; i0 < 64; ++i0) {
                     for (ptrdiff_t i1_2 = 0; i1_2 < 8; ++i1_2) {

@@ -77,7 +77,7 @@ void gemm_6x16(const float *restrict lhs, const float *restrict rhs, float *rest
         }
         /* Matmul(1×384×384×384, GL, GL, GL): to_accum */
         /* FillZero(1×384×384, GL): MemsetZero */
-        memset(out, 0, 589824);
+        memset(&out[0], 0, 589824);
         /* MatmulAccum(1×384×384×384, GL, GL, GL): tile [1, 384, 192, 16] */
         for (ptrdiff_t k = 0; k < 2; ++k) {
             for (ptrdiff_t n = 0; n < 24; ++n) {

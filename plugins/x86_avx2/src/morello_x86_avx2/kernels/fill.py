@@ -26,7 +26,8 @@ def _zero_vector(site: KernelSite) -> None:
 
 def _zero_memory(site: KernelSite) -> None:
     out = site.operand(0)
-    site.line(f"memset({out.pointer()}, 0, {out.tensor.bytes});")
+    # Given a whole array, compilers warn if as many bytes as it has elements are to be set.
+    site.line(f"memset(&{out.scalar()}, 0, {out.tensor.bytes});")
 
 
 def _zero_memory_cost(spec: LogicalSpec, target: Target) -> Any:
