@@ -41,6 +41,9 @@ class ExactFit(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if not all(map(logical.op.in_registers, range(len(logical.states)))):
+            # Register tiles are those of the operations that this becomes.
+            return
         for dim in searched(logical):
             granule = logical.op.granule(dim)
             found = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _offered(size, granule)}

@@ -13,7 +13,6 @@ from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Fit, Layout, canonical, named, row_major
 from morello.ir.numbers import Cells, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
-from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -51,18 +50,19 @@ class Move(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        for index, one in enumerate(logical.op.operands(len(logical.shape))):
+        declared = logical.op.operands(len(logical.shape))
+        # What ends in vector kernels only when it has become other operations is laid out for them then.
+        plain = not all(map(logical.op.in_registers, range(len(declared))))
+        for index, one in enumerate(declared):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
-                composed = isinstance(logical.op, Compose)
-                if level.is_register and composed:
-                    # No microkernel takes it from there: it is the operations that it consists of that do.
+                if level.is_register and not logical.op.in_registers(index):
                     continue
                 for dtype in _dtypes(one, state, target):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-                    for layout in _layouts(level, dtype, one.shape(logical.shape), target, plain=composed):
+                    for layout in _layouts(level, dtype, one.shape(logical.shape), target, plain=plain):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:

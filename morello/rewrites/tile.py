@@ -52,9 +52,10 @@ class Tile(Rewrite):
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
+        single = logical.op.stepwise(rank)
         for dim in searched(logical):
             for size in powers_of_two_below(logical.shape[dim]):
-                if size % logical.op.granule(dim) == 0:
+                if size % logical.op.granule(dim) == 0 and (size == 1 or dim not in single):
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
         if not logical.serial:
             yield from cls._parallel_steps(logical)

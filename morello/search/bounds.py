@@ -69,15 +69,16 @@ class Bounds(Relaxed):
         for bounds in self.by_key.values() if trivial else ():
             bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)
         below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
-        order = [] if trivial else self._order(below)
-        stale = {*order}
+        #: Spaces, each after those that its steps lead to.
+        self.order = self._order(below)
+        stale = set() if trivial else {*self.order}
         # One pass does it, unless stages lead round in a circle: then what it led to was not known the first time.
         while stale:
-            for key in order:
+            for key in self.order:
                 if key in stale:
                     stale.remove(key)
                     if self._solve(self.by_key[key]):
-                        stale |= {other for other in order if key in below[other] and other != key}
+                        stale |= {other for other in self.order if key in below[other] and other != key}
 
     def _below(self, key: Key) -> Iterator[Key]:
         """The spaces that steps of one lead to."""
@@ -108,17 +109,17 @@ class Bounds(Relaxed):
         # One more column and row, for what cannot be.
         values = np.full((space.count + 1, bounds.width + 1), np.inf)
         bounds.values = values
-        base = self._kernel_base(bounds)
-        # Stages lead to other spaces, so that what they cost is known for all shapes at once.
-        self._apply_stages(base, bounds)
-        loops = [*self._loops(space)]
+        # Neither kernels nor stages, which lead to other spaces, depend on smaller shapes.
+        self._apply_kernels(values, bounds)
+        self._apply_stages(values, bounds)
+        loops = [*self.loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
         shared = SharedLoops([step for step in others if isinstance(step.step, Tile)], self, bounds)
         others = [step for step in others if not isinstance(step.step, Tile)]
         plan = [*self._move_plan(bounds)]
 
         def fill(rows: Ints) -> None:
-            block = base[rows]
+            block = values[rows]
             for (main, times), *further in loops:
                 at = np.flatnonzero(main[rows] >= 0)
                 if len(at):
@@ -133,7 +134,7 @@ class Bounds(Relaxed):
                 self._apply(step, rows, block, bounds)
             if shared:
                 shared.relax(rows, block)
-            values[rows] = np.minimum(values[rows], block)
+            values[rows] = block
             self._relax_moves(plan, rows, values, space)
 
         # Shapes of a layer do not depend on each other, and numpy lets other threads run.
@@ -142,11 +143,9 @@ class Bounds(Relaxed):
                 list(pool.map(fill, np.array_split(rows, min(THREADS, len(rows)))))
         return not np.array_equal(before, values)
 
-    def _kernel_base(self, bounds: SpaceBounds) -> Floats:
+    def _apply_kernels(self, values: Floats, bounds: SpaceBounds) -> None:
         """What the cheapest kernel costs, per shape and column."""
-        space = bounds.space
-        base = np.full((space.count, bounds.width + 1), np.inf)
-        for row in self.kernels[space.key]:
+        for row in self.kernels[bounds.space.key]:
             number = bounds.tuples.get(tuple(int(self.states.cls[state]) for state in row.states))
             if number is None:
                 continue
@@ -156,10 +155,9 @@ class Bounds(Relaxed):
                 fits &= self.axes.bytes(level, columns.numbers[:, level]) >= need
             cells = np.flatnonzero(row.cost < np.inf)
             at = columns.first + np.flatnonzero(fits)
-            base[np.ix_(cells, at)] = np.minimum(base[np.ix_(cells, at)], row.cost[cells][:, None])
-        return base
+            values[np.ix_(cells, at)] = np.minimum(values[np.ix_(cells, at)], row.cost[cells][:, None])
 
-    def _loops(self, space: Space) -> Iterator[list[tuple[Ints, Ints]]]:
+    def loops(self, space: Space) -> Iterator[list[tuple[Ints, Ints]]]:
         """The loops that matter: for each body the shape of its tiles, -1 for none, and its trips.
 
         In the relaxed problem loops cost nothing and keep class tuples, so that a loop over a smaller tile is no
@@ -202,7 +200,7 @@ class Bounds(Relaxed):
             here = slice(columns.first, columns.first + columns.count)
             block[at, here] = np.minimum(block[at, here], total)
 
-    def _apply_stages(self, base: Floats, bounds: SpaceBounds) -> None:
+    def _apply_stages(self, values: Floats, bounds: SpaceBounds) -> None:
         """Stages: what new tensors cost and take at least, and parts with the memory that is left."""
         for columns in bounds.columns:
             for one in self.staged(bounds.space.key, columns.classes):
@@ -222,7 +220,7 @@ class Bounds(Relaxed):
                     column = self._columns_left(columns, child, [used[tensor] for tensor in part.holds], below.width)
                     total += below.values[part.shape[cells][:, None], column]
                 here = slice(columns.first, columns.first + columns.count)
-                base[cells, here] = np.minimum(base[cells, here], total)
+                values[cells, here] = np.minimum(values[cells, here], total)
 
     def _columns_left(self, columns: Columns, child: Columns, used: Sequence[tuple[int, Ints]], never: int) -> Ints:
         """Columns of the child, [shapes, columns], while bytes of levels are held; `never` where they do not fit."""

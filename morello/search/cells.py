@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from morello.search.axes import LimitAxes
 from morello.search.bounds import Bounds
+from morello.search.layouts import LayoutBounds
 from morello.search.relaxed import SpaceBounds
 
 Ints = npt.NDArray[np.int64]
@@ -140,8 +141,9 @@ class Cells:
     limits that make no difference to them, so for these it pays to look at `full` first; others stand for themselves.
     """
 
-    def __init__(self, tables: Tables, axes: LimitAxes):
+    def __init__(self, tables: Tables, axes: LimitAxes, layouts: LayoutBounds | None):
         self.tables = tables
+        self._layouts = layouts
         self.axes = axes
         levels = len(axes.sizes)
         self._numbers = KeyNumbers(first=1)
@@ -191,6 +193,10 @@ class Cells:
         for number in np.unique(spaces):
             at = spaces == number
             low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
+            if self._layouts:
+                one = self.tables.spaces[number].space
+                states = self.tables.states.values[table[at]][:, : len(one.operands)]
+                low[at] = np.maximum(low[at], self._layouts.low(one.key, states, shape[at]))
         first = len(self)
         self.table.extend(table)
         self.shape.extend(shape)

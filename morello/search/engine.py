@@ -17,8 +17,9 @@ from morello.search.bounds import Bounds
 from morello.search.cells import Cells, Tables
 from morello.search.expand import Edges, SpaceExpander
 from morello.search.kernels import kernel_rows
+from morello.search.layouts import LayoutBounds
 from morello.search.singles import Singles
-from morello.search.spaces import MOVE_BITS, Key, Sizes, Spaces, key_of, step_rank
+from morello.search.spaces import MOVE_BITS, Key, Spaces, key_of, step_rank
 from morello.search.stages import Stages
 from morello.search.states import States
 
@@ -37,12 +38,10 @@ class Engine:
     ):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
-        sizes: Sizes = {}
+        shapes: dict[Key, set[tuple[int, ...]]] = {}
         for seed in self.seeds:
-            axes = sizes.setdefault(key_of(seed), [set() for _ in seed.shape])
-            for axis, size in zip(axes, seed.shape, strict=True):
-                axis.add(int(size))
-        self.spaces = Spaces(sizes, target)
+            shapes.setdefault(key_of(seed), set()).add(tuple(map(int, seed.shape)))
+        self.spaces = Spaces(shapes, target)
         self.stages = Stages(self.spaces, self.seeds, target)
         known = dict.fromkeys(one for seed in self.seeds for one in _states(seed))
         self.states = States(self.spaces, list(known), self.stages, target)
@@ -60,7 +59,8 @@ class Engine:
         )
         relevant = relevant_limits(self.bounds, unlimited, everything=bool(self.singles))
         self.tables = Tables(self.bounds, relevant)
-        self.cells = Cells(self.tables, self.bounds.axes)
+        layouts = LayoutBounds(self.bounds) if prune and not self.singles else None
+        self.cells = Cells(self.tables, self.bounds.axes, layouts)
         self.expanders = [
             SpaceExpander(number, self.bounds, self.kernels[one.space.key], self.tables, self.cells)
             for number, one in enumerate(self.tables.spaces)

@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Classes = tuple[int, ...]
 
 #: Bounds that one space may have: a few hundred megabytes. Larger ones do without limits of whole levels.
-MOST_BOUNDS = 24_000_000
+MOST_BOUNDS = 200_000_000
 
 
 @attrs.frozen

@@ -1,13 +1,13 @@
 """Shapes: which sizes the Specs below some goals can have, and what steps make of them whatever the operands' states.
 
-A space is one operation on the grid of all sizes that it can have; its shapes are numbered. Sizes are closed
-under what rewrites do: tiles of every size and the remainders they leave.
+A space is one operation on all shapes that it can have, which are numbered. Shapes are closed under what rewrites do:
+tiles of every size and the remainders they leave.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -43,8 +43,6 @@ def key_of(logical: LogicalSpec) -> Key:
 
 #: Places in tie-breaks of one operand's moves.
 MOVE_BITS = 24
-#: Sizes wanted, per dimension of a space.
-Sizes = dict[Key, list[set[int]]]
 
 
 class Tensors:
@@ -61,32 +59,36 @@ class Tensors:
 
 
 class Space:
-    """All shapes of one operation. `sizes` has a row per dimension, a column per shape."""
+    """Shapes of one operation, in lexicographic order. `sizes` has a row per dimension, a column per shape."""
 
-    def __init__(self, key: Key, axes: Sequence[Iterable[int]]):
+    def __init__(self, key: Key, shapes: Ints):
         self.key = key
-        self.axes = [np.array(sorted(axis), dtype=np.int64) for axis in axes]
-        grid = np.meshgrid(*self.axes, indexing="ij")
-        self.sizes: Ints = np.stack([dim.reshape(-1) for dim in grid])
+        axes = [np.unique(row, return_inverse=True) for row in shapes]
+        self.axes = [axis for axis, _ in axes]
+        codes = _codes([at.reshape(-1) for _, at in axes], self.axes)
+        self._codes, first = np.unique(codes, return_index=True)
+        self.sizes: Ints = shapes[:, first]
         self.count = self.sizes.shape[1]
         self.operands = key.op.operands(key.rank)
         #: Per operand, the number of its shape among all tensors of its rank.
         self.tensors: list[Ints] = []
 
     def number(self, shape: Sequence[int]) -> int:
-        """The number of one shape, -1 if it is not on the grid."""
+        """The number of one shape, -1 if it is not among them."""
         found = self.numbers([np.array([size]) for size in shape])
         return int(found[0])
 
     def numbers(self, shape: Sequence[Ints]) -> Ints:
-        """The numbers of shapes given as one array per dimension; -1 where not on the grid."""
-        result: Ints = np.zeros(1, dtype=np.int64)
+        """The numbers of shapes given as one array per dimension; -1 where they are not among them."""
+        places = []
         fine: npt.NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
         for axis, size in zip(self.axes, shape, strict=True):
             at = np.minimum(np.searchsorted(axis, size), len(axis) - 1)
             fine = fine & (axis[at] == size)
-            result = result * len(axis) + at
-        return np.where(fine, result, -1)
+            places.append(at)
+        codes = _codes(places, self.axes)
+        at = np.minimum(np.searchsorted(self._codes, codes), self.count - 1)
+        return np.where(fine & (self._codes[at] == codes), at, -1)
 
     def operand_shapes(self, operand: int) -> Ints:
         """A row per dimension of the operand, a column per shape."""
@@ -101,10 +103,19 @@ class Space:
 
     def layers(self) -> list[Ints]:
         """Shapes in an order in which smaller ones come first; those of one layer do not contain each other."""
-        depth = (
-            np.stack(np.meshgrid(*(np.arange(len(axis)) for axis in self.axes), indexing="ij")).sum(axis=0).reshape(-1)
+        depth = sum(
+            (np.searchsorted(axis, size) for axis, size in zip(self.axes, self.sizes, strict=True)),
+            np.zeros(self.count, dtype=np.int64),
         )
         return [np.flatnonzero(depth == value) for value in range(int(depth.max()) + 1)]
+
+
+def _codes(places: Sequence[Ints], axes: Sequence[Ints]) -> Ints:
+    """One number per shape, given where its sizes are on the axes."""
+    codes: Ints = np.zeros(1, dtype=np.int64)
+    for at, axis in zip(places, axes, strict=True):
+        codes = codes * len(axis) + at
+    return codes
 
 
 @attrs.frozen
@@ -138,26 +149,32 @@ class StructuralStep:
 class Spaces:
     """Every space that Specs below the goals can be in."""
 
-    def __init__(self, sizes: Sizes, target: Target):
+    def __init__(self, shapes: Mapping[Key, Collection[tuple[int, ...]]], target: Target):
         self.target = target
-        wanted: Sizes = {key: [set(axis) for axis in axes] for key, axes in sizes.items()}
         self.by_key: dict[Key, Space] = {}
-        while self._stale(wanted):
-            for key in [key for key in wanted if self._is_stale(key, wanted)]:
-                self.by_key[key] = Space(key, wanted[key])
-                for part, shapes in _reached(self.by_key[key], target):
-                    axes = wanted.setdefault(part, [set() for _ in range(part.rank)])
-                    for axis, size in zip(axes, shapes, strict=True):
-                        axis.update(map(int, np.unique(size)))
+        fresh = {key: np.array(sorted(found), dtype=np.int64).T for key, found in shapes.items()}
+        while fresh:
+            key, found = next(iter(fresh.items()))
+            del fresh[key]
+            self._add(Space(key, found), fresh)
         self.tensors = self._number_tensors()
         self.steps = {key: [*self._structural(space)] for key, space in self.by_key.items()}
 
-    def _stale(self, wanted: Sizes) -> bool:
-        return any(self._is_stale(key, wanted) for key in wanted)
-
-    def _is_stale(self, key: Key, wanted: Sizes) -> bool:
-        known = self.by_key.get(key)
-        return known is None or any(len(axis) != len(now) for axis, now in zip(known.axes, wanted[key], strict=True))
+    def _add(self, new: Space, fresh: dict[Key, Ints]) -> None:
+        """Enter shapes, and note those that steps on them lead to for the first time."""
+        known = self.by_key.get(new.key)
+        sizes = new.sizes if known is None else np.concatenate([known.sizes, new.sizes], axis=1)
+        self.by_key[new.key] = Space(new.key, sizes)
+        reached: dict[Key, list[Ints]] = {}
+        for key, shape in _reached(new, self.target):
+            columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(size) for size in shape)))
+            reached.setdefault(key, [fresh[key]] if key in fresh else []).append(columns)
+        for key, arrays in reached.items():
+            found = Space(key, np.concatenate(arrays, axis=1)).sizes
+            if key in self.by_key:
+                found = found[:, self.by_key[key].numbers(list(found)) < 0]
+            if found.shape[1]:
+                fresh[key] = found
 
     def _number_tensors(self) -> dict[int, Tensors]:
         shapes: dict[int, set[tuple[int, ...]]] = {}

@@ -25,6 +25,8 @@ from morello.search.stages import Axes, Stages
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+#: Of states; there is one for each state and each way to cut a tensor.
+Numbers = npt.NDArray[np.int32]
 
 #: More bytes than any memory has.
 NEVER = np.int64(1) << 60
@@ -76,7 +78,7 @@ class States:
         self._tiles = _tile_pairs(spaces)
         self._costs: list[Floats] = []
         self._bytes: list[Ints] = []
-        self._tile_rows: list[Ints] = []
+        self._tile_rows: list[Numbers] = []
         self._fresh: dict[tuple[int, Move], Ints] = {}
         self._kept: dict[Move, list[int]] = {}
         self._seen: dict[str, list[int]] = {}
@@ -118,6 +120,10 @@ class States:
         wanted = _cut_key(whole, tile, len(self.tensors[len(sliding)]), sliding)
         at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where(whole == tile, WHOLE, at)
+
+    def tile_pairs(self, rank: int) -> tuple[Ints, Ints]:
+        """The shapes of the tensors that are cut and of their tiles, for each way to cut tensors of a rank."""
+        return np.divmod(self._tiles[rank] >> rank, len(self.tensors[rank]))
 
     def offers(self, space: Space, operand: int, cls: StateClass) -> list[Offer]:
         """The moves of one operand that search tries where the operand's state is of class `cls`."""
@@ -243,10 +249,10 @@ class States:
         self._bytes.append(used)
         self._tile_rows.append(self._tile_row(rank, state, cost < np.inf))
 
-    def _tile_row(self, rank: int, state: OperandState, valid: Bools) -> Ints:
+    def _tile_row(self, rank: int, state: OperandState, valid: Bools) -> Numbers:
         """The states of all tiles of tensors in this state; -1 where it cannot be cut so."""
         tensors, pairs = self.tensors[rank], self._tiles[rank]
-        row = np.full(len(pairs), -1, dtype=np.int64)
+        row = np.full(len(pairs), -1, dtype=np.int32)
         pairs, slides = np.divmod(pairs, 1 << rank)
         whole, tile = np.divmod(pairs, len(tensors))
         for bits in np.unique(slides).tolist():
@@ -257,7 +263,7 @@ class States:
         return row
 
     def _cut(
-        self, row: Ints, cells: Ints, rank: int, state: OperandState, sliding: Sequence[bool], shape: Ints, cut: Ints
+        self, row: Numbers, cells: Ints, rank: int, state: OperandState, sliding: Sequence[bool], shape: Ints, cut: Ints
     ) -> None:
         """Enter the states of tiles `cut` of tensors `shape`."""
         if state.layout is None:

@@ -165,6 +165,14 @@ class Operation(ABC):
         """Tiles of iteration dimension `dim` begin at multiples of this."""
         return 1
 
+    def in_registers(self, operand: int) -> bool:
+        """Whether search moves an operand to registers here, and not only where this has become other operations."""
+        return True
+
+    def stepwise(self, rank: int) -> tuple[int, ...]:
+        """Iteration dimensions of which search takes one value at a time, or all."""
+        return ()
+
     @property
     def moves_data(self) -> bool:
         """Whether it only copies a tensor: such children are passed over when a step picks its child."""

@@ -136,6 +136,10 @@ class Compose(Operation):
     def untiled(self, rank: int) -> tuple[int, ...]:
         return tuple(sorted(self.wiring.whole))
 
+    def in_registers(self, operand: int) -> bool:
+        # No microkernel takes it from there: it is the operations that it consists of that do.
+        return False
+
     def granule(self, dim: int) -> int:
         return self.wiring.granule(self.stages, dim)
 

@@ -167,6 +167,13 @@ class Conv(_Convolution):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _conv_operands(self)
 
+    def in_registers(self, operand: int) -> bool:
+        # Sums stay there while the positions of the filter go by, each of which is a product of matrices.
+        return operand == 2
+
+    def stepwise(self, rank: int) -> tuple[int, ...]:
+        return (5, 6)
+
 
 @attrs.frozen(cache_hash=True)
 class GroupedConv(_Convolution):
