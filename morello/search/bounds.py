@@ -68,9 +68,10 @@ class Bounds(Relaxed):
         super().__init__(goals, spaces, states, stages, kernels, target)
         for bounds in self.by_key.values() if trivial else ():
             bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)
-        below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
+        #: The spaces that steps of each lead to.
+        self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
         #: Spaces, each after those that its steps lead to.
-        self.order = self._order(below)
+        self.order = self._order(self.below)
         stale = set() if trivial else {*self.order}
         # One pass does it, unless stages lead round in a circle: then what it led to was not known the first time.
         while stale:
@@ -78,7 +79,7 @@ class Bounds(Relaxed):
                 if key in stale:
                     stale.remove(key)
                     if self._solve(self.by_key[key]):
-                        stale |= {other for other in self.order if key in below[other] and other != key}
+                        stale |= {other for other in self.order if key in self.below[other] and other != key}
 
     def _below(self, key: Key) -> Iterator[Key]:
         """The spaces that steps of one lead to."""

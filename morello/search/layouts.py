@@ -57,8 +57,8 @@ class Grid:
 
 
 class LayoutBounds:
-    """Bounds that know patterns, where layouts matter more than limits do: of Moves, and of what is taken apart before
-    its operands are in registers. Spaces that are not serial, or too large, do without.
+    """Bounds that know patterns, where layouts matter more than limits do: of Moves, and of what is taken apart with only
+    some of its operands in registers, down to the end. Spaces that are not serial, or too large, do without.
     """
 
     def __init__(self, bounds: Bounds):
@@ -66,6 +66,7 @@ class LayoutBounds:
         self.states = bounds.states
         self.patterns = Patterns(bounds.states)
         self.grids: dict[Key, Grid] = {}
+        self.wanted = self._wanted()
         for key in bounds.order:
             self.grids[key] = self._grid(key)
         for key in bounds.order:
@@ -77,6 +78,19 @@ class LayoutBounds:
         grid = self.grids[key]
         places = (place[self.patterns.of[one]] for place, one in zip(grid.place, states.T, strict=True))
         return grid.values[(shape, *places)]
+
+    def _wanted(self) -> set[Key]:
+        """The spaces whose bounds should know patterns."""
+        keys = self.bounds.by_key
+        held = {key: {*map(key.op.in_registers, range(len(keys[key].space.operands)))} for key in keys}
+        waiting = [key for key in keys if len(held[key]) > 1]
+        found = {key for key in keys if key.op.moves_data}
+        while waiting:
+            key = waiting.pop()
+            if key not in found:
+                found.add(key)
+                waiting += self.bounds.below[key]
+        return found
 
     def _kinds(self, key: Key) -> list[list[int]]:
         """Per operand of a space, the patterns that tensors of its classes and shapes can have."""
@@ -92,8 +106,7 @@ class LayoutBounds:
     def _grid(self, key: Key) -> Grid:
         """The bounds of `bounds.py` under full limits."""
         own, patterns, kinds = self.bounds.by_key[key], self.patterns.all, self._kinds(key)
-        wanted = key.op.moves_data or not all(map(key.op.in_registers, range(len(kinds))))
-        fine = wanted and key.serial and own.space.count * product(map(len, kinds)) <= _MOST
+        fine = key in self.wanted and key.serial and own.space.count * product(map(len, kinds)) <= _MOST
         if fine:
             place = [{number: at for at, number in enumerate(operand)} for operand in kinds]
         else:
