@@ -19,7 +19,18 @@ from morello.ir.numbers import Cells, Num, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.rewrites.base import Case, Rewrite, Vector, Word, argument, layout_name, masked, require, within
+from morello.rewrites.base import (
+    Case,
+    Rewrite,
+    Vector,
+    Word,
+    argument,
+    layout_name,
+    masked,
+    require,
+    select_cells,
+    within,
+)
 from morello.rewrites.move import Move
 
 if TYPE_CHECKING:
@@ -67,7 +78,7 @@ class Placed(Rewrite):
         `jobs` gives its parts for the cells of a group. Raises Inapplicable where the new tensors cannot be so.
         """
         for states, cells in self._states(wanted, target):
-            kept = take_cells(logical, cells)
+            kept = select_cells(logical, cells)
             fresh = [
                 TensorSpec(tuple(take(size, cells) for size in one.shape), state)
                 for one, state in zip(wanted, states, strict=True)
@@ -89,11 +100,6 @@ class Placed(Rewrite):
                     grown.append(((*states, state), within(cells, masked(inner, fine))))
             groups = grown
         yield from groups
-
-
-def take_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:
-    """The part of a batch that `cells` names."""
-    return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
 
 
 def pipeline(

@@ -57,8 +57,8 @@ class Grid:
 
 
 class LayoutBounds:
-    """Bounds that know patterns, where layouts matter more than limits do: of Moves, and of what is taken apart with only
-    some of its operands in registers, down to the end. Spaces that are not serial, or too large, do without.
+    """Bounds that know patterns, where layouts matter more than limits do: of Moves, and of what is taken apart with
+    only some of its operands in registers, down to the end. Spaces that are not serial, or too large, do without.
     """
 
     def __init__(self, bounds: Bounds):

@@ -47,14 +47,14 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "classes", "layouts"),
+    ("text", "share"),
     [
         # A transpose of registers costs three times what copying them does.
-        ("Move(32×32, (f32, L1, row_major), (f32, L1, col_major), serial)", 0.7, 0.9),
-        ("Conv(1×8×8×8×8×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.8, 0.95),
+        ("Move(32×32, (f32, L1, row_major), (f32, L1, col_major), serial)", 0.5),
+        ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.95),
     ],
 )
-def test_to_lay_out_anew_does_not_seem_free(text: str, classes: float, layouts: float) -> None:
+def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
     engine, goal = solved("x86_avx2", text)
     cells, tables = engine.cells, engine.tables
     cost = cells.low.values[goal]
@@ -65,5 +65,5 @@ def test_to_lay_out_anew_does_not_seem_free(text: str, classes: float, layouts: 
     space = tables.spaces[number].space
     states = tables.states.values[table][:, : len(space.operands)]
     by_layout = LayoutBounds(engine.bounds).low(space.key, states, cells.shape.values[[goal]])
-    assert by_class[0] < classes * cost
-    assert layouts * cost <= by_layout[0] <= cost
+    assert by_class[0] < by_layout[0]
+    assert share * cost <= by_layout[0] <= cost

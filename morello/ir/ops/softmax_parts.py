@@ -5,6 +5,7 @@ See `softmax` on −∞ and NaN. The accumulating variants take what their outpu
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import attrs
@@ -126,9 +127,9 @@ def holds_maxima(source: DType, largest: DType) -> str | None:
 class _Parts(Accumulating):
     """max = max_i m_i, denom = Σ d_i · e^(m_i − max), from parts (m_i, d_i)."""
 
+    @abstractmethod
     def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The maxima and denominators of the parts, those of a single value being `denominators` if none are given."""
-        raise NotImplementedError
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
