@@ -121,6 +121,13 @@ def test_parallel_loops_are_timed_on_the_threads_asked_for(cli, write, runnable)
     assert cli("bench", path, "--threads", "0").exit_code == 2
 
 
+def test_numpy_is_timed_on_what_f32_cannot_express(cli, write):
+    """Saturation is of bytes, and numpy is timed on f32."""
+    path = write("spec s = Matmul[saturating](1×2×4×2, (u8, L1), (i8, L1), (i16, L1), serial)", target="x86_avx2")
+    result = cli("bench", path, "--json", "--min-time", "0")
+    assert json.loads(result.stdout)[0]["numpy_seconds"] > 0
+
+
 def test_bench_json(cli, write):
     result = cli("bench", write(TWO, target="reference_c"), "--json", "--min-time", "0")
     one, zero = json.loads(result.stdout)

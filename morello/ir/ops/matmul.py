@@ -95,7 +95,7 @@ class Matmul(Operation):
 def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     """The sum of what pairs of products along k add up to, each brought into the range of i16."""
     low, high = (int(limit) for limit in I16.limits)
-    out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.int64)
+    out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.result_type(lhs, rhs))
     for k in range(0, lhs.shape[2], 2):
         out += np.clip(lhs[:, :, k : k + 2] @ rhs[:, k : k + 2, :], low, high)
     return out
