@@ -96,9 +96,10 @@ class LayoutBounds:
         """Per operand of a space, the patterns that tensors of its classes and shapes can have."""
         own = self.bounds.by_key[key]
         found = []
-        for tensors, operand in zip(own.space.tensors, zip(*own.tuples, strict=True), strict=True):
+        for operand, tensors in enumerate(own.space.tensors):
             there = np.any(self.patterns.cost[:, np.unique(tensors)] < np.inf, axis=1)
-            classes = {*operand}
+            # There are none in a space that no step leads to.
+            classes = {each[operand] for each in own.tuples}
             kinds = [number for number, one in enumerate(self.patterns.all) if one.cls in classes and there[number]]
             found.append(sorted(kinds, key=lambda number: self.patterns.all[number].cls))
         return found
@@ -106,7 +107,7 @@ class LayoutBounds:
     def _grid(self, key: Key) -> Grid:
         """The bounds of `bounds.py` under full limits."""
         own, patterns, kinds = self.bounds.by_key[key], self.patterns.all, self._kinds(key)
-        fine = key in self.wanted and key.serial and own.space.count * product(map(len, kinds)) <= _MOST
+        fine = key in self.wanted and all(kinds) and key.serial and own.space.count * product(map(len, kinds)) <= _MOST
         if fine:
             place = [{number: at for at, number in enumerate(operand)} for operand in kinds]
         else:
