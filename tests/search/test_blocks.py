@@ -46,7 +46,7 @@ def goals(sweep: ModuleType, target: Target, seed: int, count: int) -> list[Spec
     return [sweep.random_goal(rng, target) for _ in range(count)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(name=names, seed=seeds)
 def test_random_goals_have_the_programs_of_the_plain_search(
     name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
