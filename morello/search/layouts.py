@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.ir.numbers import product
+from morello.ir.numbers import ceil_div, product
 from morello.search.bounds import Bounds
 from morello.search.patterns import Pattern, Patterns
 from morello.search.relaxed import MoveClass
@@ -28,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 _MOST = 160_000_000
 #: Elements that are worked on at once.
 _CHUNK = 1 << 21
+#: As many as stay in cache.
+_NEAR = 1 << 16
 
 
 @attrs.define(eq=False)
@@ -146,21 +148,26 @@ class Filler:
         loops = [*self.bounds.loops(self.space)]
         others = [step for step in steps if any(part.space is not self.space for part in step.parts)]
         for layer in self.space.layers():
-            for rows in np.array_split(layer, -(-len(layer) * self.grid.width // _CHUNK)):
+            for rows in _chunks(layer, len(layer) * self.grid.width, _CHUNK):
                 block = values[rows]
                 for parts in loops:
                     self._loop(parts, rows, block)
                 for step in others:
                     self._step(step, rows, block)
                 np.maximum(block, self.floor[rows], out=block)
-                stale = [True] * self.rank
-                while any(stale):
-                    operand = stale.index(True)
-                    stale[operand] = False
-                    if self.moves[operand].relax(rows, block):
-                        # Its own moves go again for those that lead on, or whose copies are of this space.
-                        stale = [True] * self.rank
+                self._move(rows, block)
                 values[rows] = block
+
+    def _move(self, rows: Ints, block: Floats) -> None:
+        """Improve bounds by moves of the operands, which do not depend on each other."""
+        before = None
+        while before is None or not np.array_equal(before, block):
+            before = block.copy()
+            for moves in self.moves:
+                moves.relax(rows, block)
+            if not self.key.op.moves_data:
+                # Only copies of this very space, which cost less now, make further moves worth while.
+                break
 
     def along(self, operand: int, index: Ints) -> Ints:
         """An array of [n, patterns of the operand] such that it broadcasts with [n, patterns of operand 0, ...]."""
@@ -228,9 +235,8 @@ class Filler:
         ]
         values = self.grid.values
         for fresh, cost in self._fresh(stage).items():
-            for cells in np.array_split(
-                np.flatnonzero(cost < np.inf), -(-self.space.count * self.grid.width // _CHUNK)
-            ):
+            there = np.flatnonzero(cost < np.inf)
+            for cells in _chunks(there, len(there) * self.grid.width, _CHUNK):
                 total = cost[cells].reshape(-1, *[1] * self.rank)
                 for part in stage.parts:
                     total = total + self._stage_part(part, fresh, cells, own)
@@ -322,22 +328,26 @@ class Moves:
                 if into in place:
                     self.view[at, place[into]] = True
 
-    def relax(self, rows: Ints, block: Floats) -> bool:
-        """Improve bounds by these moves. Returns whether any was."""
-        cost = self._cost(rows, block)
-        aside = np.moveaxis(block, 1 + self.operand, -1)
-        improved = False
-        for into in range(len(self.kinds)):
-            start = np.flatnonzero(np.any(cost[:, :, into] < np.inf, axis=0))
+    def relax(self, rows: Ints, block: Floats) -> None:
+        """Improve bounds by any number of these moves, one after another."""
+        cost = _closed(self._cost(rows, block))
+        # Few shapes at once, so that all that is worked on stays in cache.
+        for part in _chunks(np.arange(len(rows)), block.size, _NEAR):
+            self._relax(cost[part], block[part[0] : part[-1] + 1])
+
+    def _relax(self, cost: Floats, block: Floats) -> None:
+        count = len(self.kinds)
+        aside = np.moveaxis(block, 1 + self.operand, 1)
+        values = aside.reshape(len(block), count, -1)
+        found = np.empty_like(values)
+        possible = np.any(cost < np.inf, axis=0)
+        for into in range(count):
+            start = np.flatnonzero(possible[:, into])
             for run in np.split(start, 1 + np.flatnonzero(np.diff(start) > 1)) if len(start) else ():
                 whole = slice(run[0], run[-1] + 1)
-                own = cost[:, whole, into].reshape(len(rows), *[1] * (self.filler.rank - 1), len(run))
-                before = aside[..., whole]
-                found = aside[..., into : into + 1] + own
-                if np.any(found < before):
-                    improved = True
-                    np.minimum(before, found, out=before)
-        return improved
+                moved = np.add(values[:, into : into + 1], cost[:, whole, into, None], out=found[:, whole])
+                np.minimum(values[:, whole], moved, out=values[:, whole])
+        aside[...] = values.reshape(aside.shape)
 
     def _cost(self, rows: Ints, block: Floats) -> Floats:
         """What each move of some shapes costs besides its body, [rows, from, to]."""
@@ -353,6 +363,18 @@ class Moves:
             copied += values[:, first[None], second[:, None]]
         cost = own[:, :, None] + own[:, None, :] + np.where(self.view, 0.0, copied)
         return np.where(self.offered[tensors], cost, np.inf)
+
+
+def _chunks(cells: Ints, size: int, most: int) -> list[Ints]:
+    """Cells that have `size` values together, so many at once that they have about as many as that."""
+    return np.array_split(cells, min(len(cells), ceil_div(size, most))) if len(cells) else []
+
+
+def _closed(cost: Floats) -> Floats:
+    """What any number of steps costs at least, [n, from, to], given what one does."""
+    for over in range(cost.shape[1]):
+        np.minimum(cost, cost[:, :, over, None] + cost[:, None, over], out=cost)
+    return cost
 
 
 def _columns(kinds: Ints) -> Ints:

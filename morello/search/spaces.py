@@ -107,7 +107,7 @@ class Space:
             (np.searchsorted(axis, size) for axis, size in zip(self.axes, self.sizes, strict=True)),
             np.zeros(self.count, dtype=np.int64),
         )
-        return [np.flatnonzero(depth == value) for value in range(int(depth.max()) + 1)]
+        return [np.flatnonzero(depth == value) for value in np.unique(depth)]
 
 
 def _codes(places: Sequence[Ints], axes: Sequence[Ints]) -> Ints:
