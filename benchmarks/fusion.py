@@ -17,14 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 import morello
-from morello.ir.dtypes import F32
-from morello.ir.layout import row_major
-from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.plugins.registry import installed
 from morello.plugins.target import Target
 from morello.runtime import Kernel
 from morello.search.blocks import BlockSearch
+from morello.testing.graphs import one_by_one
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FILES = ("chain", "fused", "mlp", "attention")
@@ -48,9 +46,9 @@ class Fused:
         return statistics.median(whole), statistics.median(apart)
 
 
-def kernel(search: BlockSearch, target: Target, logical: LogicalSpec, name: str) -> Kernel:
+def kernel(target: Target, logical: LogicalSpec, name: str) -> Kernel:
     """The best program for a Spec, built and verified."""
-    impl = search.synthesize(target.spec(logical))
+    impl = BlockSearch(target).synthesize(target.spec(logical))
     made = Kernel(impl, target, target.emitter.emit(impl, target, name))
     made.check()
     return made
@@ -61,15 +59,9 @@ def fused(path: Path, name: str) -> list[Fused]:
     target = installed().target(name)
     found = []
     for goal in morello.parse(path.read_text(encoding="utf-8"), filename=str(path), target=name).values():
-        whole = goal.spec.logical
-        assert isinstance(whole.op, Compose)
-        apart = []
-        for number, piece in enumerate(whole.op.cut(range(1, len(whole.op.stages)))):
-            ranks = [len(one.dims) for one in piece.op.operands(len(piece.dims))]
-            states = tuple(target.state("GL", F32, row_major(rank)) for rank in ranks)
-            part = LogicalSpec(piece.op, piece.shape(whole.shape), states, whole.serial)
-            apart.append(kernel(BlockSearch(target), target, part, f"{goal.name}_{number}"))
-        found.append(Fused(goal.name, kernel(BlockSearch(target), target, whole, goal.name), apart))
+        parts = enumerate(one_by_one(goal.spec.logical, target))
+        apart = [kernel(target, part, f"{goal.name}_{number}") for number, part in parts]
+        found.append(Fused(goal.name, kernel(target, goal.spec.logical, goal.name), apart))
     return found
 
 

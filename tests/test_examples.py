@@ -14,11 +14,11 @@ from morello.ir.dtypes import F32
 from morello.ir.impl import KernelCall, Loop, Node, figures, walk
 from morello.ir.layout import row_major
 from morello.ir.ops import Compose
-from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
 from morello.search.blocks import BlockSearch
+from morello.testing.graphs import one_by_one
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -93,16 +93,12 @@ def test_fused_programs_cost_less_than_their_operations_one_by_one(name: str) ->
     for done in synthesized(name):
         target, whole = done.target, done.spec.logical
         assert isinstance(whole.op, Compose)
-        intermediates = range(1, len(whole.op.stages))
         apart = 0
-        for piece in whole.op.cut(intermediates):
-            operands = piece.op.operands(len(piece.dims))
-            states = tuple(target.state("GL", F32, row_major(len(one.dims))) for one in operands)
-            part = target.spec(LogicalSpec(piece.op, piece.shape(whole.shape), states))
-            found = BlockSearch(target).solve(part)
+        for part in one_by_one(whole, target):
+            found = BlockSearch(target).solve(target.spec(part))
             assert found is not None
             apart += found.cost
-        for stage in intermediates:
+        for stage in range(1, len(whole.op.stages)):
             shape = whole.op.intermediate_shape(stage, whole.shape)
             apart += target.move_cost(TensorSpec(shape, target.state("GL", F32, row_major(len(shape)))))
         assert figures(done.impl).cost < apart

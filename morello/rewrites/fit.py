@@ -41,7 +41,7 @@ class ExactFit(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if not all(map(logical.op.in_registers, range(len(logical.states)))):
+        if not logical.op.all_in_registers(len(logical.shape)):
             # Register tiles are those of the operations that this becomes.
             return
         for dim in searched(logical):

@@ -52,7 +52,7 @@ class Move(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         declared = logical.op.operands(len(logical.shape))
         # What ends in vector kernels only when it has become other operations is laid out for them then.
-        plain = not all(map(logical.op.in_registers, range(len(declared))))
+        plain = not logical.op.all_in_registers(len(logical.shape))
         for index, one in enumerate(declared):
             state = logical.states[index]
             for name in target.level(state.level).destinations:

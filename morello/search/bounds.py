@@ -7,7 +7,7 @@ exactly, for all shapes and for the limits that matter most.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -71,7 +71,7 @@ class Bounds(Relaxed):
         #: The spaces that steps of each lead to.
         self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
         #: Spaces, each after those that its steps lead to.
-        self.order = self._order(self.below)
+        self.order = self._order()
         stale = set() if trivial else {*self.order}
         # One pass does it, unless stages lead round in a circle: then what it led to was not known the first time.
         while stale:
@@ -88,7 +88,7 @@ class Bounds(Relaxed):
         for one in self.spaces.by_key[key].operands if self.move_key else ():
             yield self.move_key[len(one.dims), key.serial]
 
-    def _order(self, below: Mapping[Key, Iterable[Key]]) -> list[Key]:
+    def _order(self) -> list[Key]:
         """Spaces in an order in which each comes after those that its steps lead to, itself aside."""
         order: dict[Key, None] = {}
         seen: set[Key] = set()
@@ -96,7 +96,7 @@ class Bounds(Relaxed):
         def visit(key: Key) -> None:
             if key not in seen:
                 seen.add(key)
-                for other in below[key]:
+                for other in self.below[key]:
                     visit(other)
                 order[key] = None
 

@@ -231,6 +231,10 @@ class Cells:
         """Cells whose cost is known, or of which it is known that nothing implements them."""
         return self.low.values >= self.high.values
 
+    def solved_at(self, cells: Ints) -> npt.NDArray[np.bool_]:
+        """Which of these are."""
+        return self.low.values[cells] >= self.high.values[cells]
+
 
 class _Places:
     """Where the bounds of a space's class tuples are."""

@@ -59,8 +59,8 @@ class Engine:
         )
         relevant = relevant_limits(self.bounds, unlimited, everything=bool(self.singles))
         self.tables = Tables(self.bounds, relevant)
-        layouts = LayoutBounds(self.bounds) if prune and not self.singles else None
-        self.cells = Cells(self.tables, self.bounds.axes, layouts)
+        self.layouts = LayoutBounds(self.bounds) if prune and not self.singles else None
+        self.cells = Cells(self.tables, self.bounds.axes, self.layouts)
         self.expanders = [
             SpaceExpander(number, self.bounds, self.kernels[one.space.key], self.tables, self.cells)
             for number, one in enumerate(self.tables.spaces)

@@ -19,7 +19,6 @@ from morello.search.patterns import Pattern, Patterns
 from morello.search.relaxed import MoveClass
 from morello.search.spaces import Key, Space, StructuralStep
 from morello.search.stages import Axes, Stage, StagePart
-from morello.search.states import NEVER
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -84,8 +83,8 @@ class LayoutBounds:
     def _wanted(self) -> set[Key]:
         """The spaces whose bounds should know patterns."""
         keys = self.bounds.by_key
-        held = {key: {*map(key.op.in_registers, range(len(keys[key].space.operands)))} for key in keys}
-        waiting = [key for key in keys if len(held[key]) > 1]
+        some = [key for key in keys if any(map(key.op.in_registers, range(len(keys[key].space.operands))))]
+        waiting = [key for key in some if not key.op.all_in_registers(key.rank)]
         found = {key for key in keys if key.op.moves_data}
         while waiting:
             key = waiting.pop()
@@ -304,8 +303,6 @@ class Moves:
         for at, kind in enumerate(self.kinds):
             for move in filler.bounds.move_classes(filler.key, operand, filler.patterns.all[kind].cls):
                 self._enter(at, kind, move, place)
-        fits = filler.patterns.bytes[self.kinds] < NEVER
-        self.offered &= fits.T[:, None, :]
 
     def _enter(self, at: int, kind: int, move: MoveClass, place: dict[int, int]) -> None:
         """Enter what one pattern can become by the moves to a class of states."""

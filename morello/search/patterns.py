@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.tensor import OperandState
-from morello.search.states import NEVER, States
+from morello.search.states import States
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -80,23 +80,22 @@ class Patterns:
     def __init__(self, states: States):
         self.states = states
         self.numbers: dict[Pattern, int] = {}
+        #: Per pattern, those of the states that it stands for.
+        self.stands: list[set[int]] = []
         #: The pattern of each state.
         self.of = np.array(
             [self._number(_pattern(states.class_of[at], state)) for at, (_, state) in enumerate(states.states)],
             dtype=np.int64,
         )
-        #: Per pattern, those of the states that it stands for.
-        self.stands: list[set[int]] = [{number} for number in range(len(self.numbers))]
         self._close()
         self.all = list(self.numbers)
-        self.ranks = [states.classes[one.cls].rank for one in self.all]
         #: Per pattern, the states that it stands for.
         self.members = [np.flatnonzero(np.isin(self.of, [*stands])) for stands in self.stands]
-        shape = len(self.all), states.cost.shape[1]
-        self.cost, self.bytes = np.full(shape, np.inf), np.full(shape, NEVER)
+        #: What the cheapest of them costs, per tensor shape; infinite where none can be.
+        self.cost = np.full((len(self.all), states.cost.shape[1]), np.inf)
         for number, members in enumerate(self.members):
             if len(members):
-                self.cost[number], self.bytes[number] = states.cost[members].min(0), states.bytes[members].min(0)
+                self.cost[number] = states.cost[members].min(0)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -104,8 +103,7 @@ class Patterns:
     def _number(self, pattern: Pattern) -> int:
         if pattern not in self.numbers:
             self.numbers[pattern] = len(self.numbers)
-            if hasattr(self, "stands"):
-                self.stands.append({self.numbers[pattern]})
+            self.stands.append({self.numbers[pattern]})
         return self.numbers[pattern]
 
     def _close(self) -> None:

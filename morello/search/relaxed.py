@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 Classes = tuple[int, ...]
 
-#: Bounds that one space may have: a few hundred megabytes. Larger ones do without limits of whole levels.
+#: Bounds that one space may have: 1.6 gigabytes. Larger ones do without limits of whole levels.
 MOST_BOUNDS = 200_000_000
 
 

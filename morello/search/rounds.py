@@ -80,7 +80,7 @@ class Rounds:
             low = self.cells.low.values[goals]
             if np.any((low >= EXACT) & (low < np.inf)):
                 raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
-            goals = goals[~self.cells.solved[goals]]
+            goals = goals[~self.cells.solved_at(goals)]
             if len(goals):
                 self._fit()
                 self._round(goals, self._cap(goals))
@@ -91,7 +91,7 @@ class Rounds:
         low = self.cells.low.values[cells]
         while len(cells):
             self._round(cells, low)
-            left = ~self.cells.solved[cells] & (self.cells.low.values[cells] <= low)
+            left = ~self.cells.solved_at(cells) & (self.cells.low.values[cells] <= low)
             cells, low = cells[left], low[left]
 
     def ranking(self, cell: int, chosen: int, count: int) -> list[tuple[int, float, bool]]:
@@ -120,7 +120,7 @@ class Rounds:
             for index, rank in enumerate(edges.rank.tolist()):
                 child = edges.child[:, index]
                 if rank != chosen and (rank not in found or costs[index] < found[rank][0]):
-                    found[rank] = costs[index], rank, child[~self.cells.solved[child]]
+                    found[rank] = costs[index], rank, child[~self.cells.solved_at(child)]
         return list(found.values())
 
     def tables_done(self) -> tuple[int, int]:
@@ -181,17 +181,17 @@ class Rounds:
         budget without end, where everything is looked at itself.
         """
         full = self.cells.full.values[cells]
-        apart = self.cells.solved[full] | (budgets == np.inf) | (self._failures[full] > PATIENCE)
+        apart = self.cells.solved_at(full) | (budgets == np.inf) | (self._failures[full] > PATIENCE)
         return np.where(apart, cells, full)
 
     def _hand_down(self, chunks: Sequence[Edges], explored: Floats, made: Descent) -> Ints:
         """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
-        low, solved = self.cells.low.values, self.cells.solved
+        low = self.cells.low.values
         touched = [np.zeros(0, dtype=np.int64)]
         for edges in chunks:
             slack = self.budget[edges.parent] - edges.total(low)
             for child, times in zip(edges.child, edges.times, strict=True):
-                at = np.flatnonzero(~solved[child])
+                at = np.flatnonzero(~self.cells.solved_at(child))
                 cells = child[at]
                 offered = low[cells] + np.floor(slack[at] / times[at])
                 instead = self._instead(cells, offered)

@@ -8,7 +8,6 @@ import pytest
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search.engine import Engine
-from morello.search.layouts import LayoutBounds
 from morello.search.rounds import Rounds
 
 GOALS = [
@@ -34,7 +33,8 @@ def solved(name: str, text: str) -> tuple[Engine, int]:
 @pytest.mark.parametrize(("name", "text"), GOALS)
 def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
     engine, _ = solved(name, text)
-    layouts, cells, tables = LayoutBounds(engine.bounds), engine.cells, engine.tables
+    layouts, cells, tables = engine.layouts, engine.cells, engine.tables
+    assert layouts is not None
     known = np.flatnonzero(cells.solved[1:] & (cells.high.values[1:] < np.inf)) + 1
     assert len(known) > 20
     spaces = tables.space.values[cells.table.values[known]]
@@ -64,6 +64,7 @@ def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
     by_class = cells.bound(number, tables.classes.values[table], cells.shape.values[[goal]], limits)
     space = tables.spaces[number].space
     states = tables.states.values[table][:, : len(space.operands)]
-    by_layout = LayoutBounds(engine.bounds).low(space.key, states, cells.shape.values[[goal]])
+    assert engine.layouts is not None
+    by_layout = engine.layouts.low(space.key, states, cells.shape.values[[goal]])
     assert by_class[0] < by_layout[0]
     assert share * cost <= by_layout[0] <= cost

@@ -169,6 +169,10 @@ class Operation(ABC):
         """Whether search moves an operand to registers here, and not only where this has become other operations."""
         return True
 
+    def all_in_registers(self, rank: int) -> bool:
+        """Whether search moves every operand to registers here."""
+        return all(map(self.in_registers, range(len(self.operands(rank)))))
+
     def stepwise(self, rank: int) -> tuple[int, ...]:
         """Iteration dimensions of which search takes one value at a time, or all."""
         return ()

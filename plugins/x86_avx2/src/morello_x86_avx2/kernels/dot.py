@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -199,32 +200,35 @@ _MIXED = (("f32",), ("bf16",), ("f32",))
 _BYTES = (("u8",), ("i8",), ("i16",))
 
 
+def _kernel(
+    widest: int,
+    name: str,
+    operands: tuple[OperandPattern, ...],
+    step: Step,
+    cost: Callable[[LogicalSpec, Target], Any],
+    multiple: int | None,
+    taken: int = 1,
+    when: Callable[[LogicalSpec], Any] | None = None,
+    op: Matmul = _ACCUMULATE,
+) -> Microkernel:
+    """One of the dot products with vectors of `widest` bytes, of k values that `multiple` divides."""
+    return Microkernel(
+        name=name,
+        op=op,
+        operands=operands,
+        shape=(1, 1, None if multiple is None else Multiple(of=multiple), 1),
+        when=when,
+        cost=cost,
+        registers={"VRF": 4 if step is f32_step else 6},
+        emit=DotProduct(widest, step, taken).emit,
+    )
+
+
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """The dot products of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     values = widest // 4
-
-    def kernel(
-        name: str,
-        operands: tuple[OperandPattern, ...],
-        step: Step,
-        cost: Callable[[LogicalSpec, Target], Any],
-        multiple: int | None,
-        taken: int = 1,
-        when: Callable[[LogicalSpec], Any] | None = None,
-        op: Matmul = _ACCUMULATE,
-    ) -> Microkernel:
-        return Microkernel(
-            name=name,
-            op=op,
-            operands=operands,
-            shape=(1, 1, None if multiple is None else Multiple(of=multiple), 1),
-            when=when,
-            cost=cost,
-            registers={"VRF": 4 if step is f32_step else 6},
-            emit=DotProduct(widest, step, taken).emit,
-        )
-
+    kernel = partial(_kernel, widest)
     # Costs of floats are the paper's, whatever the size of vectors.
     return (
         kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values),
