@@ -7,6 +7,7 @@ Spec that is met on the way.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import attrs
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from morello.ir.numbers import ceil_div, product
 from morello.search.bounds import Bounds
-from morello.search.patterns import Pattern, Patterns
+from morello.search.patterns import TWIN, Pattern, Patterns, Run, blurred
 from morello.search.relaxed import MoveClass
 from morello.search.spaces import Key, Space, StructuralStep
 from morello.search.stages import Axes, Stage, StagePart
@@ -133,6 +134,13 @@ class Filler:
         self.rank = len(grid.kinds)
         self.floor = grid.values
         self.moves = [Moves(self, operand) for operand in range(self.rank)]
+        #: Per operand, the places of patterns that differ in nothing but their classes.
+        self.alike: list[dict[Pattern, Ints]] = []
+        for kinds in grid.kinds:
+            ways = [attrs.evolve(self.patterns.all[kind], cls=0) for kind in kinds]
+            self.alike.append(
+                {way: np.array([at for at, own in enumerate(ways) if own == way]) for way in dict.fromkeys(ways)}
+            )
 
     def fill(self) -> None:
         """Work out all bounds, those of smaller shapes first."""
@@ -155,18 +163,18 @@ class Filler:
                     self._step(step, rows, block)
                 np.maximum(block, self.floor[rows], out=block)
                 self._move(rows, block)
+                self._blur(rows, block)
                 values[rows] = block
 
     def _move(self, rows: Ints, block: Floats) -> None:
         """Improve bounds by moves of the operands, which do not depend on each other."""
-        before = None
-        while before is None or not np.array_equal(before, block):
+        while True:
             before = block.copy()
             for moves in self.moves:
                 moves.relax(rows, block)
-            if not self.key.op.moves_data:
-                # Only copies of this very space, which cost less now, make further moves worth while.
-                break
+            # Only copies of this very space, which may cost less now, make further moves worth while.
+            if not self.key.op.moves_data or np.array_equal(before, block):
+                return
 
     def along(self, operand: int, index: Ints) -> Ints:
         """An array of [n, patterns of the operand] such that it broadcasts with [n, patterns of operand 0, ...]."""
@@ -214,17 +222,53 @@ class Filler:
 
     def _below(self, grid: Grid, args: Sequence[int], cells: Ints, shape: Ints) -> Floats:
         """The bounds of parts of some shapes, whose operands are tiles of those that `args` says."""
-        places = []
-        for position, arg in enumerate(args):
-            tensors = self.states.tensors[len(self.space.operands[arg].dims)].dims
-            whole = tensors[:, self.space.tensors[arg][cells]]
-            tile = tensors[:, grid.space.tensors[position][shape]]
-            index = np.full((len(cells), len(self.grid.kinds[arg])), -1, dtype=np.int64)
-            for at, kind in enumerate(self.grid.kinds[arg]):
-                for into, where in self.patterns.all[kind].tiled(whole, tile):
-                    index[where, at] = grid.place[position][self.patterns.numbers.get(into, kind)]
-            places.append(self.along(arg, index))
-        return grid.values[(shape.reshape(-1, *[1] * self.rank), *places)]
+        first, second = zip(*(self._tiles(grid, at, arg, cells, shape) for at, arg in enumerate(args)), strict=True)
+        shape = shape.reshape(-1, *[1] * self.rank)
+        values = grid.values[(shape, *first)]
+        # Where it is not known which of two patterns tiles have, the lower bound holds.
+        unsure = [
+            np.any(one != other, axis=tuple(range(1, one.ndim))) for one, other in zip(first, second, strict=True)
+        ]
+        for chosen in itertools.product((False, True), repeat=len(args)):
+            rows = np.flatnonzero(np.all([where for where, other in zip(unsure, chosen, strict=True) if other], axis=0))
+            if any(chosen) and len(rows):
+                places = [pair[other][rows] for *pair, other in zip(first, second, chosen, strict=True)]
+                values[rows] = np.minimum(values[rows], grid.values[(shape[rows], *places)])
+        return values
+
+    def _tiles(self, grid: Grid, position: int, arg: int, cells: Ints, shape: Ints) -> tuple[Ints, Ints]:
+        """Places of the patterns of an operand of a part, along the operand `arg` that it is a tile of: two for each,
+        mostly the same.
+        """
+        tensors = self.states.tensors[len(self.space.operands[arg].dims)].dims
+        whole, tile = tensors[:, self.space.tensors[arg][cells]], tensors[:, grid.space.tensors[position][shape]]
+        kinds = np.array(self.grid.kinds[arg])
+        index = np.full((2, len(cells), len(self.grid.kinds[arg])), -1, dtype=np.int64)
+        for pattern, columns in self.alike[arg].items():
+            for run, where in pattern.tiled(whole, tile):
+                if not np.any(where):
+                    continue
+                at = np.ix_(np.flatnonzero(where), columns)
+                places = self._places(grid, position, kinds[columns], run)
+                index[0][at] = np.where(index[0][at] < 0, places, index[0][at])
+                index[1][at] = np.where(places < 0, index[1][at], places)
+        return self.along(arg, index[0]), self.along(arg, index[1])
+
+    def _places(self, grid: Grid, operand: int, kinds: Ints, run: Run) -> Ints:
+        """Where patterns are whose values lie so, or those that they are not told apart from."""
+        first, second = (grid.place[operand][self.patterns.lying[kinds, one]] for one in (run, TWIN[run]))
+        return np.where(first < 0, second, first)
+
+    def _blur(self, rows: Ints, block: Floats) -> None:
+        """Give DENSE and FULL the same bounds where they are not told apart."""
+        for operand, kinds in enumerate(self.grid.kinds):
+            rank = len(self.space.operands[operand].dims)
+            same = np.flatnonzero(blurred(self.states.tensors[rank].dims[:, self.space.tensors[operand][rows]]))
+            aside = np.moveaxis(block, 1 + operand, 1)
+            for at, kind in enumerate(kinds):
+                twin = int(self.grid.place[operand][self.patterns.lying[kind, TWIN[self.patterns.all[kind].run]]])
+                if twin > at:
+                    aside[same, at] = aside[same, twin] = np.minimum(aside[same, at], aside[same, twin])
 
     def _stage(self, stage: Stage, dtypes: Sequence[str]) -> None:
         """A stage, for every combination of patterns that its new tensors can have."""
@@ -303,6 +347,11 @@ class Moves:
         for at, kind in enumerate(self.kinds):
             for move in filler.bounds.move_classes(filler.key, operand, filler.patterns.all[kind].cls):
                 self._enter(at, kind, move, place)
+        # What does not fit a level is not moved there.
+        levels = [filler.states.classes[filler.patterns.all[kind].cls].level for kind in self.kinds]
+        axes = filler.bounds.axes
+        room = np.array([axes.bytes(level, axes.full[level]) for level in levels])
+        self.offered &= (filler.patterns.bytes[self.kinds] <= room[:, None]).T[:, None, :]
 
     def _enter(self, at: int, kind: int, move: MoveClass, place: dict[int, int]) -> None:
         """Enter what one pattern can become by the moves to a class of states."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.tensor import OperandState
-from morello.search.states import States
+from morello.search.states import NEVER, States
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -30,6 +30,10 @@ class Run(IntEnum):
     ODD_EVEN = 4
 
 
+#: What is not told apart where sizes are `blurred`.
+TWIN = [Run.NONE, Run.FULL, Run.DENSE, Run.STRIPS, Run.ODD_EVEN]
+
+
 @attrs.frozen(cache_hash=True)
 class Pattern:
     """What these bounds know of an operand state: its class, its innermost dimension, and how values lie along it."""
@@ -38,28 +42,36 @@ class Pattern:
     dim: int = -1
     run: Run = Run.NONE
 
-    def tiled(self, whole: Ints, tile: Ints) -> list[tuple[Pattern, Bools]]:
-        """The patterns of tiles, and where they are; sizes are [dimensions, n]."""
+    def tiled(self, whole: Ints, tile: Ints) -> list[tuple[Run, Bools]]:
+        """How values of tiles lie, and where; sizes are [dimensions, n]. Where there are two answers, it is either."""
         if self.run == Run.NONE:
-            return [(self, np.ones(whole.shape[1], dtype=np.bool_))]
+            return [(Run.NONE, np.ones(whole.shape[1], dtype=np.bool_))]
         single = (tile[self.dim] == 1) & (whole[self.dim] > 1)
-        found = [(Pattern(self.cls), single)]
         if self.run in (Run.STRIPS, Run.ODD_EVEN):
-            return [*found, (self, ~single)]
+            return [(Run.NONE, single), (self.run, ~single)]
         alone = ~single & (np.sum(tile > 1, axis=0) == 1) & (tile[self.dim] > 1)
         cut = ~single & ~alone & (tile[self.dim] < whole[self.dim])
         kept = ~(single | alone | cut)
-        found += [(self._lying(Run.FULL), alone), (self._lying(Run.DENSE), cut), (self, kept)]
-        return found
+        # The order of the other dimensions decides, which is not known.
+        unsure = kept & blurred(whole) & ~blurred(tile)
+        return [(Run.NONE, single), (Run.FULL, alone), (Run.DENSE, cut), (self.run, kept), (TWIN[self.run], unsure)]
 
-    def _lying(self, run: Run) -> Pattern:
-        return attrs.evolve(self, run=run)
+    def lying(self, run: Run) -> Pattern:
+        """The pattern of the same class whose values lie in another way along the same dimension."""
+        return Pattern(self.cls) if run == Run.NONE else attrs.evolve(self, run=run)
 
     def under(self, axes: Sequence[int | None], cls: int) -> Pattern | None:
         """The pattern seen under other dimensions, None if its innermost is left out."""
         if self.run == Run.NONE:
             return Pattern(cls)
         return Pattern(cls, axes.index(self.dim), self.run) if self.dim in axes else None
+
+
+def blurred(sizes: Ints) -> Bools:
+    """Whether tensors of these sizes, [dimensions, n], have so many dimensions that their order decides what tiles
+    are: DENSE and FULL have the same bounds there.
+    """
+    return np.sum(sizes > 1, axis=0) > 2
 
 
 def _pattern(cls: int, state: OperandState) -> Pattern:
@@ -80,6 +92,7 @@ class Patterns:
     def __init__(self, states: States):
         self.states = states
         self.numbers: dict[Pattern, int] = {}
+        self.all: list[Pattern] = []
         #: Per pattern, those of the states that it stands for.
         self.stands: list[set[int]] = []
         #: The pattern of each state.
@@ -88,14 +101,18 @@ class Patterns:
             dtype=np.int64,
         )
         self._close()
-        self.all = list(self.numbers)
+        #: Per pattern and Run, the pattern whose values lie so; itself if there is none.
+        self.lying = np.array(
+            [[self.numbers.get(one.lying(run), number) for run in Run] for number, one in enumerate(self.all)]
+        )
         #: Per pattern, the states that it stands for.
         self.members = [np.flatnonzero(np.isin(self.of, [*stands])) for stands in self.stands]
-        #: What the cheapest of them costs, per tensor shape; infinite where none can be.
-        self.cost = np.full((len(self.all), states.cost.shape[1]), np.inf)
+        #: What the cheapest of them costs and the smallest takes, per tensor shape; infinite where none can be.
+        shape = len(self.all), states.cost.shape[1]
+        self.cost, self.bytes = np.full(shape, np.inf), np.full(shape, NEVER)
         for number, members in enumerate(self.members):
             if len(members):
-                self.cost[number] = states.cost[members].min(0)
+                self.cost[number], self.bytes[number] = states.cost[members].min(0), states.bytes[members].min(0)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -103,6 +120,7 @@ class Patterns:
     def _number(self, pattern: Pattern) -> int:
         if pattern not in self.numbers:
             self.numbers[pattern] = len(self.numbers)
+            self.all.append(pattern)
             self.stands.append({self.numbers[pattern]})
         return self.numbers[pattern]
 
@@ -111,7 +129,7 @@ class Patterns:
         changed = True
         while changed:
             changed = False
-            for number, pattern in [(number, pattern) for pattern, number in self.numbers.items()]:
+            for number, pattern in [*enumerate(self.all)]:
                 for state in np.flatnonzero(np.isin(self.of, [*self.stands[number]])).tolist():
                     for into, made in self._led_to(pattern, state):
                         if not made <= self.stands[into]:
@@ -125,9 +143,17 @@ class Patterns:
         pairs = np.flatnonzero(states.tile[state, : len(states.tile_pairs(rank)[0])] >= 0)
         whole, tile = (states.tensors[rank].dims[:, side[pairs]] for side in states.tile_pairs(rank))
         made = self.of[states.tile[state, pairs]]
-        for into, where in pattern.tiled(whole, tile) if len(pairs) else ():
-            if np.any(where):
-                yield self._number(into), {*np.unique(made[where]).tolist()}
+        ways = [(pattern.lying(run), where) for run, where in pattern.tiled(whole, tile) if np.any(where)]
+        found = [(self._number(into), where) for into, where in ways]
+        known = np.zeros(len(pairs), dtype=np.bool_)
+        for into, where in found:
+            stands = [*self.stands[into]]
+            twins = [self.numbers.get(self.all[one].lying(TWIN[self.all[one].run]), one) for one in stands]
+            known |= where & (np.isin(made, stands) | (blurred(tile) & np.isin(made, twins)))
+        for into, where in found:
+            fresh = made[where & ~known]
+            known |= where
+            yield into, {*np.unique(fresh).tolist()}
         for (own, axes), row in states.under.items():
             if own == rank and row[state] >= 0:
                 seen = pattern.under(axes, int(states.cls[row[state]]))
