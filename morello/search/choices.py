@@ -34,13 +34,18 @@ class Choices:
         self._rounds = rounds
         self._levels = len(rounds.cells.axes.sizes)
         self._parts = 3
-        self.row: Ints = np.zeros(1, dtype=np.int64)
+        self._rows = Column(np.int64)
         self._ranks = Column(np.int64)
         self._children = Column(np.int64, self._parts)
         self._live = Column(np.int64, self._parts * self._levels)
         self._peaks = Column(np.int64, self._levels)
         self._needs = Column(np.int64, self._levels)
+        self._rows.extend(np.zeros(1, dtype=np.int64))
         self._add(_no_edge(self._levels))
+
+    @property
+    def row(self) -> Ints:
+        return self._rows.values
 
     def rank(self, cell: int) -> int:
         """Where the chosen step stands in the target's order."""
@@ -58,14 +63,14 @@ class Choices:
         """
         known = self._rounds.cells
         pending = np.unique(cells)
-        passed = np.zeros(0, dtype=np.bool_)
+        passed = Column(np.bool_)
         while len(pending):
             self._fit()
-            passed = np.concatenate([passed, np.zeros(len(self.row) - len(passed), dtype=np.bool_)])
-            pending = pending[~passed[pending] & (known.low.values[pending] < np.inf)]
+            passed.extend(np.zeros(len(self.row) - passed.count, dtype=np.bool_))
+            pending = pending[~passed.values[pending] & (known.low.values[pending] < np.inf)]
             # Below what was chosen earlier there may be cells that were left open then.
             chosen = pending[self.row[pending] >= 0]
-            passed[chosen] = True
+            passed.values[chosen] = True
             further = np.unique(self._children.values[self.row[chosen]])
             left = pending[self.row[pending] < 0]
             left = left[~self._recalled(left)]
@@ -97,22 +102,20 @@ class Choices:
         return np.where(rows[:, None] >= 0, self._peaks.values[rows], -1)
 
     def _fit(self) -> None:
-        grown = len(self._rounds.cells) - len(self.row)
-        if grown > 0:
-            self.row = np.concatenate([self.row, np.full(grown, -1, dtype=np.int64)])
+        self._rows.extend(np.full(len(self._rounds.cells) - len(self.row), -1, dtype=np.int64))
 
     def _choose(self, cells: Ints, settle: bool) -> Ints:
-        """Choose where that is possible now; the cells to go on with."""
+        """Choose where that is possible now, for cells in order; the cells to go on with."""
         known = self._rounds.cells
         chunks = self._rounds.engine.expand(cells, known.low.values[cells])
         self._fit()
-        best = np.full(len(known), _NONE)
+        best = np.full(len(cells), _NONE)
         for edges in chunks:
-            np.minimum.at(best, edges.parent, edges.rank)
+            np.minimum.at(best, np.searchsorted(cells, edges.parent), edges.rank)
         undecided, further = [np.zeros(0, dtype=np.int64)], []
         for edges in chunks:
-            first = edges.select(best[edges.parent] == edges.rank)
-            solved = np.asarray(np.all(known.solved[first.child], axis=0))
+            first = edges.select(best[np.searchsorted(cells, edges.parent)] == edges.rank)
+            solved = np.asarray(np.all(known.solved_at(first.child), axis=0))
             self._add(first.select(solved))
             further.append(first.child[:, solved].reshape(-1))
             # Whether these steps are as cheap as they may be is not known yet: look at their parts.
@@ -120,7 +123,7 @@ class Choices:
             further.append(first.parent[~solved] if settle else np.zeros(0, dtype=np.int64))
         if settle:
             children = np.unique(np.concatenate(undecided))
-            self._rounds.solve_at_least(children[~known.solved[children]])
+            self._rounds.solve_at_least(children[~known.solved_at(children)])
         return np.unique(np.concatenate(further))
 
     def _add(self, edges: Edges) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import MorelloError
+from morello.search.cells import Column
 from morello.search.choices import Choices
 from morello.search.engine import Engine
 from morello.search.expand import Edges
@@ -68,8 +69,11 @@ class Rounds:
         self.often = often or (lambda rounds: None)
         self.choices = Choices(self)
         self._prune = prune
-        self._failures: Ints = np.zeros(0, dtype=np.int64)
-        self.budget = np.zeros(0)
+        self._failures = Column(np.int64)
+        #: What each cell may cost in this round, what it was expanded with, and in which iteration last. Those of
+        #: earlier rounds are put back to -1 by `_touched`: most cells have no part in a round.
+        self._budget, self._explored, self._last = Column(np.float64), Column(np.float64), Column(np.int64)
+        self._touched: list[Ints] = []
 
     def solve(self, goals: Ints) -> None:
         """Solve these cells. Raises MorelloError for costs past 2^53."""
@@ -142,35 +146,35 @@ class Rounds:
     def _fit(self) -> None:
         """Arrays with a value per cell as long as there are cells now, and what is known of new cells."""
         self.cells.remember()
-        grown = len(self.cells) - len(self._failures)
+        grown = len(self.cells) - self._failures.count
         if grown > 0:
-            first = 0 if self._prune else len(WIDENINGS) - 1
-            self._failures = np.concatenate([self._failures, np.full(grown, first)])
-            self.budget = np.concatenate([self.budget, np.full(grown, -1.0)])
+            self._failures.extend(np.full(grown, 0 if self._prune else len(WIDENINGS) - 1))
+            for column in (self._budget, self._explored, self._last):
+                column.extend(np.full(grown, -1))
 
     def _cap(self, cells: Ints) -> Floats:
         """The most that cells may spend in this round."""
-        return np.floor(self.cells.low.values[cells] * (1 + WIDENINGS[self._failures[cells]]))
+        return np.floor(self.cells.low.values[cells] * (1 + WIDENINGS[self._failures.values[cells]]))
 
     def _descend(self, goals: Ints, budgets: Floats) -> Descent:
         """Hand budgets down from the goals and expand every cell that gets one."""
         made = Descent()
         self._fit()
-        self.budget[:] = -1
+        for cells in self._touched:
+            self._budget.values[cells] = self._explored.values[cells] = -1
         instead = self._instead(goals, budgets)
-        np.maximum.at(self.budget, instead, budgets)
+        self._touched = [instead]
+        np.maximum.at(self._budget.values, instead, budgets)
         made.waiting.append(goals[instead != goals])
-        explored = np.full(len(self.budget), -1.0)
         pending = np.unique(instead)
         while len(pending):
-            explored[pending] = self.budget[pending]
-            chunks = self.engine.expand(pending, self.budget[pending])
+            budgets = self._explored.values[pending] = self._budget.values[pending]
+            chunks = self.engine.expand(pending, budgets)
             self._fit()
-            explored = np.concatenate([explored, np.full(len(self.budget) - len(explored), -1.0)])
             made.edges.append(chunks)
             made.expanded.append(pending)
             self.edges += sum(len(edges.parent) for edges in chunks)
-            pending = self._hand_down(chunks, explored, made)
+            pending = self._hand_down(chunks, made)
             self.often(self)
         return made
 
@@ -181,52 +185,52 @@ class Rounds:
         budget without end, where everything is looked at itself.
         """
         full = self.cells.full.values[cells]
-        apart = self.cells.solved_at(full) | (budgets == np.inf) | (self._failures[full] > PATIENCE)
+        apart = self.cells.solved_at(full) | (budgets == np.inf) | (self._failures.values[full] > PATIENCE)
         return np.where(apart, cells, full)
 
-    def _hand_down(self, chunks: Sequence[Edges], explored: Floats, made: Descent) -> Ints:
+    def _hand_down(self, chunks: Sequence[Edges], made: Descent) -> Ints:
         """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
-        low = self.cells.low.values
-        touched = [np.zeros(0, dtype=np.int64)]
+        low, budget = self.cells.low.values, self._budget.values
+        before = len(self._touched)
         for edges in chunks:
-            slack = self.budget[edges.parent] - edges.total(low)
+            slack = budget[edges.parent] - edges.total(low)
             for child, times in zip(edges.child, edges.times, strict=True):
                 at = np.flatnonzero(~self.cells.solved_at(child))
                 cells = child[at]
                 offered = low[cells] + np.floor(slack[at] / times[at])
                 instead = self._instead(cells, offered)
                 capped = np.where(offered < np.inf, np.minimum(offered, self._cap(instead)), np.inf)
-                np.maximum.at(self.budget, instead, capped)
-                touched.append(instead)
+                self._touched.append(instead)
+                np.maximum.at(budget, instead, capped)
                 made.waiting.append(np.unique(cells[instead != cells]))
-        cells = np.unique(np.concatenate(touched))
-        return cells[self.budget[cells] > explored[cells]]
+        cells = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *self._touched[before:]]))
+        return cells[budget[cells] > self._explored.values[cells]]
 
     def _ascend(self, made: Descent) -> None:
         """Work out costs and bounds from the edges, deepest cells first, until nothing changes."""
-        low, high = self.cells.low.values, self.cells.high.values
+        low, high, budget = self.cells.low.values, self.cells.high.values, self._budget.values
         groups = self._groups(made)
-        capped = [cells[self.budget[cells] >= self._cap(cells)] for cells, _ in groups]
+        capped = [cells[budget[cells] >= self._cap(cells)] for cells, _ in groups]
         taken = Taken.of(groups[::-1])
         waiting = np.unique(np.concatenate(made.waiting))
         changed = True
         while changed:
-            propagate(taken, self.budget, low, high)
+            propagate(taken, budget, low, high)
             # Less memory never costs less.
             least = low[self.cells.full.values[waiting]]
             changed = bool(np.any(least > low[waiting]))
             low[waiting] = np.maximum(low[waiting], least)
         for cells, _ in groups:
             # All that is below these has been looked at, so the best program found is the best there is.
-            whole = cells[self.budget[cells] == np.inf]
+            whole = cells[budget[cells] == np.inf]
             low[whole] = high[whole]
         for cells in capped:
-            failed = cells[(low[cells] > self.budget[cells]) & (low[cells] < high[cells])]
-            self._failures[failed] = np.minimum(self._failures[failed] + 1, len(WIDENINGS) - 1)
+            failed = cells[(low[cells] > budget[cells]) & (low[cells] < high[cells])]
+            self._failures.values[failed] = np.minimum(self._failures.values[failed] + 1, len(WIDENINGS) - 1)
 
     def _groups(self, made: Descent) -> list[tuple[Ints, list[Edges]]]:
         """Cells by the iteration that expanded them last, with the edges that it made of them."""
-        last = np.full(len(self.cells), -1)
+        last = self._last.values
         for iteration, cells in enumerate(made.expanded):
             last[cells] = iteration
         groups = []
