@@ -2,13 +2,14 @@
 
     python benchmarks/fusion.py [--only NAME]... [--target NAME]
 
-Both sides are the best programs that search finds. One by one, operations hand their results on in memory, in row
-major. Times are medians, of programs that are timed in turn.
+Both sides are the best programs that search finds, the other one for operations that hand on all they make in GL.
+Times are medians, of programs that are timed in turn.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -17,65 +18,56 @@ from rich.console import Console
 from rich.table import Table
 
 import morello
-from morello.ir.spec import LogicalSpec
-from morello.plugins.registry import installed
-from morello.plugins.target import Target
-from morello.runtime import Kernel
-from morello.search.blocks import BlockSearch
-from morello.testing.graphs import one_by_one
+from morello.ir.impl import figures
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FILES = ("chain", "fused", "mlp", "attention")
-ROUNDS = 5
+ROUNDS = 7
 
 
 @attrs.frozen
-class Fused:
-    """A Compose as one program, and as one per operation."""
+class Program:
+    """The best program of a goal, built and verified, and the times of its calls in seconds."""
 
-    name: str
-    whole: Kernel
-    apart: list[Kernel]
+    goal: morello.Goal
+    kernel: morello.Kernel
+    seconds: list[float] = attrs.field(factory=list)
 
-    def seconds(self) -> tuple[float, float]:
-        """A call of the one program, and of all the others."""
-        whole, apart = [], []
+    @classmethod
+    def of(cls, goal: morello.Goal) -> Program:
+        done = goal.synthesize()
+        kernel = morello.compile(done)
+        kernel.check()
+        return cls(done, kernel)
+
+    @property
+    def cost(self) -> int:
+        return figures(self.goal.impl).cost
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def compared(path: Path, target: str) -> Iterator[tuple[str, Program, Program]]:
+    """Name, fused program and program one by one of each Compose in a Spec file."""
+    for goal in morello.parse(path.read_text(encoding="utf-8"), filename=str(path), target=target).values():
+        pair = Program.of(goal), Program.of(goal.apply("bufferize to GL"))
         for _ in range(ROUNDS):
-            whole.append(self.whole.bench(0.1, 3).median)
-            apart.append(sum(one.bench(0.1, 3).median for one in self.apart))
-        return statistics.median(whole), statistics.median(apart)
-
-
-def kernel(target: Target, logical: LogicalSpec, name: str) -> Kernel:
-    """The best program for a Spec, built and verified."""
-    impl = BlockSearch(target).synthesize(target.spec(logical))
-    made = Kernel(impl, target, target.emitter.emit(impl, target, name))
-    made.check()
-    return made
-
-
-def fused(path: Path, name: str) -> list[Fused]:
-    """The Composes of a Spec file, and what they consist of."""
-    target = installed().target(name)
-    found = []
-    for goal in morello.parse(path.read_text(encoding="utf-8"), filename=str(path), target=name).values():
-        parts = enumerate(one_by_one(goal.spec.logical, target))
-        apart = [kernel(target, part, f"{goal.name}_{number}") for number, part in parts]
-        found.append(Fused(goal.name, kernel(target, goal.spec.logical, goal.name), apart))
-    return found
+            for one in pair:
+                one.seconds.append(one.kernel.bench(0.1, 3).median)
+        yield (goal.name, *pair)
 
 
 @click.command(help=(__doc__ or "").split("\n")[0])
 @click.option("--only", multiple=True, type=click.Choice(FILES), help="Of these example files only.")
 @click.option("--target", default="x86_avx2", show_default=True)
 def main(only: tuple[str, ...], target: str) -> None:
-    table = Table("Compose", "operations", "one program", "one by one", "ratio")
+    table = Table("Compose", "one program", "one by one", "ratio", "ratio of costs")
     for file in only or FILES:
-        for one in fused(EXAMPLES / f"{file}.spec", target):
-            whole, apart = one.seconds()
-            table.add_row(
-                one.name, str(len(one.apart)), f"{whole * 1e6:.1f} µs", f"{apart * 1e6:.1f} µs", f"{apart / whole:.2f}"
-            )
+        for name, fused, apart in compared(EXAMPLES / f"{file}.spec", target):
+            times = [f"{one.median * 1e6:,.1f} µs" for one in (fused, apart)]
+            table.add_row(name, *times, f"{apart.median / fused.median:.2f}", f"{apart.cost / fused.cost:.2f}")
     Console().print(table)
 
 

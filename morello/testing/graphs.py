@@ -1,4 +1,4 @@
-"""Composes for tests of rewrites and targets: random ones, chains and graphs alike, and what one consists of."""
+"""Random Composes, chains and graphs alike, for tests of rewrites and targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from morello.ir.dtypes import F32
-from morello.ir.layout import row_major
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Maximum, Mul, Sub
 from morello.ir.ops.broadcast import Broadcast
@@ -21,22 +20,8 @@ from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Relu, Scale, Shift
 from morello.ir.ops.wiring import Stage
-from morello.ir.spec import LogicalSpec
-from morello.plugins.target import Target
 
 Shape = tuple[int, ...]
-
-
-def one_by_one(logical: LogicalSpec, target: Target) -> list[LogicalSpec]:
-    """The operations of a Compose of f32, each on its own: what they hand on lies in the last level, in row major."""
-    op = logical.op
-    assert isinstance(op, Compose)
-    found = []
-    for piece in op.cut(range(1, len(op.stages))):
-        ranks = [len(one.dims) for one in piece.op.operands(len(piece.dims))]
-        states = tuple(target.state(target.levels[-1].name, F32, row_major(rank)) for rank in ranks)
-        found.append(LogicalSpec(piece.op, piece.shape(logical.shape), states, logical.serial))
-    return found
 
 
 def random_compose(rng: random.Random, stages: int = 4, largest: int = 5) -> tuple[Compose, Shape]:
