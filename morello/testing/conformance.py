@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import unittest
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import attrs
@@ -222,7 +222,7 @@ class _Drawing:
             for one in kinds:
                 new = missing & set(enumerate(one))
                 if new or len(found) < count:
-                    spec = self._draw(one, draws, found)
+                    spec = self._draw(one, draws, found) or (self._like(one, found) if new else None)
                     if spec:
                         found[spec] = None
                         missing -= new
@@ -256,6 +256,17 @@ class _Drawing:
         for _ in range(draws):
             logical = self._candidate(kinds)
             if logical and logical not in known and self._fits(logical) and self._kernel.accepts(logical):
+                return logical
+        return None
+
+    def _like(self, kinds: tuple[DType, ...], known: Iterable[LogicalSpec]) -> LogicalSpec | None:
+        """A Spec that was found for other data types as wide as these, with these, if the kernel accepts that."""
+        for one in known:
+            if any(state.dtype.bytes != dtype.bytes for state, dtype in zip(one.states, kinds, strict=True)):
+                continue
+            states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(one.states, kinds, strict=True))
+            logical = attrs.evolve(one, states=states)
+            if logical.op.check(one.shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None
 
