@@ -266,7 +266,8 @@ class _Drawing:
                 continue
             states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(one.states, kinds, strict=True))
             logical = attrs.evolve(one, states=states)
-            if logical.op.check(one.shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
+            shape = tuple(map(int, one.shape))
+            if logical.op.check(shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None
 
