@@ -168,13 +168,13 @@ class Filler:
 
     def _move(self, rows: Ints, block: Floats) -> None:
         """Improve bounds by moves of the operands, which do not depend on each other."""
-        while True:
-            before = block.copy()
+        again = True
+        while again:
+            # Only copies of this very space, which may cost less then, make further moves worth while.
+            before = block.copy() if self.key.op.moves_data else block
             for moves in self.moves:
                 moves.relax(rows, block)
-            # Only copies of this very space, which may cost less now, make further moves worth while.
-            if not self.key.op.moves_data or np.array_equal(before, block):
-                return
+            again = before is not block and not np.array_equal(before, block)
 
     def along(self, operand: int, index: Ints) -> Ints:
         """An array of [n, patterns of the operand] such that it broadcasts with [n, patterns of operand 0, ...]."""
@@ -229,9 +229,10 @@ class Filler:
         unsure = [
             np.any(one != other, axis=tuple(range(1, one.ndim))) for one, other in zip(first, second, strict=True)
         ]
-        for chosen in itertools.product((False, True), repeat=len(args)):
-            rows = np.flatnonzero(np.all([where for where, other in zip(unsure, chosen, strict=True) if other], axis=0))
-            if any(chosen) and len(rows):
+        for chosen in itertools.product(*((False, True) if np.any(where) else (False,) for where in unsure)):
+            if any(chosen):
+                both = np.all([where for where, other in zip(unsure, chosen, strict=True) if other], axis=0)
+                rows = np.flatnonzero(both)
                 places = [pair[other][rows] for *pair, other in zip(first, second, chosen, strict=True)]
                 values[rows] = np.minimum(values[rows], grid.values[(shape[rows], *places)])
         return values
@@ -243,7 +244,7 @@ class Filler:
         tensors = self.states.tensors[len(self.space.operands[arg].dims)].dims
         whole, tile = tensors[:, self.space.tensors[arg][cells]], tensors[:, grid.space.tensors[position][shape]]
         kinds = np.array(self.grid.kinds[arg])
-        index = np.full((2, len(cells), len(self.grid.kinds[arg])), -1, dtype=np.int64)
+        index = np.full((2, len(cells), len(kinds)), -1, dtype=np.int64)
         for pattern, columns in self.alike[arg].items():
             for run, where in pattern.tiled(whole, tile):
                 if not np.any(where):
