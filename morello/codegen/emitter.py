@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import product as combinations
 
 from morello.codegen.buffers import ALIGNMENT, Buffer, View, strides_of
+from morello.codegen.loops import Jammed, Outer, arguments, goes_on, jam_of, repeated, through_views, tiles
 from morello.codegen.parallel import RUNTIME, ParallelLoops
 from morello.codegen.program import Parameter, Program
 from morello.codegen.site import KernelSite
 from morello.codegen.writer import Names, Writer, is_c_name
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
-from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, Loop, Node, Part, figures, leaves, walk
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, figures, leaves, walk
 from morello.ir.index import Index, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
+from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
 from morello.schedule import lines, schedule_of
 
@@ -203,49 +205,37 @@ class Emission:
 
     # The program tree.
 
-    def _node(self, impl: Impl, views: list[View]) -> None:
-        assert not isinstance(impl, Leaf)
+    def _node(self, impl: Impl, views: list[View], outer: Outer | None = None) -> None:
+        impl, views = through_views(impl, views)
+        assert isinstance(impl, Node)
         expansion, logical = impl.expansion, impl.spec.logical
+        comment = f"{outer.comment} to {expansion.step}" if outer else f"{short(logical)}: {expansion.step}"
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
-            self._features.update(dict.fromkeys(kernel.cpu_features))
-            try:
-                kernel.emit(KernelSite(logical, views, self))
-            except MorelloError:
-                raise
-            except Exception as error:
-                raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
+            self._call(kernel, lambda: kernel.emit(KernelSite(logical, views, self)))
         elif isinstance(expansion, Loop):
             for part, child in zip(expansion.parts, impl.children, strict=True):
-                comment = f"{short(logical)}: {expansion.step}"
                 if expansion.parallel and part.tiles > 1 and part.role == "body":
                     self._comment(comment)
                     self._parallel.emit(part, child, logical, views)
                 else:
-                    self._loop(part, child, logical, views, comment)
+                    self._loop(part, child, logical, views, comment, outer)
         elif isinstance(expansion, Alloc):
-            self._alloc(impl, expansion, views)
+            self._comment(comment)
+            # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
+            (tensor,) = expansion.tensors
+            with self._storage(tensor, views[expansion.operand].buffer.name.split("_")[0]) as fresh:
+                self._children(impl, [*views, fresh])
         else:
-            self._comment(f"{short(logical)}: {expansion.step}")
+            self._comment(comment)
             with ExitStack() as stack:
                 fresh = [stack.enter_context(self._storage(tensor, "between")) for tensor in expansion.tensors]
                 self._children(impl, [*views, *fresh])
 
     def _children(self, impl: Node, tensors: list[View]) -> None:
         for part, child in zip(impl.expansion.parts, impl.children, strict=True):
-            self._node(child, _arguments(part, tensors))
-
-    def _alloc(self, impl: Node, expansion: Alloc, views: list[View]) -> None:
-        (tensor,) = expansion.tensors
-        source = views[expansion.operand]
-        if expansion.view:
-            self._children(impl, [*views, source.seen_as(tensor)])
-            return
-        self._comment(f"{short(impl.spec.logical)}: {expansion.step}")
-        # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
-        with self._storage(tensor, source.buffer.name.split("_")[0]) as fresh:
-            self._children(impl, [*views, fresh])
+            self._node(child, arguments(part, tensors))
 
     @contextmanager
     def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
@@ -271,25 +261,64 @@ class Emission:
             yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
             self._held = held
 
-    def _loop(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str) -> None:
+    def _loop(
+        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str, outer: Outer | None
+    ) -> None:
         """Counted loops outside, and inside them the copies of a body that names single registers."""
         assert part.region is not None
         operands = logical.op.operands(len(logical.shape))
         in_registers = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
-        repeated = [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
-        unrolled = [dim for dim in repeated if any(one.uses(dim) for one in in_registers)]
-        counters: dict[int, Index] = {}
-        names = logical.dims
-        tail = ", unrolled" if unrolled else ""
-        self._comment(f"{comment}{' (boundary)' if part.role == 'boundary' else ''}{tail}")
-        counted = [dim for dim in repeated if dim not in unrolled]
-        heads = []
+        unrolled = [dim for dim in repeated(part) if any(one.uses(dim) for one in in_registers)]
+        counted = [dim for dim in repeated(part) if dim not in unrolled]
+        comment += f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if unrolled else ''}"
+        trips = [(outer.trips if outer else 1) * int(part.region[dim].trips) for dim in counted]
+        if counted and goes_on(part, child) and not unrolled:
+            self._node(child, tiles(part, logical, views, {}), Outer(outer.comment if outer else comment, *trips))
+            return
+        self._comment(comment)
+        jam = jam_of(child, self.target, trips[-1]) if counted and not unrolled else None
+        if jam:
+            trips[-1] //= jam.count
         with self.names.scope() if counted else nullcontext():
-            for dim in counted:
-                counter = Symbol(self.names.fresh(names[dim]), int(part.region[dim].trips))
-                counters[dim] = as_index(counter)
-                heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {counter.extent}; ++{counter})")
-            self._nest(heads, lambda: self.bodies(part, child, logical, views, counters, unrolled))
+            at: dict[int, Index] = {}
+            heads = []
+            for dim, count in zip(counted, trips, strict=True):
+                if count > 1:
+                    counter = Symbol(self.names.fresh(logical.dims[dim]), count)
+                    at[dim] = as_index(counter)
+                    heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {count}; ++{counter})")
+            if jam:
+                self._nest(heads, lambda: self._together(jam, part, child, logical, views, at, counted[-1]))
+            else:
+                self._nest(heads, lambda: self.bodies(part, child, logical, views, at, unrolled))
+
+    def _together(
+        self,
+        jam: Jammed,
+        part: Part,
+        child: Impl,
+        logical: LogicalSpec,
+        views: list[View],
+        counters: Mapping[int, Index],
+        dim: int,
+    ) -> None:
+        """Calls of a microkernel for neighbouring tiles along a dimension."""
+        sites = []
+        for number in range(jam.count):
+            at = {**counters, dim: counters.get(dim, as_index(0)) * jam.count + number}
+            call, inner = through_views(child, tiles(part, logical, views, at))
+            sites.append(KernelSite(call.spec.logical, inner, self))
+        self._comment(f"{short(sites[0].spec)}: {jam.kernel.name}, {jam.count} at once")
+        self._call(jam.kernel, lambda: jam.emit(sites))
+
+    def _call(self, kernel: Microkernel, emit: Callable[[], None]) -> None:
+        self._features.update(dict.fromkeys(kernel.cpu_features))
+        try:
+            emit()
+        except MorelloError:
+            raise
+        except Exception as error:
+            raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
 
     def aside(self, emit: Callable[[], None]) -> tuple[str, int, int]:
         """What `emit` writes, the workspace held around it, and that which it needs itself, counted from 0."""
@@ -313,26 +342,19 @@ class Emission:
         child: Impl,
         logical: LogicalSpec,
         views: list[View],
-        counters: dict[int, Index],
+        counters: Mapping[int, Index],
         unrolled: list[int],
     ) -> None:
         """The body, once per combination of the unrolled dimensions."""
-        operands = logical.op.operands(len(logical.shape))
         assert part.region is not None
         self._quiet += bool(unrolled)
         for point in combinations(*(range(int(part.region[dim].trips)) for dim in unrolled)):
-            at = {**counters, **dict(zip(unrolled, point, strict=True))}
-            starts = [
-                as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start)
-                for dim, segment in enumerate(part.region)
-            ]
-            within = [one.start(starts) for one in operands]
-            tiles = _arguments(part, views, within)
+            within = tiles(part, logical, views, {**counters, **dict(zip(unrolled, point, strict=True))})
             if unrolled and _declares(child):
                 with self.names.scope(), self.writer.block():
-                    self._node(child, tiles)
+                    self._node(child, within)
             else:
-                self._node(child, tiles)
+                self._node(child, within)
         self._quiet -= bool(unrolled)
 
     # Registers and comments.
@@ -375,17 +397,6 @@ class Emission:
     def _comment(self, text: str) -> None:
         if not self._quiet:
             self.writer.line(f"/* {text} */")
-
-
-def _arguments(
-    part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None
-) -> list[View]:
-    """What a child's operands are: the tensors that its part names, or tiles of them that begin at `starts`."""
-    axes = part.axes or (None,) * len(part.args)
-    return [
-        tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
-        for index, tensor, own in zip(part.args, part.logical.operands, axes, strict=True)
-    ]
 
 
 def _declares(impl: Impl) -> bool:

@@ -2,10 +2,11 @@
 
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.microkernel import LayoutRule, Microkernel, Multiple, OperandPattern
+from morello.plugins.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.plugins.target import MemoryLevel, Target, TargetInfo, Weights
 
 __all__ = [
+    "Jam",
     "LayoutRule",
     "MemoryLevel",
     "Microkernel",

@@ -76,6 +76,20 @@ class Multiple:
 SizeRule = int | Multiple | None
 
 
+@attrs.frozen(kw_only=True)
+class Jam:
+    """How calls of a microkernel are printed together where a loop does nothing but call it: unroll and jam.
+
+    `emit` is handed the sites of at most `most` calls, which differ in where their operands start, and prints what has
+    the effect of one call after another. `registers` are the temporaries of all calls together, by level; where the
+    program has fewer left, calls are printed one by one. Search knows nothing of it.
+    """
+
+    most: int
+    emit: Callable[[Sequence[KernelSite]], None]
+    registers: Mapping[str, int] = attrs.field(factory=dict)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Microkernel:
     """A leaf of programs: `op` over operands that match `operands`, on sizes that match `shape`.
@@ -88,7 +102,8 @@ class Microkernel:
     the vector sizes of those in vector registers). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
     beside its operands, by level. `emit` prints the C through the site it is handed. `cpu_features` are what its
-    code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero.
+    code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero. `jam`
+    says how calls are printed together.
     """
 
     name: str
@@ -102,6 +117,7 @@ class Microkernel:
     registers: Mapping[str, int] = attrs.field(factory=dict)
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
+    jam: Jam | None = None
 
     def implements(self, op: Operation) -> bool:
         """Whether the kernel is for this operation, on some operands."""

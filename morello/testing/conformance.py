@@ -11,7 +11,8 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from morello.errors import MorelloError, PluginError
+from morello.codegen.loops import jam_of
+from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.frontend.printer import show_logical
 from morello.ir import dtypes
 from morello.ir.dtypes import DType
@@ -24,9 +25,10 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
 from morello.plugins.target import Target
 from morello.rewrites.select import Select, checked_cost
+from morello.rewrites.tile import Tile
 from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import Compiler
-from morello.schedule import rewrite_leaf
+from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import layout_choices, random_parameters
 from morello.testing.trials import FLAGS, Trials
 
@@ -40,6 +42,8 @@ _ROUNDS = (10, 30, 100, 300, 1000, 3000, 10000)
 _KINDS = 64
 #: After a round of so many draws, data types that did not come up are left out if there are Specs of others.
 _ENOUGH = 10_000
+#: Specs around which a loop is put for kernels whose calls are printed together.
+_JAMMED = 4
 #: Kernels whose Specs are built together.
 _GROUP = 12
 
@@ -134,9 +138,50 @@ class _Group:
         numbers = {}
         for name, specs in self._specs.items():
             if not isinstance(specs, MorelloError):
-                numbers[name] = [*range(len(impls), len(impls) + len(specs))]
-                impls += [rewrite_leaf(spec, Select(name), self.target) for spec in specs]
+                own = [rewrite_leaf(spec, Select(name), self.target) for spec in specs]
+                own += _jammed(self.target, self.target.kernels_by_name[name], specs)
+                numbers[name] = [*range(len(impls), len(impls) + len(own))]
+                impls += own
         return Trials(impls, self.target, **self.options), numbers
+
+
+def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[Node]:
+    """Loops of calls that the kernel prints together, along each dimension that allows it, around some of `specs`.
+
+    Raises PluginError if there are none.
+    """
+    if kernel.jam is None:
+        return []
+    found = []
+    for spec in specs[:_JAMMED]:
+        for dim, size in enumerate(spec.shape):
+            sizes = tuple(int(size) if dim == other else 0 for other in range(len(spec.shape)))
+            larger = tuple(n * kernel.jam.most if dim == other else n for other, n in enumerate(spec.shape))
+            try:
+                loop = rewrite_leaf(target.spec(_spread(target, kernel, spec.logical, larger)), Tile(sizes), target)
+                call = rewrite_leaf(loop.children[0].spec, Select(kernel.name), target)
+            except Inapplicable:
+                continue
+            if jam_of(call, target, kernel.jam.most):
+                found.append(with_child(loop, (0,), call))
+    if not found:
+        raise target.fault(kernel, "its jam is of no use: no loop consists of calls that it accepts")
+    return found
+
+
+def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tuple[Num, ...]) -> LogicalSpec:
+    """A Spec of this shape with operands like those of `logical`: in memory where the kernel takes them there, as
+    loops over registers are unrolled, and larger ones in a layout by the pattern."""
+    states = []
+    for one, pattern, state in zip(logical.op.operands(len(shape)), kernel.operands, logical.states, strict=True):
+        levels = [level for level in target.levels if not pattern.levels or level.name in pattern.levels]
+        level = next((level.name for level in levels if not level.is_register), state.level)
+        if one.shape(shape) != one.shape(logical.shape) or level != state.level:
+            layout = (col_major if pattern.layout == "col_major" else row_major)(len(one.dims))
+            tensor = TensorSpec(one.shape(shape), target.state(level, state.dtype, layout))
+            state = tensor.canonical().state
+        states.append(state)
+    return attrs.evolve(logical, shape=shape, states=tuple(states))
 
 
 def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec], seed: int = 0) -> None:

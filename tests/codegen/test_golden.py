@@ -108,6 +108,26 @@ CASES = {
         target x86_avx2
         spec dot = MatmulAccum(1×1×96×1, L1, (f32, L1, col_major), RF, serial)
         schedule dot { select DotProductLoop }""",
+    "jam": """
+        target x86_avx2
+        spec jam = MatmulAccum(1×5×64×16, GL, (f32, L1, col_major), GL, serial)
+        schedule jam {
+            tile [1, 4, 16]
+            subschedule [0] { tile [1, 2, 16]          # one loop over m: 2 tiles of 2 rows of 1
+                              tile [1, 1, 16]
+                              move 0 to L1
+                              tile [1, 1, 8]           # one over n, of 16 calls
+                              move 2 to L1
+                              tile [1, 1, 1]
+                              select DotProductLoop }
+            subschedule [1] { move 0 to L1
+                              move 2 to L1
+                              tile [1, 1, 6]           # 6 and 4
+                              subschedule [0] { tile [1, 1, 1]
+                                                select DotProductLoop }
+                              subschedule [1] { tile [1, 1, 1]
+                                                select DotProductLoop } }
+        }""",
 }
 
 

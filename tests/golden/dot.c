@@ -11,18 +11,34 @@
 
 typedef float f32x8 __attribute__((vector_size(32)));
 
+typedef float f32x4 __attribute__((vector_size(16)));
+
 static inline f32x8 load_f32x8(const float *from) {
     f32x8 v;
     memcpy(&v, from, sizeof v);
     return v;
 }
 
-static inline float add_up_f32x8(f32x8 v) {
-    float sum = v[0];
-    for (int i = 1; i < 8; ++i) {
-        sum += v[i];
+static inline float add_f32(float a, float b) {
+    return a + b;
+}
+
+static inline float add_of_f32x4(f32x4 v) {
+    float result = v[0];
+    for (int i = 1; i < 4; ++i) {
+        result = add_f32(result, v[i]);
     }
-    return sum;
+    return result;
+}
+
+static inline f32x4 add_f32x4(f32x4 a, f32x4 b) {
+    return a + b;
+}
+
+static inline float add_of_f32x8(f32x8 v) {
+    f32x4 half[2];
+    memcpy(half, &v, sizeof v);
+    return add_of_f32x4(add_f32x4(half[0], half[1]));
 }
 
 void dot(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
@@ -39,7 +55,7 @@ void dot(const float *restrict lhs, const float *restrict rhs, float *restrict o
             sum3 = _mm256_fmadd_ps(load_f32x8(lhs_at + i + 16), load_f32x8(rhs_at + i + 16), sum3);
             sum4 = _mm256_fmadd_ps(load_f32x8(lhs_at + i + 24), load_f32x8(rhs_at + i + 24), sum4);
         }
-        out_0 += add_up_f32x8(sum + sum2 + sum3 + sum4);
+        out_0 += add_of_f32x8(sum + sum2 + sum3 + sum4);
     }
     out[0] = out_0;
 }

@@ -11,12 +11,14 @@ import attrs
 from morello.codegen.site import KernelSite
 from morello.ir.dtypes import BF16, F32, I16, U16, U32
 from morello.ir.layout import Dynamic, OddEven
+from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.plugins import Microkernel, Multiple, OperandPattern, Target
+from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
 from morello_x86_avx2.kernels.convert import even_and_odd, unsigned, vector_as
 from morello_x86_avx2.kernels.pairs import FACTORS
+from morello_x86_avx2.kernels.reduce import combine_lanes
 
 #: A C expression for `count` values of an operand along k, from a place on: of operand, place in the step, and count.
 Values = Callable[[int, int, int], str]
@@ -24,13 +26,32 @@ Values = Callable[[int, int, int], str]
 #: the factors.
 Step = Callable[[KernelSite, int, str, Values], str]
 
-_ADD_UP = """static inline {c_type} add_up_{kind}({kind} v) {{
-    {c_type} sum = v[0];
-    for (int i = 1; i < {values}; ++i) {{
-        sum += v[i];
-    }}
-    return sum;
+#: Vectors of sums that one dot product has at most, and those of several together.
+_SUMS, _SUMS_TOGETHER = 4, 8
+
+#: The sums of the lanes of four vectors, as four lanes.
+_ADD_UP_FOUR = """static inline {four} add_up_four_{kind}({kind} a, {kind} b, {kind} c, {kind} d) {{
+    const {register} pairs = {add}({add}(({register})a, ({register})b), {add}(({register})c, ({register})d));
+    {four} half[2];
+    memcpy(half, &pairs, sizeof pairs);
+    return half[0] + half[1];
 }}"""
+
+
+_HALVES = """static inline {half} {name}({kind} v) {{
+    {half} half[2];
+    memcpy(half, &v, sizeof v);
+    return half[0] + half[1];
+}}"""
+
+
+@attrs.frozen
+class Together:
+    """Dot products that are printed together: their sites, and for each the vectors that its sums are in."""
+
+    sites: Sequence[KernelSite]
+    pointers: Sequence[tuple[str, str]]
+    sums: Sequence[Sequence[str]]
 
 
 @attrs.frozen
@@ -42,53 +63,104 @@ class DotProduct:
     taken: int = 1
 
     def emit(self, site: KernelSite) -> None:
-        """A loop into as many accumulators as divide the number of steps, at most four."""
-        dtype = site.spec.states[2].dtype
-        count = self.taken * self.widest // dtype.bytes
-        length = int(site.spec.shape[2])
-        sums = [site.fresh("sum") for _ in range(accumulators(length // count))]
-        site.line("{")
-        pointers = self.begin(site, sums)
-        self.loop(site, sums, pointers, length)
-        self.end(site, sums)
-        site.line("}")
+        self.emit_all([site])
 
-    def loop(self, site: KernelSite, sums: Sequence[str], pointers: Sequence[str], length: int) -> None:
+    def emit_all(self, sites: Sequence[KernelSite]) -> None:
+        """A loop into as many accumulators as divide the number of steps. Factors that are the same are read once."""
+        length = int(sites[0].spec.shape[2])
+        sites[0].line("{")
+        products = self.begin(sites, length // self.count(sites[0]))
+        self.loop(products, length)
+        self.end(products)
+        sites[0].line("}")
+
+    def count(self, site: KernelSite) -> int:
+        """Values along k that a step takes."""
+        return self.taken * self.widest // site.spec.states[2].dtype.bytes
+
+    def begin(self, sites: Sequence[KernelSite], steps: int) -> Together:
+        """Declares pointers to the factors, and sums for so many steps."""
+        site = sites[0]
+        names: dict[str, str] = {}
+        pointers = []
+        for one in sites:
+            places = [one.operand(index).pointer() for index in range(2)]
+            for index, (place, name) in enumerate(zip(places, ("lhs_at", "rhs_at"), strict=True)):
+                if place not in names:
+                    names[place] = site.fresh(name)
+                    c_type = site.spec.states[index].dtype.c_name
+                    site.line(f"    const {c_type} *const {names[place]} = {place};")
+            pointers.append((names[places[0]], names[places[1]]))
+        each = accumulators(steps, min(_SUMS, _SUMS_TOGETHER // len(sites)))
+        sums = [[site.fresh("sum") for _ in range(each)] for _ in sites]
+        site.line(f"    {self._kind(site)} {', '.join(f'{name} = {{0}}' for own in sums for name in own)};")
+        return Together(sites, pointers, sums)
+
+    def loop(self, products: Together, length: int) -> None:
         """Adds the products of the first `length` values, whole vectors, to the sums by turns."""
-        count = self.taken * self.widest // site.spec.states[2].dtype.bytes
+        site = products.sites[0]
+        count, each = self.count(site), len(products.sums[0])
         i = site.fresh("i")
-        site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {len(sums) * count}) {{")
-        for lane, name in enumerate(sums):
+        site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {each * count}) {{")
+        for lane in range(each):
+            for pointers, sums in zip(products.pointers, products.sums, strict=True):
 
-            def values(index: int, place: int, number: int, base: int = lane * count) -> str:
-                load = site.load(site.spec.states[index].dtype, number)
-                at = f"{i} + {base + place}" if base + place else i
-                return f"{load}({pointers[index]} + {at})"
+                def values(
+                    index: int, place: int, number: int, at: tuple[str, str] = pointers, base: int = lane * count
+                ) -> str:
+                    load = site.load(site.spec.states[index].dtype, number)
+                    return f"{load}({at[index]} + {i}{f' + {base + place}' if base + place else ''})"
 
-            site.line(f"        {name} = {self.step(site, self.widest, name, values)};")
+                site.line(f"        {sums[lane]} = {self.step(site, self.widest, sums[lane], values)};")
         site.line("    }")
 
-    def begin(self, site: KernelSite, sums: Sequence[str]) -> tuple[str, str]:
-        """Declares pointers to both factors, whose names are returned, and `sums`."""
-        names = site.fresh("lhs_at"), site.fresh("rhs_at")
-        kind = self._kind(site)
-        for index, name in enumerate(names):
-            c_type = site.spec.states[index].dtype.c_name
-            site.line(f"    const {c_type} *const {name} = {site.operand(index).pointer()};")
-        site.line(f"    {kind} {', '.join(f'{name} = {{0}}' for name in sums)};")
-        return names
+    def end(self, products: Together) -> None:
+        """Adds all sums to the outputs, four at once where these are neighbours."""
+        rest = list(zip(products.sites, products.sums, strict=True))
+        while rest:
+            four = rest[:4]
+            if self._are_neighbours([site for site, _ in four]):
+                self._four(four[0][0], [sums for _, sums in four])
+                rest = rest[4:]
+            else:
+                self._one(*rest.pop(0))
 
-    def end(self, site: KernelSite, sums: Sequence[str]) -> None:
-        """Adds all `sums` to the output."""
-        dtype, kind = site.spec.states[2].dtype, self._kind(site)
-        c_type = dtype.c_name if dtype.is_float else unsigned(dtype).c_name
-        text = _ADD_UP.format(kind=kind, values=self.widest // dtype.bytes, c_type=c_type)
-        total = f"{site.helper(f'add_up_{kind}', text)}({' + '.join(sums)})"
+    def _one(self, site: KernelSite, sums: Sequence[str]) -> None:
+        dtype = site.spec.states[2].dtype
+        lanes = dtype if dtype.is_float else unsigned(dtype)
+        total = f"{combine_lanes(site, Add, lanes, self.widest // dtype.bytes)}({' + '.join(sums)})"
         out = site.operand(2).scalar()
         if dtype.is_float:
             site.line(f"    {out} += {total};")
         else:
             site.line(f"    {out} = ({dtype.c_name})((uint32_t){out} + {total});")
+
+    def _are_neighbours(self, sites: Sequence[KernelSite]) -> bool:
+        """Whether these are four, and the outputs a vector of 32-bit numbers in memory."""
+        views = [site.operand(2).view for site in sites]
+        apart = [(view.offset() + views[0].offset() * -1).constant for view in views]
+        return apart == [0, 1, 2, 3] and sites[0].spec.states[2].dtype.bytes == 4
+
+    def _four(self, site: KernelSite, sums: Sequence[Sequence[str]]) -> None:
+        dtype, kind = site.spec.states[2].dtype, self._kind(site)
+        lanes = dtype if dtype.is_float else unsigned(dtype)
+        four, out, own = site.vector_type(lanes, 4), site.vector_type(dtype, 4), site.operand(2).pointer()
+        totals = [" + ".join(each) for each in sums]
+        if self.widest == 64:
+            totals = [f"{_halved(site, kind, site.vector_type(lanes, 8))}({total})" for total in totals]
+            kind = site.vector_type(lanes, 8)
+        register, add = ("__m256", "_mm256_hadd_ps") if dtype.is_float else ("__m256i", "_mm256_hadd_epi32")
+        text = _ADD_UP_FOUR.format(four=four, kind=kind, register=register, add=add)
+        total = f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
+        before = f"{site.load(dtype, 4)}({own})"
+        if dtype.is_float:
+            site.line(f"    {site.store(dtype, 4)}({own}, {before} + {total});")
+        else:
+            site.line(f"    {site.store(dtype, 4)}({own}, ({out})(({four}){before} + {total}));")
+
+    @property
+    def jam(self) -> Jam:
+        return Jam(most=_SUMS_TOGETHER, registers={"VRF": _SUMS_TOGETHER + 4}, emit=self.emit_all)
 
     def _kind(self, site: KernelSite) -> str:
         """Integers are added up as unsigned ones, which wrap around."""
@@ -96,8 +168,14 @@ class DotProduct:
         return site.vector_type(dtype if dtype.is_float else unsigned(dtype), self.widest // dtype.bytes)
 
 
-def accumulators(steps: int) -> int:
-    return next(count for count in (4, 3, 2, 1) if steps % count == 0)
+def _halved(site: KernelSite, kind: str, half: str) -> str:
+    """The C function that adds the upper half of a vector to the lower one."""
+    name = f"halves_of_{kind}"
+    return site.helper(name, _HALVES.format(kind=kind, half=half, name=name))
+
+
+def accumulators(steps: int, most: int = _SUMS) -> int:
+    return max(count for count in range(1, most + 1) if steps % count == 0)
 
 
 def f32_step(site: KernelSite, size: int, total: str, values: Values) -> str:
@@ -212,6 +290,7 @@ def _kernel(
     op: Matmul = _ACCUMULATE,
 ) -> Microkernel:
     """One of the dot products with vectors of `widest` bytes, of k values that `multiple` divides."""
+    product = DotProduct(widest, step, taken)
     return Microkernel(
         name=name,
         op=op,
@@ -220,7 +299,8 @@ def _kernel(
         when=when,
         cost=cost,
         registers={"VRF": 4 if step is f32_step else 6},
-        emit=DotProduct(widest, step, taken).emit,
+        emit=product.emit,
+        jam=product.jam,
     )
 
 

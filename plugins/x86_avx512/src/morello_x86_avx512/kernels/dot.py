@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from morello_x86_avx2.kernels.dot import DotProduct, Step, Values, accumulators, f32_step, row_times_column
+from morello_x86_avx2.kernels.dot import DotProduct, Step, Values, f32_step, row_times_column
 
 from morello.codegen.site import KernelSite
 from morello.ir.numbers import ceil_div, choose
@@ -31,22 +31,23 @@ def _step(instruction: Instruction) -> Step:
 class TailedDotProduct(DotProduct):
     """A dot product of any length: a loop over whole vectors, and a masked one that is zero past the end."""
 
-    def emit(self, site: KernelSite) -> None:
-        count = self.taken * self.widest // site.spec.states[2].dtype.bytes
+    def emit_all(self, sites: Sequence[KernelSite]) -> None:
+        site = sites[0]
+        count = self.count(site)
         length = int(site.spec.shape[2])
         whole, tail = length // count, length % count
-        sums = [site.fresh("sum") for _ in range(accumulators(whole) if whole else 1)]
         site.line("{")
-        pointers = self.begin(site, sums)
+        products = self.begin(sites, whole or 1)
         if whole:
-            self.loop(site, sums, pointers, whole * count)
+            self.loop(products, whole * count)
+        for pointers, (total, *_) in zip(products.pointers, products.sums, strict=True):
 
-        def values(index: int, place: int, number: int) -> str:
-            at = f"{pointers[index]} + {whole * count}" if whole else pointers[index]
-            return load_first(site, site.spec.states[index].dtype, tail, at)
+            def values(index: int, place: int, number: int, at: tuple[str, str] = pointers) -> str:
+                first = f"{at[index]} + {whole * count}" if whole else at[index]
+                return load_first(site, site.spec.states[index].dtype, tail, first)
 
-        site.line(f"    {sums[0]} = {self.step(site, self.widest, sums[0], values)};")
-        self.end(site, sums)
+            site.line(f"    {total} = {self.step(site, self.widest, total, values)};")
+        self.end(products)
         site.line("}")
 
 
@@ -72,6 +73,8 @@ def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Target], Any]:
 
 def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
     count = instruction.taken * WIDTH // 4
+    arguments = WIDTH, _step(instruction), instruction.taken
+    whole, tailed = DotProduct(*arguments), TailedDotProduct(*arguments)
     shared = {
         "op": _ACCUMULATE,
         "operands": row_times_column(instruction.lhs, instruction.rhs, instruction.out),
@@ -85,7 +88,8 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
             shape=(1, 1, Multiple(of=count), 1),
             when=instruction.takes,
             cost=_cost(count),
-            emit=DotProduct(WIDTH, _step(instruction), instruction.taken).emit,
+            emit=whole.emit,
+            jam=whole.jam,
             **shared,
         ),
         Microkernel(
@@ -94,7 +98,8 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
             # Up to four accumulators, as above; one where there is only a tail.
             cost=lambda spec, target: _tailed_cost(count, 1)(spec, target) + choose(spec.shape[2] < count, 1, 4) * 4,
-            emit=TailedDotProduct(WIDTH, _step(instruction), instruction.taken).emit,
+            emit=tailed.emit,
+            jam=tailed.jam,
             **shared,
         ),
     )
@@ -104,6 +109,8 @@ def _has_tail(spec: LogicalSpec, count: int) -> Any:
     """Vectors do not cover k; a single value needs none."""
     return (spec.shape[2] % count != 0) & (spec.shape[2] > 1)
 
+
+_TAILED = TailedDotProduct(WIDTH, f32_step)
 
 KERNELS = (
     *(kernel for instruction in INSTRUCTIONS for kernel in _kernels(instruction)),
@@ -116,6 +123,7 @@ KERNELS = (
         # Per vector what DotProductLoop costs.
         cost=_tailed_cost(WIDTH // 4, 4),
         registers={"VRF": 6},
-        emit=TailedDotProduct(WIDTH, f32_step).emit,
+        emit=_TAILED.emit,
+        jam=_TAILED.jam,
     ),
 )

@@ -1,0 +1,97 @@
+"""Which loops are printed as one, and which calls of a microkernel are printed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from morello.codegen.buffers import View
+from morello.codegen.site import KernelSite
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part
+from morello.ir.index import Index, as_index
+from morello.ir.spec import LogicalSpec
+from morello.plugins.microkernel import Microkernel
+from morello.plugins.target import Target
+
+
+@attrs.frozen
+class Outer:
+    """Loops over one dimension that the next loop counts for, too: their comment, and how often they run it."""
+
+    comment: str
+    trips: int
+
+
+@attrs.frozen
+class Jammed:
+    """`count` calls of a microkernel that `emit` prints together."""
+
+    kernel: Microkernel
+    emit: Callable[[Sequence[KernelSite]], None]
+    count: int
+
+
+def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None) -> list[View]:
+    """What a child's operands are: the tensors that its part names, or tiles of them that begin at `starts`."""
+    axes = part.axes or (None,) * len(part.args)
+    return [
+        tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
+        for index, tensor, own in zip(part.args, part.logical.operands, axes, strict=True)
+    ]
+
+
+def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], at: Mapping[int, Index | int]) -> list[View]:
+    """The operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
+    assert part.region is not None
+    operands = logical.op.operands(len(logical.shape))
+    starts = [
+        as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start) for dim, segment in enumerate(part.region)
+    ]
+    return arguments(part, views, [one.start(starts) for one in operands])
+
+
+def through_views(impl: Impl, views: list[View]) -> tuple[Impl, list[View]]:
+    """What there is to print of a program: moves that only see an operand elsewhere are left out."""
+    while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
+        (part,), (tensor,) = impl.expansion.parts, impl.expansion.tensors
+        views = arguments(part, [*views, views[impl.expansion.operand].seen_as(tensor)])
+        (impl,) = impl.children
+    return impl, views
+
+
+def _printed(impl: Impl) -> Impl:
+    while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
+        (impl,) = impl.children
+    return impl
+
+
+def repeated(part: Part) -> list[int]:
+    """The dimensions of which a loop's body covers several tiles."""
+    assert part.region is not None
+    return [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
+
+
+def goes_on(part: Part, child: Impl) -> bool:
+    """Whether all the child does is to loop over smaller tiles of the only dimension that is looped over here."""
+    inner = _printed(child)
+    if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
+        return False
+    if len(inner.expansion.parts) > 1 or part.axes or inner.spec.op != part.logical.op:
+        return False
+    return len(repeated(part)) == 1 and all(repeated(inside) == repeated(part) for inside in inner.expansion.parts)
+
+
+def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
+    """How calls of the microkernel that is all of a loop's body are printed together; None one after another."""
+    inner = _printed(child)
+    if not isinstance(inner, Node) or not isinstance(inner.expansion, KernelCall):
+        return None
+    kernel = target.kernels_by_name[inner.expansion.kernel]
+    if kernel.jam is None:
+        return None
+    needs = (kernel.jam.registers.get(level.name, 0) * level.unit for level in target.levels)
+    if any(need > limit for need, limit in zip(needs, inner.spec.limits, strict=True)):
+        return None
+    count = max(count for count in range(1, kernel.jam.most + 1) if trips % count == 0)
+    return Jammed(kernel, kernel.jam.emit, count) if count > 1 else None
