@@ -8,7 +8,7 @@ from typing import Any
 from morello.errors import PluginError
 from morello.ir.dtypes import BY_NAME
 from morello.ir.ops.base import Operation
-from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
+from morello.plugins.microkernel import Jam, Microkernel, Multiple, OperandPattern
 from morello.plugins.target import MemoryLevel, Target, Weights
 from morello.rewrites.base import Rewrite
 
@@ -140,7 +140,8 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         if op.rank is not None and kernel.shape is not None and len(kernel.shape) != op.rank:
             return f"{op} has {op.rank} dimensions, its shape lists {len(kernel.shape)}"
     names = {level.name for level in target.levels}
-    used = [name for pattern in kernel.operands for name in pattern.levels] + list(kernel.registers)
+    registers = [*kernel.registers.items(), *(kernel.jam.registers.items() if isinstance(kernel.jam, Jam) else ())]
+    used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
     unknown = [name for name in used if name not in names]
     if unknown:
         return f"it names the level {unknown[0]}, which is none of {', '.join(sorted(names))}"
@@ -155,8 +156,12 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "cost and emit are functions"
     if kernel.when is not None and not callable(kernel.when):
         return "`when` is a function"
-    if any(count < 0 for count in kernel.registers.values()):
+    if any(count < 0 for _, count in registers):
         return "register counts are not negative"
+    if kernel.jam is not None and not (
+        isinstance(kernel.jam, Jam) and kernel.jam.most > 1 and callable(kernel.jam.emit)
+    ):
+        return "its jam is a morello.plugins.Jam of at least 2 calls, whose emit is a function"
     if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
         return "its cpu_features are a tuple of names"
     return None

@@ -85,6 +85,25 @@ def test_wrong_kernels_are_found(changed: Change, name: str, emitted: str, found
     assert f"select {name}" in raised.value.message
 
 
+def test_calls_that_are_wrong_together_are_found(changed: Change) -> None:
+    def emit(sites: Any) -> None:
+        for site in sites[:-1]:  # One call is left out.
+            kernel.emit(site)
+
+    (kernel,) = changed("AddScaledRow").kernels
+    check(changed("AddScaledRow"))
+    with pytest.raises(VerificationError, match="expected") as raised:
+        check(changed("AddScaledRow", jam=attrs.evolve(kernel.jam, emit=emit)))
+    assert "tile [" in raised.value.message
+
+
+def test_a_jam_that_nothing_is_printed_with(changed: Change) -> None:
+    (kernel,) = changed("AddScaledRow").kernels
+    jam = attrs.evolve(kernel.jam, registers={"R": 9})
+    with pytest.raises(PluginError, match="AddScaledRow of target toy_cpu: its jam is of no use"):
+        check(changed("AddScaledRow", jam=jam))
+
+
 def test_what_only_the_sanitizers_see_is_found(changed: Change) -> None:
     def emit(site: Any) -> None:
         out = site.operand(0)

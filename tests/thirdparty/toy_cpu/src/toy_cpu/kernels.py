@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from morello.codegen.site import KernelSite
@@ -10,7 +11,7 @@ from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
-from morello.plugins import Microkernel, Multiple, OperandPattern, Target
+from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
 
 from .target import ALIGNMENT
 
@@ -41,16 +42,21 @@ def _mult_add(site: KernelSite) -> None:
     site.line(multiply_add(site.spec.states[2].dtype, out, lhs, rhs))
 
 
-def _add_scaled_row(site: KernelSite) -> None:
-    dtype = site.spec.states[2].dtype
-    row, total, i = site.fresh("row"), site.fresh("total"), site.fresh("i")
-    out, rhs = site.operand(2).pointer(), site.operand(1).pointer()
-    body = multiply_add(dtype, f"{total}[{i}]", site.operand(0).scalar(), f"{row}[{i}]")
+def _add_scaled_rows(sites: Sequence[KernelSite]) -> None:
+    """One loop for all calls."""
+    site = sites[0]
+    kind, i = site.spec.states[2].dtype, site.fresh("i")
+    body = []
     site.line("{")
-    site.line(f"    {dtype.c_name} *const {total} = __builtin_assume_aligned({out}, {ALIGNMENT});")
-    site.line(f"    const {dtype.c_name} *const {row} = __builtin_assume_aligned({rhs}, {ALIGNMENT});")
+    for one in sites:
+        row, total = site.fresh("row"), site.fresh("total")
+        out, rhs = one.operand(2).pointer(), one.operand(1).pointer()
+        site.line(f"    {kind.c_name} *const {total} = __builtin_assume_aligned({out}, {ALIGNMENT});")
+        site.line(f"    const {kind.c_name} *const {row} = __builtin_assume_aligned({rhs}, {ALIGNMENT});")
+        body.append(multiply_add(kind, f"{total}[{i}]", one.operand(0).scalar(), f"{row}[{i}]"))
     site.line(f"    for (int {i} = 0; {i} < {site.spec.shape[3]}; ++{i}) {{")
-    site.line(f"        {body}")
+    for line in body:
+        site.line(f"        {line}")
     site.line("    }")
     site.line("}")
 
@@ -86,7 +92,8 @@ KERNELS = (
         shape=(1, 1, 1, Multiple(of=4)),
         cost=lambda spec, target: _access(spec, target) + spec.shape[3],
         registers={"R": 2},
-        emit=_add_scaled_row,
+        emit=lambda site: _add_scaled_rows([site]),
+        jam=Jam(most=4, registers={"R": 5}, emit=_add_scaled_rows),
     ),
     Microkernel(
         name="Copy",
