@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from morello.codegen.emitter import short
-from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Part, combine, figures
+from morello.codegen.loops import goes_on, until
+from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
 from morello.plugins.target import Target
 
@@ -46,8 +47,8 @@ class Branch:
 
     `cost` is that of one run and `own` the node's part in it; it is run `runs` times in all, and `share` is the
     percentage that its own cost makes up of the whole program's then: shares add up to 100. `holds` is the most
-    that the node itself keeps at a time, `peak` includes what is below it. `runner_ups` are the best other steps, if
-    they were asked for.
+    that the node itself keeps at a time, `peak` includes what is below it. A loop that is `continued` has nothing in it
+    but a loop over the same dimension. `runner_ups` are the best other steps, if they were asked for.
     """
 
     step: str
@@ -62,6 +63,7 @@ class Branch:
     share: float
     holds: dict[str, int]
     peak: dict[str, int]
+    continued: bool
     children: tuple[Branch, ...]
     runner_ups: tuple[RunnerUp, ...] | None = None
 
@@ -109,6 +111,10 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         share=100 * int(expansion.cost) * runs / total,
         holds=by_level(_held(expansion.needs, expansion.parts), target),
         peak=by_level(found.peak, target),
+        continued=isinstance(expansion, Loop)
+        and not expansion.parallel
+        and len(children) == 1
+        and goes_on(expansion.parts[0], impl.children[0]),
         children=children,
         runner_ups=others(impl),
     )
@@ -139,15 +145,19 @@ def size(amount: int) -> str:
 
 
 def tree_table(root: Branch, *, compact: bool = False) -> Table:
-    """A program with a node a line; `compact` leaves out what each node implements and holds."""
+    """A program with a node a line, but loops over one dimension together unless they have runner-ups.
+
+    `compact` leaves out what each node implements and holds.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("program", overflow="fold")
     for heading in ("cost", "runs", "share"):
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in () if compact else ("implements", "holds", "peak"):
         table.add_column(heading, overflow="fold")
-    for guides, rest, branch in _lines(root):
-        program = Text.assemble((guides, "dim"), (branch.label, "bold" if branch.kernel else ""))
+    for guides, rest, branch, last in _lines(root):
+        label = branch.label + (until(branch.step, last.step) if last is not branch else "")
+        program = Text.assemble((guides, "dim"), (label, "bold" if branch.kernel else ""))
         share = f"{branch.share:.1f} %" if branch.own else "–"
         details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
         table.add_row(program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details)
@@ -157,15 +167,18 @@ def tree_table(root: Branch, *, compact: bool = False) -> Table:
     return table
 
 
-def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch]]:
-    """Every node in program order, with the guides that lead to it and those of the line below it.
+def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:
+    """Every line in program order: the guides that lead to it, those of the line below it, and its first and last node.
 
     An only child stands below its parent.
     """
-    yield head, rest + ("│ " if len(branch.children) > 1 else ""), branch
-    if len(branch.children) == 1:
-        yield from _lines(branch.children[0], rest, rest)
+    last = branch
+    while last.continued and not branch.runner_ups and not last.children[0].runner_ups:
+        (last,) = last.children
+    yield head, rest + ("│ " if len(last.children) > 1 else ""), branch, last
+    if len(last.children) == 1:
+        yield from _lines(last.children[0], rest, rest)
         return
-    for number, child in enumerate(branch.children, 1):
-        last = number == len(branch.children)
-        yield from _lines(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
+    for number, child in enumerate(last.children, 1):
+        is_last = number == len(last.children)
+        yield from _lines(child, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))

@@ -6,8 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import product as combinations
 
+import attrs
+
 from morello.codegen.buffers import ALIGNMENT, Buffer, View, strides_of
-from morello.codegen.loops import Jammed, Outer, arguments, goes_on, jam_of, repeated, through_views, tiles
+from morello.codegen.loops import (
+    Jammed,
+    Outer,
+    arguments,
+    goes_on,
+    jam_of,
+    printed,
+    repeated,
+    through_views,
+    tiles,
+    until,
+)
 from morello.codegen.parallel import RUNTIME, ParallelLoops
 from morello.codegen.program import Parameter, Program
 from morello.codegen.site import KernelSite
@@ -209,18 +222,18 @@ class Emission:
         impl, views = through_views(impl, views)
         assert isinstance(impl, Node)
         expansion, logical = impl.expansion, impl.spec.logical
-        comment = f"{outer.comment} to {expansion.step}" if outer else f"{short(logical)}: {expansion.step}"
+        comment = f"{short(logical)}: {expansion.step}"
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
             self._call(kernel, lambda: kernel.emit(KernelSite(logical, views, self)))
         elif isinstance(expansion, Loop):
-            for part, child in zip(expansion.parts, impl.children, strict=True):
+            for number, (part, child) in enumerate(zip(expansion.parts, impl.children, strict=True)):
                 if expansion.parallel and part.tiles > 1 and part.role == "body":
                     self._comment(comment)
                     self._parallel.emit(part, child, logical, views)
                 else:
-                    self._loop(part, child, logical, views, comment, outer)
+                    self._loop(impl, number, views, outer)
         elif isinstance(expansion, Alloc):
             self._comment(comment)
             # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
@@ -261,21 +274,21 @@ class Emission:
             yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
             self._held = held
 
-    def _loop(
-        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], comment: str, outer: Outer | None
-    ) -> None:
+    def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
         """Counted loops outside, and inside them the copies of a body that names single registers."""
+        part, child, logical = impl.expansion.parts[number], impl.children[number], impl.spec.logical
         assert part.region is not None
         operands = logical.op.operands(len(logical.shape))
         in_registers = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
         unrolled = [dim for dim in repeated(part) if any(one.uses(dim) for one in in_registers)]
         counted = [dim for dim in repeated(part) if dim not in unrolled]
-        comment += f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if unrolled else ''}"
         trips = [(outer.trips if outer else 1) * int(part.region[dim].trips) for dim in counted]
-        if counted and goes_on(part, child) and not unrolled:
-            self._node(child, tiles(part, logical, views, {}), Outer(outer.comment if outer else comment, *trips))
+        tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if unrolled else ''}"
+        first = outer or Outer(f"{short(logical)}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
+        if counted and not unrolled and goes_on(part, printed(child)):
+            self._node(child, tiles(part, logical, views, {}), attrs.evolve(first, trips=trips[0]))
             return
-        self._comment(comment)
+        self._comment(first.comment + (until(first.step, impl.expansion.step) if outer else ""))
         jam = jam_of(child, self.target, trips[-1]) if counted and not unrolled else None
         if jam:
             trips[-1] //= jam.count

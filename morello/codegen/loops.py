@@ -8,7 +8,7 @@ import attrs
 
 from morello.codegen.buffers import View
 from morello.codegen.site import KernelSite
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike
 from morello.ir.index import Index, as_index
 from morello.ir.spec import LogicalSpec
 from morello.plugins.microkernel import Microkernel
@@ -17,9 +17,11 @@ from morello.plugins.target import Target
 
 @attrs.frozen
 class Outer:
-    """Loops over one dimension that the next loop counts for, too: their comment, and how often they run it."""
+    """Loops over one dimension that the next loop counts for, too: the comment and step of the first of them, and how
+    often they run it."""
 
     comment: str
+    step: StepLike
     trips: int
 
 
@@ -60,10 +62,16 @@ def through_views(impl: Impl, views: list[View]) -> tuple[Impl, list[View]]:
     return impl, views
 
 
-def _printed(impl: Impl) -> Impl:
+def printed(impl: Impl) -> Impl:
+    """`impl` without moves that print nothing around it."""
     while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
         (impl,) = impl.children
     return impl
+
+
+def until(first: StepLike | str, last: StepLike | str) -> str:
+    """How loops that are one go on in words after the first one's step: `tile [0, 8]`, then ` to [0, 1]`."""
+    return f" to {str(last).removeprefix(str(first).split()[0]).lstrip()}"
 
 
 def repeated(part: Part) -> list[int]:
@@ -72,9 +80,8 @@ def repeated(part: Part) -> list[int]:
     return [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
 
 
-def goes_on(part: Part, child: Impl) -> bool:
+def goes_on(part: Part, inner: Impl) -> bool:
     """Whether all the child does is to loop over smaller tiles of the only dimension that is looped over here."""
-    inner = _printed(child)
     if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
         return False
     if len(inner.expansion.parts) > 1 or part.axes or inner.spec.op != part.logical.op:
@@ -84,7 +91,7 @@ def goes_on(part: Part, child: Impl) -> bool:
 
 def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
     """How calls of the microkernel that is all of a loop's body are printed together; None one after another."""
-    inner = _printed(child)
+    inner = printed(child)
     if not isinstance(inner, Node) or not isinstance(inner.expansion, KernelCall):
         return None
     kernel = target.kernels_by_name[inner.expansion.kernel]

@@ -1,6 +1,7 @@
 """`morello explain`, and the tree that it shares with other commands."""
 
 import json
+import re
 
 import pytest
 
@@ -91,3 +92,51 @@ def test_database_saves_the_search(cli, write, tmp_path, monkeypatch):
 )
 def test_sizes_are_exact(amount, text):
     assert size(amount) == text
+
+
+NESTED = """spec nested = Move(8×8, L1, L1, serial)
+schedule nested {
+    tile [4, 8]
+    tile [2, 8]
+    tile [2, 4]
+    tile [2, 1]
+    tile [1, 1]
+    select Assign
+}
+"""
+#: The lines of its tree.
+LINES = ["tile [4, 8] to [2, 8]", "tile [2, 4] to [2, 1]", "tile [1, 1]", "Assign"]
+
+
+def test_loops_over_one_dimension_are_a_line(cli, write):
+    path = write(NESTED)
+    for arguments in (["explain"], ["compile", "--emit", "impl"]):
+        shown = cli(*arguments, path).stdout
+        rows = [re.split("  +", line) for line in shown.splitlines() if line.startswith(("tile", "Assign"))]
+        assert [row[0] for row in rows] == LINES
+        assert [row[2] for row in rows] == ["1", "4", "32", "64"]
+    (told,) = json.loads(cli("explain", path, "--json").stdout)
+    steps = [(node["step"], node["continued"]) for node in _nodes(told["program"])]
+    assert steps == [
+        ("tile [4, 8]", True),
+        ("tile [2, 8]", False),
+        ("tile [2, 4]", True),
+        ("tile [2, 1]", False),
+        ("tile [1, 1]", False),
+        ("select Assign", False),
+    ]
+
+
+def test_loops_are_lines_of_their_own_where_they_have_runner_ups(cli, write):
+    path = write("spec move = Move(64×4, L1, (L1, col_major), serial)\n")
+    (told,) = json.loads(cli("explain", path, "--json", "--runner-ups", "1").stdout)
+    assert any(node["continued"] and node["runner_ups"] for node in _nodes(told["program"]))
+    assert " to [" in cli("explain", path, "--runner-ups", "0").stdout
+    assert " to [" not in cli("explain", path, "--runner-ups", "1").stdout
+
+
+def test_the_loop_whose_tiles_threads_share_is_a_line_of_its_own(cli, write):
+    schedule = "tile [8, 64] parallel\n tile [4, 64]\n tile [2, 64]\n tile [2, 1]\n tile [1, 1]\n select Assign"
+    text = f"spec shared = Move(64×64, L1, L1)\nschedule shared {{ {schedule} }}\n"
+    rows = [line.split("  ")[0] for line in cli("explain", write(text)).stdout.splitlines() if line.startswith("tile")]
+    assert rows == ["tile [8, 64] parallel", "tile [4, 64] to [2, 64]", "tile [2, 1]", "tile [1, 1]"]

@@ -82,9 +82,9 @@ static inline float add_of_f32x8(f32x8 v) {
 
 void jam(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
     /* MatmulAccum(1×5×64×16, GL, L1, GL): tile [1, 4, 16] */
-    /* MatmulAccum(1×4×64×16, GL, L1, GL): tile [1, 2, 16] to tile [1, 1, 16] */
+    /* MatmulAccum(1×4×64×16, GL, L1, GL): tile [1, 2, 16] to [1, 1, 16] */
     for (ptrdiff_t m = 0; m < 4; ++m) {
-        /* MatmulAccum(1×1×64×16, L1, L1, GL): tile [1, 1, 8] to tile [1, 1, 1] */
+        /* MatmulAccum(1×1×64×16, L1, L1, GL): tile [1, 1, 8] to [1, 1, 1] */
         for (ptrdiff_t n = 0; n < 2; ++n) {
             /* MatmulAccum(1×1×64×1, L1, L1, L1): DotProductLoop, 8 at once */
             {
@@ -114,7 +114,7 @@ void jam(const float *restrict lhs, const float *restrict rhs, float *restrict o
         }
     }
     /* MatmulAccum(1×5×64×16, GL, L1, GL): tile [1, 4, 16] (boundary) */
-    /* MatmulAccum(1×1×64×16, L1, L1, L1): tile [1, 1, 6] to tile [1, 1, 1] */
+    /* MatmulAccum(1×1×64×16, L1, L1, L1): tile [1, 1, 6] to [1, 1, 1] */
     for (ptrdiff_t n = 0; n < 2; ++n) {
         /* MatmulAccum(1×1×64×1, L1, L1, L1): DotProductLoop, 6 at once */
         {
