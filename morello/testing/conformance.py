@@ -43,7 +43,7 @@ _KINDS = 64
 #: After a round of so many draws, data types that did not come up are left out if there are Specs of others.
 _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
-_JAMMED = 4
+_JAMMED = 2
 #: Kernels whose Specs are built together.
 _GROUP = 12
 
