@@ -138,3 +138,31 @@ def test_compilers_without(refused: str, flags: tuple[str, ...] | None, script: 
     else:
         with pytest.raises(ToolchainError, match="neither OpenMP nor pthreads"):
             thread_flags(found)
+
+
+COMPOSE = """\
+target x86_avx2
+spec fused = Compose([Gelu, Add[over=[0, 1]], Matmul],
+    [(1×1×32, f32, GL), (1×24×16, f32, GL), (1×16×32, f32, GL), (1×24×32, f32, GL)]{serial})
+schedule fused {{
+    tile [0, 8, 0, 0]{parallel}
+    bufferize to GL
+    synthesize
+}}"""
+
+
+def test_threads_share_the_tiles_of_a_compose(compiler: Compiler) -> None:
+    """Each has intermediates of its own, of 8×32 values; the bits are those of the serial program."""
+    serial, shared = (
+        morello.compile(COMPOSE.format(serial=serial, parallel=parallel), cc=compiler.command[0])
+        for serial, parallel in ((", serial", ""), ("", " parallel"))
+    )
+    assert (shared.program.parallel, serial.program.parallel) == (True, False)
+    rng = np.random.default_rng(0)
+    inputs = [empty(tensor) for tensor in shared.spec.operands[:-1]]
+    for array in inputs:
+        array[...] = rng.standard_normal(array.shape)
+    expected = serial(*inputs)
+    for threads in THREADS:
+        assert (shared(*inputs, threads=threads) == expected).all()
+    shared.check()
