@@ -17,7 +17,9 @@ def checks() -> list[KernelCheck]:
     return [
         check
         for number, name in enumerate(TARGETS)
-        for check in kernel_checks(installed().target(name), compiler=compilers[number % len(compilers)], sanitize=True)
+        for check in kernel_checks(
+            installed().target(name), 2, compiler=compilers[number % len(compilers)], sanitize=True
+        )
     ]
 
 

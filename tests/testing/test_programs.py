@@ -22,7 +22,7 @@ from morello.testing.trials import Trials, spec_file
 SCRIPT = Path(__file__).parents[2] / "scripts" / "random_programs.py"
 
 
-@pytest.mark.parametrize(("count", "more"), [(300, []), (60, ["--sanitize"])], ids=["300", "60 sanitized"])
+@pytest.mark.parametrize(("count", "more"), [(300, []), (40, ["--sanitize"])], ids=["300", "40 sanitized"])
 def test_random_programs(count: int, more: list[str]) -> None:
     """The script runs programs in forks of its process, which must not have run any with threads before."""
     command = [sys.executable, str(SCRIPT), "--count", str(count), "--seed", "1", *more]
