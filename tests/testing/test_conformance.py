@@ -39,7 +39,7 @@ def check(target: Target, **options: Any) -> None:
 @pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
 def test_every_data_type_and_much_else_comes_up(name: str, avx2: Target) -> None:
     target = installed().target(name)
-    # Those that the targets share are drawn once.
+    # AVX-512 has these, too, with wider vectors: they are drawn for the check of kernels, but not looked at here.
     shared = {kernel.name for kernel in avx2.kernels} if name != avx2.name else set()
     for kernel in (one for one in target.kernels if one.name not in shared):
         specs = accepted_specs(target, kernel, 6)

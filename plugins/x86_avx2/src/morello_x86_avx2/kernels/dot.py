@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from morello.codegen.site import KernelSite
-from morello.ir.dtypes import BF16, F32, I16, U16, U32
+from morello.ir.dtypes import BF16, F32, I16, U16, U32, DType
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
@@ -127,8 +127,7 @@ class DotProduct:
 
     def _one(self, site: KernelSite, sums: Sequence[str]) -> None:
         dtype = site.spec.states[2].dtype
-        lanes = dtype if dtype.is_float else unsigned(dtype)
-        total = f"{combine_lanes(site, Add, lanes, self.widest // dtype.bytes)}({' + '.join(sums)})"
+        total = f"{combine_lanes(site, Add, _lanes(site), self.widest // dtype.bytes)}({' + '.join(sums)})"
         out = site.operand(2).scalar()
         if dtype.is_float:
             site.line(f"    {out} += {total};")
@@ -142,8 +141,7 @@ class DotProduct:
         return apart == [0, 1, 2, 3] and sites[0].spec.states[2].dtype.bytes == 4
 
     def _four(self, site: KernelSite, sums: Sequence[Sequence[str]]) -> None:
-        dtype, kind = site.spec.states[2].dtype, self._kind(site)
-        lanes = dtype if dtype.is_float else unsigned(dtype)
+        dtype, kind, lanes = site.spec.states[2].dtype, self._kind(site), _lanes(site)
         four, out, own = site.vector_type(lanes, 4), site.vector_type(dtype, 4), site.operand(2).pointer()
         totals = [" + ".join(each) for each in sums]
         if self.widest == 64:
@@ -163,9 +161,14 @@ class DotProduct:
         return Jam(most=_SUMS_TOGETHER, registers={"VRF": _SUMS_TOGETHER + 4}, emit=self.emit_all)
 
     def _kind(self, site: KernelSite) -> str:
-        """Integers are added up as unsigned ones, which wrap around."""
-        dtype = site.spec.states[2].dtype
-        return site.vector_type(dtype if dtype.is_float else unsigned(dtype), self.widest // dtype.bytes)
+        lanes = _lanes(site)
+        return site.vector_type(lanes, self.widest // lanes.bytes)
+
+
+def _lanes(site: KernelSite) -> DType:
+    """What sums are made of: integers are added up as unsigned ones, which wrap around."""
+    dtype = site.spec.states[2].dtype
+    return dtype if dtype.is_float else unsigned(dtype)
 
 
 def _halved(site: KernelSite, kind: str, half: str) -> str:
