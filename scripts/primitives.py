@@ -157,8 +157,10 @@ class Survey:
     def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
         """The Spec, and what loops make of it in the end: rewrites of convolutions ask for small tiles."""
         yield logical
+        rank = len(logical.shape)
+        sizes = tuple(int(dim not in logical.op.untiled(rank)) for dim in range(rank))
         try:
-            yield Tile((1,) * len(logical.shape)).expansion(logical, self._target).parts[0].logical
+            yield Tile(sizes).expansion(logical, self._target).parts[0].logical
         except MorelloError:
             return
 

@@ -5,6 +5,7 @@ from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move
+from morello.rewrites.one_group import OneGroup
 from morello.rewrites.pad import Pad
 from morello.rewrites.select import Select
 from morello.rewrites.softmax import ToMaxAndDenominator, ToMaxAndUnscaled, ToSoftmaxParts, ToSoftmaxPartsRecompute
@@ -31,6 +32,7 @@ STANDARD: tuple[type[Rewrite], ...] = (
     BroadcastFirst,
     Bufferize,
     Pad,
+    OneGroup,
     SpatialSplit,
     Tile,
     Split,
@@ -45,6 +47,7 @@ __all__ = [
     "Case",
     "ExactFit",
     "Move",
+    "OneGroup",
     "OnePart",
     "Pad",
     "ParallelSplitSoftmax",

@@ -17,6 +17,7 @@ from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import Cells, Mask, partition, take
+from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
@@ -79,6 +80,14 @@ class Rewrite(ABC):
 
         For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
         """
+
+    @classmethod
+    def awaits(cls, op: Operation) -> tuple[int, ...] | None:
+        """The dimensions of an operation that search only tiles until this rewrite applies; None: it does all it can.
+
+        What the rewrite makes is then laid out, moved and tiled further, which saves search the larger spaces before.
+        """
+        return None
 
     def suits(self, level: MemoryLevel) -> bool:
         """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
@@ -179,6 +188,11 @@ def _show(value: Any, kinds: Sequence[type] = ()) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return f"v{value}" if Vector in kinds else str(value)
+
+
+def only_tiled(op: Operation, target: Target) -> tuple[int, ...] | None:
+    """The dimensions to tile of an operation that awaits a rewrite of the target (`Rewrite.awaits`), None if none."""
+    return next((dims for rewrite in target.rewrites if (dims := rewrite.awaits(op)) is not None), None)
 
 
 def layout_name(layout: Layout, rank: int) -> str | None:

@@ -44,7 +44,7 @@ class ExactFit(Rewrite):
         if not logical.op.all_in_registers(len(logical.shape)):
             # Register tiles are those of the operations that this becomes.
             return
-        for dim in searched(logical):
+        for dim in searched(logical, target):
             granule = logical.op.granule(dim)
             found = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _offered(size, granule)}
             for sizes in sorted(found, key=lambda sizes: (max(sizes), len(sizes)), reverse=True):

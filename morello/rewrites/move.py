@@ -24,6 +24,7 @@ from morello.rewrites.base import (
     argument,
     layout_name,
     masked,
+    only_tiled,
     require,
     select_cells,
     within,
@@ -50,6 +51,8 @@ class Move(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if only_tiled(logical.op, target) is not None:
+            return
         declared = logical.op.operands(len(logical.shape))
         # What ends in vector kernels only when it has become other operations is laid out for them then.
         plain = not logical.op.all_in_registers(len(logical.shape))

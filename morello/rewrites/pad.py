@@ -11,7 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.pad import Pad as PadOperation
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case
+from morello.rewrites.base import Case, only_tiled
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class Pad(Placed):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if isinstance(logical.op, (Conv, GroupedConv)) and any(logical.op.pads):
+        op = logical.op
+        if isinstance(op, (Conv, GroupedConv)) and any(op.pads) and only_tiled(op, target) is None:
             rank = len(logical.op.operands(len(logical.shape))[0].dims)
             for level, layout, vector in places(target, logical.states[0].dtype, rank):
                 if not target.level(level).is_register:

@@ -23,6 +23,7 @@ from morello.rewrites.base import (
     by_group,
     largest,
     masked,
+    only_tiled,
     powers_of_two_below,
     require,
     select_cells,
@@ -53,17 +54,18 @@ class Tile(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
         single = logical.op.stepwise(rank)
-        for dim in searched(logical):
+        for dim in searched(logical, target):
             for size in powers_of_two_below(logical.shape[dim]):
                 if size % logical.op.granule(dim) == 0 and (size == 1 or dim not in single):
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
         if not logical.serial:
-            yield from cls._parallel_steps(logical)
+            yield from cls._parallel_steps(logical, target)
 
     @classmethod
-    def _parallel_steps(cls, logical: LogicalSpec) -> Iterator[Self]:
+    def _parallel_steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
-        shared = [dim for dim in range(rank) if _is_shared(logical, dim)]
+        only = only_tiled(logical.op, target)
+        shared = [dim for dim in (range(rank) if only is None else only) if _is_shared(logical, dim)]
         for count in range(1, _PARALLEL_DIMS + 1):
             for dims in subsets(shared, count):
                 for sizes in combinations(*(powers_of_two_below(logical.shape[dim]) for dim in dims)):
@@ -129,12 +131,14 @@ def _in_parallel(loop: Expansion, target: Target) -> Expansion:
     return attrs.evolve(loop, cost=target.weights.sync, parts=tuple(parts), parallel=True)
 
 
-def searched(logical: LogicalSpec) -> list[int]:
+def searched(logical: LogicalSpec, target: Target) -> list[int]:
     """The dimensions that search tiles: of reductions only where `split` cannot, because there are several."""
     rank = len(logical.shape)
     reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
     free = [dim for dim in reductions if dim not in whole]
-    return [dim for dim in range(rank) if dim not in whole and (dim not in reductions or len(free) > 1)]
+    only = only_tiled(logical.op, target)
+    dims = range(rank) if only is None else only
+    return [dim for dim in dims if dim not in whole and (dim not in reductions or len(free) > 1)]
 
 
 def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ...]:

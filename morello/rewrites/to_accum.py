@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.impl import Block, Part
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite
+from morello.rewrites.base import Case, Rewrite, only_tiled
 
 if TYPE_CHECKING:
     from morello.plugins.target import Target
@@ -25,7 +25,7 @@ class ToAccum(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if logical.op.accumulating() is not None:
+        if logical.op.accumulating() is not None and only_tiled(logical.op, target) is None:
             yield cls()
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:

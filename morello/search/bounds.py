@@ -19,7 +19,7 @@ from morello.rewrites.tile import Tile
 from morello.search.kernels import KernelRow
 from morello.search.relaxed import Classes, Columns, MoveClass, Relaxed, SpaceBounds
 from morello.search.sharing import SharedLoops
-from morello.search.spaces import Key, Space, Spaces, StructuralStep
+from morello.search.spaces import Key, Space, Spaces, StructuralStep, is_moved
 from morello.search.stages import Stages
 from morello.search.states import NEVER, States
 
@@ -85,7 +85,7 @@ class Bounds(Relaxed):
         """The spaces that steps of one lead to."""
         yield from (part.space.key for step in self.spaces.steps[key] for part in step.parts)
         yield from (part.space.key for stage in self.stages.below(key) for part in stage.parts)
-        for one in self.spaces.by_key[key].operands if self.move_key else ():
+        for one in self.spaces.by_key[key].operands if is_moved(key.op, self.target) else ():
             yield self.move_key[len(one.dims), key.serial]
 
     def _order(self) -> list[Key]:

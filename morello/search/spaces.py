@@ -21,7 +21,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
-from morello.rewrites.base import Case, Rewrite, masked, select_cells, within
+from morello.rewrites.base import Case, Rewrite, masked, only_tiled, select_cells, within
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
@@ -233,6 +233,11 @@ class Spaces:
         return attrs.evolve(table, parts=tuple(parts))
 
 
+def is_moved(op: Operation, target: Target) -> bool:
+    """Whether search moves operands of an operation."""
+    return Move in target.rewrites and only_tiled(op, target) is None
+
+
 def step_rank(order: int, index: int) -> int:
     """Where a step stands in the target's order: the `index`-th of the rewrite that is `order`-th."""
     return (order << 32) + index
@@ -271,6 +276,6 @@ def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]
                             if part.logical.serial != space.key.serial:
                                 # Bounds compare the tiles of a parallel loop with the whole.
                                 yield key_of(part.logical), list(space.sizes)
-    if Move in target.rewrites:
+    if is_moved(space.key.op, target):
         for index, one in enumerate(space.operands):
             yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))

@@ -20,9 +20,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
-from morello.rewrites.move import Move
 from morello.rewrites.staged import lifetimes
-from morello.search.spaces import Key, Space, Spaces, key_of, neutral, step_rank
+from morello.search.spaces import Key, Space, Spaces, is_moved, key_of, neutral, step_rank
 
 Ints = npt.NDArray[np.int64]
 
@@ -117,7 +116,7 @@ class Stages:
         for step in self.spaces.steps[key]:
             for part in step.parts:
                 yield part.space.key, tuple(dtypes[arg] for arg in part.args)
-        if Move in self.target.rewrites:
+        if is_moved(key.op, self.target):
             for index, (one, dtype) in enumerate(zip(space.operands, dtypes, strict=True)):
                 for start, to in self.target.info.casts:
                     if start == dtype.name and not one.writes:

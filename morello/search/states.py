@@ -19,7 +19,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.plugins.target import Target
 from morello.rewrites.move import Move, seen_in
-from morello.search.spaces import MOVE_BITS, Space, Spaces, step_rank
+from morello.search.spaces import MOVE_BITS, Space, Spaces, is_moved, step_rank
 from morello.search.stages import Axes, Stages
 
 Ints = npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class States:
             self.number(rank, state)
         #: The numbers of the states that new tensors of stages have.
         self.of_stages = np.array([self.number(rank, state) for rank, state in stages.states], dtype=np.int64)
-        self._close()
+        self._close(spaces)
         self.cost = self._stacked(self._costs, np.inf)
         self.bytes = self._stacked(self._bytes, NEVER)
         self.tile = self._stacked(self._tile_rows, -1)
@@ -159,11 +159,11 @@ class States:
                     if step.operand == operand:
                         yield step, step_rank(order, (operand << MOVE_BITS) + index)
 
-    def _close(self) -> None:
+    def _close(self, spaces: Spaces) -> None:
         """Find every state that tiles and moves lead to."""
         done = 0
         seen_offers: set[tuple[int, str, DType]] = set()
-        moves = self._all_moves()
+        moves = self._all_moves(spaces)
         while done < len(self.states):
             rank, state = self.states[done]
             self._measure(done)
@@ -178,12 +178,20 @@ class States:
                         _put(row, done, self.number(len(axes), state.under(axes)))
             done += 1
 
-    def _all_moves(self):
+    def _all_moves(self, spaces: Spaces):
         """Every move of an operand in some level and of some type, as if it were the source of a Move."""
+        moved = {
+            len(one.dims)
+            for key, space in spaces.by_key.items()
+            if is_moved(key.op, self.target)
+            for one in space.operands
+        }
         cache: dict[tuple[int, str, DType], list[Move]] = {}
 
         def moves(rank: int, state: OperandState) -> list[Move]:
             key = rank, state.level, state.dtype
+            if rank not in moved:
+                return []
             if key not in cache:
                 neutral = OperandState(state.dtype, state.level, None)
                 dims = tuple(self.tensors[rank].dims)

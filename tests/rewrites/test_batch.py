@@ -15,7 +15,7 @@ from morello.ir.dtypes import F32
 from morello.ir.impl import Expansion
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
-from morello.ir.ops.conv import Conv
+from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.ops.reduce import Mean
@@ -42,6 +42,7 @@ STAGED: dict[Operation, tuple[int, ...]] = {
     DivideVecScalar(dim=1): (4, 8),
     Conv(padding=(1, 1, 1, 1)): (1, 8, 2, 3, 3, 3, 3),
     Conv(accumulate=True): (1, 8, 2, 1, 4, 1, 1),
+    GroupedConv(padding=(1, 1, 1, 1)): (1, 1, 8, 2, 3, 3, 3, 3),
 }
 
 

@@ -15,7 +15,7 @@ from morello.ir.impl import Impl, Node, walk
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
-from morello.ir.ops.conv import Conv
+from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.one_prefix import OnePrefix
@@ -41,6 +41,7 @@ DRAWN: dict[Operation, list[tuple[int, ...]]] = {
     Softmax(dim=1): [(3, 8), (4, 5)],
     DivideVecScalar(dim=1): [(4, 8), (3, 5)],
     Conv(accumulate=True): [(1, 4, 2, 1, 4, 1, 1)],
+    GroupedConv(): [(1, 2, 1, 2, 3, 4, 1, 2)],
     Compose.chain([Relu(), Matmul()], [3, 4]): [(1, 2, 4, 3)],
     Conv(padding=(1, 1, 1, 1)): [(1, 2, 2, 3, 3, 3, 3)],
     SoftmaxDenominatorAndUnscaled(dim=1): [(3, 8)],

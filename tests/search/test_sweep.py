@@ -57,6 +57,7 @@ GOALS = {
             "(SoftmaxDenominatorAndMax(2×2, L1, L1, L1, serial), [12, 0, 0, 0])",
             "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0])",
             "(ConvAccum(1×2×2×1×2×1×1, L1, L1, L1, serial), [12, 0, 64, 0])",
+            "(GroupedConv(1×2×1×1×1×2×1×2, L1, L1, L1, serial), [12, 0, 64, 0])",
             "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0])",
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello.codegen.site import KernelSite
-from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.conv import Conv
 from morello.plugins import Microkernel
 from morello_x86_avx2.kernels.common import SCALAR, one_value
 from morello_x86_avx2.kernels.reduce import accumulates
@@ -23,14 +23,13 @@ def _mult_add(site: KernelSite) -> None:
     write(site, 2, total)
 
 
-KERNELS = tuple(
+KERNELS = (
     Microkernel(
-        name=f"Value{op.__name__}",
-        op=op,
+        name="ValueConv",
+        op=Conv,
         operands=(SCALAR,) * 3,
         when=one_value,
         cost=costs(1),
         emit=_mult_add,
-    )
-    for op in (Conv, GroupedConv)
+    ),
 )

@@ -1,0 +1,51 @@
+"""one_group: a grouped convolution of one group is a convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.ops.base import Operation
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.spec import LogicalSpec
+from morello.rewrites.base import Case, Rewrite, masked, require, select_cells
+from morello.rewrites.staged import Job, pipeline
+
+if TYPE_CHECKING:
+    from morello.plugins.target import Target
+
+B, G = range(2)
+#: The dimensions of the operands without that of groups.
+_IMAGE, _FILTERS = (0, 2, 3, 4), (1, 2, 3, 4)
+
+
+@attrs.frozen(cache_hash=True)
+class OneGroup(Rewrite):
+    """`one_group` sees a GroupedConv of one group as the Conv of its channels and filters."""
+
+    keyword: ClassVar[str] = "one_group"
+    staged: ClassVar[bool] = True
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if isinstance(logical.op, GroupedConv):
+            yield cls()
+
+    @classmethod
+    def awaits(cls, op: Operation) -> tuple[int, ...] | None:
+        # Images and groups share no data.
+        return (B, G) if isinstance(op, GroupedConv) else None
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        op = logical.op
+        if not isinstance(op, GroupedConv):
+            raise Inapplicable(f"`{self.keyword}` is for GroupedConv, not for {op}")
+        cells = masked(None, require(logical.shape[G] == 1, "there are several groups", "tile them by 1"))
+        kept = select_cells(logical, cells)
+        axes = (_IMAGE, _FILTERS, _IMAGE)
+        conv = Conv(**attrs.asdict(op, recurse=False))
+        shape = (kept.shape[0], *kept.shape[G + 1 :])
+        yield Case(cells, pipeline(self, kept, [], [Job(conv, shape, (0, 1, 2), axes)], target))

@@ -1,0 +1,57 @@
+"""one_group: groups of a convolution are convolutions, and search leaves all but their tiles to those."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+import morello
+from morello.errors import MorelloError
+from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.spec import LogicalSpec
+from morello.plugins.target import Target
+from morello.rewrites import Move, OneGroup, Select, Tile, ToAccum
+from morello.runtime import available_compilers
+
+
+def grouped(shape: str, flags: str = "") -> morello.Goal:
+    return morello.goal(f"GroupedConv({shape}, L1, L1, L1{flags})", target="x86_avx2")
+
+
+def tiled(logical: LogicalSpec, target: Target) -> set[int]:
+    """The dimensions that search tiles."""
+    return {dim for step in Tile.steps(logical, target) for dim, size in enumerate(step.sizes) if size}
+
+
+def test_groups_get_the_vector_kernels_of_products(prove) -> None:
+    goal = grouped("1×3×2×2×2×8×2×1", ", serial").synthesize()
+    expansions = [node.expansion for node in walk(goal.impl) if isinstance(node, Node)]
+    assert "VecBroadcastMultAdd" in {one.kernel for one in expansions if isinstance(one, KernelCall)}
+    prove(goal.impl, goal.target, compilers=available_compilers()[:1])
+
+
+def test_search_only_tiles_images_and_groups(avx2: Target) -> None:
+    logical = grouped("4×8×2×2×2×8×2×1").spec.logical
+    tried = {rewrite for rewrite in avx2.rewrites if rewrite is not Select for _ in rewrite.steps(logical, avx2)}
+    assert tried == {Tile, OneGroup}
+    assert tiled(logical, avx2) == {0, 1}
+
+
+def test_without_it_search_does_all_it_can(avx2: Target) -> None:
+    plain = attrs.evolve(avx2, rewrites=tuple(one for one in avx2.rewrites if one is not OneGroup))
+    logical = grouped("4×8×2×2×2×8×2×1").spec.logical
+    tried = {rewrite for rewrite in plain.rewrites if rewrite is not Select for _ in rewrite.steps(logical, plain)}
+    assert tried == {Tile, ToAccum, Move}
+    assert tiled(logical, plain) == {0, 1, 2, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("GroupedConv(1×2×1×1×2×2×1×1, L1, L1, L1)", "there are several groups"),
+        ("Conv(1×1×1×2×2×1×1, L1, L1, L1)", "for GroupedConv, not for Conv"),
+    ],
+)
+def test_preconditions(text: str, rule: str) -> None:
+    with pytest.raises(MorelloError, match=rule):
+        morello.parse(f"target x86_avx2\nspec s = {text}\nschedule s {{ one_group }}")
