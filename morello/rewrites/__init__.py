@@ -3,6 +3,7 @@
 from morello.rewrites.base import Case, Rewrite, Vector, Word, argument
 from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
+from morello.rewrites.convert import Convert
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move
 from morello.rewrites.one_group import OneGroup
@@ -30,6 +31,7 @@ STANDARD: tuple[type[Rewrite], ...] = (
     ParallelSplitSoftmax,
     OnePart,
     BroadcastFirst,
+    Convert,
     Bufferize,
     Pad,
     OneGroup,
@@ -45,6 +47,7 @@ __all__ = [
     "BroadcastFirst",
     "Bufferize",
     "Case",
+    "Convert",
     "ExactFit",
     "Move",
     "OneGroup",

@@ -72,6 +72,11 @@ class Bounds(Relaxed):
         self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
         #: Spaces, each after those that its steps lead to.
         self.order = self._order()
+        own = {
+            key
+            for key in self.by_key
+            if any(part.space.key == key for stage in self.stages.below(key) for part in stage.parts)
+        }
         stale = set() if trivial else {*self.order}
         # One pass does it, unless stages lead round in a circle: then what it led to was not known the first time.
         while stale:
@@ -79,7 +84,7 @@ class Bounds(Relaxed):
                 if key in stale:
                     stale.remove(key)
                     if self._solve(self.by_key[key]):
-                        stale |= {other for other in self.order if key in self.below[other] and other != key}
+                        stale |= {one for one in self.order if key in self.below[one] and (one != key or key in own)}
 
     def _below(self, key: Key) -> Iterator[Key]:
         """The spaces that steps of one lead to."""
@@ -110,9 +115,9 @@ class Bounds(Relaxed):
         # One more column and row, for what cannot be.
         values = np.full((space.count + 1, bounds.width + 1), np.inf)
         bounds.values = values
-        # Neither kernels nor stages, which lead to other spaces, depend on smaller shapes.
+        # Neither kernels nor stages depend on smaller shapes; stages that lead to this space go by what it was before.
         self._apply_kernels(values, bounds)
-        self._apply_stages(values, bounds)
+        self._apply_stages(values, bounds, before)
         loops = [*self.loops(space)]
         others = [step for step in self.spaces.steps[space.key] if any(part.space is not space for part in step.parts)]
         shared = SharedLoops([step for step in others if isinstance(step.step, Tile)], self, bounds)
@@ -201,7 +206,7 @@ class Bounds(Relaxed):
             here = slice(columns.first, columns.first + columns.count)
             block[at, here] = np.minimum(block[at, here], total)
 
-    def _apply_stages(self, values: Floats, bounds: SpaceBounds) -> None:
+    def _apply_stages(self, values: Floats, bounds: SpaceBounds, before: Floats) -> None:
         """Stages: what new tensors cost and take at least, and parts with the memory that is left."""
         for columns in bounds.columns:
             for one in self.staged(bounds.space.key, columns.classes):
@@ -214,12 +219,13 @@ class Bounds(Relaxed):
                 total = np.repeat(own[:, None], columns.count, axis=1)
                 for part, classes in zip(one.stage.parts, one.parts, strict=True):
                     below = self.by_key[part.space.key]
-                    if not below.values.size:
+                    known = before if below is bounds else below.values
+                    if not known.size:
                         total[:] = np.inf
                         break
                     child = below.columns[below.tuples[classes]]
                     column = self._columns_left(columns, child, [used[tensor] for tensor in part.holds], below.width)
-                    total += below.values[part.shape[cells][:, None], column]
+                    total += known[part.shape[cells][:, None], column]
                 here = slice(columns.first, columns.first + columns.count)
                 values[cells, here] = np.minimum(values[cells, here], total)
 

@@ -311,6 +311,9 @@ class Filler:
 
     def _stage_part(self, part: StagePart, fresh: Sequence[int], cells: Ints, own: Sequence[Ints]) -> Floats:
         grid = self.owner.grids[part.space.key]
+        if grid is self.grid:
+            # Its own bounds are not known yet.
+            grid = attrs.evolve(grid, values=self.floor)
         places = []
         for position, (arg, axes) in enumerate(zip(part.args, part.axes, strict=True)):
             if arg >= self.rank:

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import F32
+from morello.ir.dtypes import BF16, F32, I8, I32, U8, DType
 from morello.ir.impl import Expansion
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
+from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.ops.reduce import Mean
 from morello.ir.ops.softmax import Softmax
@@ -43,7 +45,11 @@ STAGED: dict[Operation, tuple[int, ...]] = {
     Conv(padding=(1, 1, 1, 1)): (1, 8, 2, 3, 3, 3, 3),
     Conv(accumulate=True): (1, 8, 2, 1, 4, 1, 1),
     GroupedConv(padding=(1, 1, 1, 1)): (1, 1, 8, 2, 3, 3, 3, 3),
+    Matmul(): (1, 2, 4, 8),
+    Add(): (2, 8),
 }
+#: Operands' data types where they are not all f32.
+DTYPES: dict[Operation, list[DType]] = {Matmul(): [F32, BF16, BF16], Add(): [U8, I8, I32]}
 
 
 def pick(value: Any, cell: int) -> Any:
@@ -109,9 +115,9 @@ def test_batches_of_staged_rewrites(op: Operation, avx2: Target) -> None:
 
 def agree(rng: random.Random, op: Operation, shape: tuple[int, ...], seed: int, avx2: Target) -> set[type[Rewrite]]:
     """Hold every step on a random batch against the same step on each Spec alone; those that apply."""
-    count = len(op.operands(len(shape)))
+    dtypes = DTYPES.get(op, [F32] * len(op.operands(len(shape))))
     levels = ["L1", "GL", *(["VRF", "RF"] if seed % 5 else [])]
-    logical = attrs.evolve(random_spec(rng, avx2, op, shape, [F32] * count, levels).logical, serial=bool(seed % 5))
+    logical = attrs.evolve(random_spec(rng, avx2, op, shape, dtypes, levels).logical, serial=bool(seed % 5))
     specs = family(rng, logical)
     sizes = tuple(np.array([one.shape[dim] for one in specs]) for dim in range(len(shape)))
     batch = attrs.evolve(logical, shape=sizes)

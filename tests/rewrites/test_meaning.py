@@ -10,10 +10,11 @@ import random
 import pytest
 
 import morello
-from morello.ir.dtypes import F32
+from morello.ir.dtypes import F32, I8, I32, U8, DType
 from morello.ir.impl import Impl, Node, walk
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
@@ -42,12 +43,15 @@ DRAWN: dict[Operation, list[tuple[int, ...]]] = {
     DivideVecScalar(dim=1): [(4, 8), (3, 5)],
     Conv(accumulate=True): [(1, 4, 2, 1, 4, 1, 1)],
     GroupedConv(): [(1, 2, 1, 2, 3, 4, 1, 2)],
+    Add(): [(2, 8), (3, 5)],
     Compose.chain([Relu(), Matmul()], [3, 4]): [(1, 2, 4, 3)],
     Conv(padding=(1, 1, 1, 1)): [(1, 2, 2, 3, 3, 3, 3)],
     SoftmaxDenominatorAndUnscaled(dim=1): [(3, 8)],
     SoftmaxDenominatorAndMax(): [(4, 8)],
     SoftmaxDenominatorAndMaxPerPart(of=4): [(2, 1, 4), (1, 3, 4)],
 }
+#: Operands' data types where they are not all f32.
+DTYPES: dict[Operation, list[DType]] = {Add(): [U8, I8, I32]}
 
 
 def draw(seed: int, target: Target, op: Operation) -> Impl:
@@ -57,7 +61,8 @@ def draw(seed: int, target: Target, op: Operation) -> Impl:
     for _ in range(200):
         shape = rng.choice(DRAWN[op])
         levels = rng.choice([["GL"], ["GL", "L1"], ["L1", "VRF", "RF"]])
-        spec = random_spec(rng, target, op, shape, [F32] * len(op.operands(len(shape))), levels)
+        dtypes = DTYPES.get(op, [F32] * len(op.operands(len(shape))))
+        spec = random_spec(rng, target, op, shape, dtypes, levels)
         impl = programs.draw(spec)
         if impl is not None:
             return impl
