@@ -132,13 +132,18 @@ def _in_parallel(loop: Expansion, target: Target) -> Expansion:
 
 
 def searched(logical: LogicalSpec, target: Target) -> list[int]:
-    """The dimensions that search tiles: of reductions only where `split` cannot, because there are several."""
-    rank = len(logical.shape)
+    """The dimensions that search tiles: of reductions only where `split` cannot, because there are several.
+
+    Of programs that cost the same the first is taken. So the values of a filter come first, and other reductions last:
+    inside, kernels then have long sums, and neighbours that share what they read.
+    """
+    rank, single = len(logical.shape), logical.op.stepwise(len(logical.shape))
     reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
     free = [dim for dim in reductions if dim not in whole]
     only = only_tiled(logical.op, target)
     dims = range(rank) if only is None else only
-    return [dim for dim in dims if dim not in whole and (dim not in reductions or len(free) > 1)]
+    found = [dim for dim in dims if dim not in whole and (dim not in reductions or len(free) > 1)]
+    return sorted(found, key=lambda dim: (dim not in single, dim in reductions))
 
 
 def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ...]:
