@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import product as combinations
 
 import attrs
 
@@ -13,12 +12,16 @@ from morello.codegen.loops import (
     Jammed,
     Outer,
     arguments,
+    calls,
+    copies,
     goes_on,
     jam_of,
+    jammed,
     printed,
     repeated,
     through_views,
     tiles,
+    unrolled,
     until,
 )
 from morello.codegen.parallel import RUNTIME, ParallelLoops
@@ -278,20 +281,20 @@ class Emission:
         """Counted loops outside, and inside them the copies of a body that names single registers."""
         part, child, logical = impl.expansion.parts[number], impl.children[number], impl.spec.logical
         assert part.region is not None
-        operands = logical.op.operands(len(logical.shape))
-        in_registers = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
-        unrolled = [dim for dim in repeated(part) if any(one.uses(dim) for one in in_registers)]
-        counted = [dim for dim in repeated(part) if dim not in unrolled]
+        copied = unrolled(part, logical, views)
+        counted = [dim for dim in repeated(part) if dim not in copied]
         trips = [(outer.trips if outer else 1) * int(part.region[dim].trips) for dim in counted]
-        tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if unrolled else ''}"
+        tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if copied else ''}"
         first = outer or Outer(f"{short(logical)}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
-        if counted and not unrolled and goes_on(part, printed(child)):
+        if counted and not copied and goes_on(part, printed(child)):
             self._node(child, tiles(part, logical, views, {}), attrs.evolve(first, trips=trips[0]))
             return
         self._comment(first.comment + (until(first.step, impl.expansion.step) if outer else ""))
-        jam = jam_of(child, self.target, trips[-1]) if counted and not unrolled else None
+        jam = jam_of(child, self.target, trips[-1]) if counted and not copied else None
         if jam:
             trips[-1] //= jam.count
+        if not counted and self._copies_together(part, child, logical, views, copied):
+            return
         with self.names.scope() if counted else nullcontext():
             at: dict[int, Index] = {}
             heads = []
@@ -303,7 +306,7 @@ class Emission:
             if jam:
                 self._nest(heads, lambda: self._together(jam, part, child, logical, views, at, counted[-1]))
             else:
-                self._nest(heads, lambda: self.bodies(part, child, logical, views, at, unrolled))
+                self._nest(heads, lambda: self.bodies(part, child, logical, views, at, copied))
 
     def _together(
         self,
@@ -323,6 +326,28 @@ class Emission:
             sites.append(KernelSite(call.spec.logical, inner, self))
         self._comment(f"{short(sites[0].spec)}: {jam.kernel.name}, {jam.count} at once")
         self._call(jam.kernel, lambda: jam.emit(sites))
+
+    def _copies_together(
+        self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], dims: list[int]
+    ) -> bool:
+        """Calls of a microkernel that unrolled loops come to, as many together as may be; False if they are others."""
+        found = (call for within in copies(part, logical, views, {}, dims) for call in calls(child, within))
+        first, operands = next(found)
+        same = jammed(first, self.target)
+        if same is None:
+            return False
+        sites = [KernelSite(first.spec.logical, operands, self)]
+        for impl, operands in found:
+            if impl != first:
+                return False
+            sites.append(KernelSite(impl.spec.logical, operands, self))
+        kernel, jam = same
+        for start in range(0, len(sites), jam.most):
+            some = sites[start : start + jam.most]
+            with self.names.scope():
+                self._comment(f"{short(first.spec.logical)}: {kernel.name}, {len(some)} at once")
+                self._call(kernel, lambda some=some: jam.emit(some))
+        return True
 
     def _call(self, kernel: Microkernel, emit: Callable[[], None]) -> None:
         self._features.update(dict.fromkeys(kernel.cpu_features))
@@ -356,19 +381,17 @@ class Emission:
         logical: LogicalSpec,
         views: list[View],
         counters: Mapping[int, Index],
-        unrolled: list[int],
+        copied: list[int],
     ) -> None:
         """The body, once per combination of the unrolled dimensions."""
-        assert part.region is not None
-        self._quiet += bool(unrolled)
-        for point in combinations(*(range(int(part.region[dim].trips)) for dim in unrolled)):
-            within = tiles(part, logical, views, {**counters, **dict(zip(unrolled, point, strict=True))})
-            if unrolled and _declares(child):
+        self._quiet += bool(copied)
+        for within in copies(part, logical, views, counters, copied):
+            if copied and _declares(child):
                 with self.names.scope(), self.writer.block():
                     self._node(child, within)
             else:
                 self._node(child, within)
-        self._quiet -= bool(unrolled)
+        self._quiet -= bool(copied)
 
     # Registers and comments.
 

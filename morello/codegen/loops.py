@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product as combinations
 
 import attrs
 
@@ -11,7 +12,7 @@ from morello.codegen.site import KernelSite
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike
 from morello.ir.index import Index, as_index
 from morello.ir.spec import LogicalSpec
-from morello.plugins.microkernel import Microkernel
+from morello.plugins.microkernel import Jam, Microkernel
 from morello.plugins.target import Target
 
 
@@ -80,6 +81,37 @@ def repeated(part: Part) -> list[int]:
     return [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
 
 
+def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[int]:
+    """The dimensions that a loop goes along in copies of its body, as each names registers of its own."""
+    operands = logical.op.operands(len(logical.shape))
+    held = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
+    return [dim for dim in repeated(part) if any(one.uses(dim) for one in held)]
+
+
+def copies(
+    part: Part, logical: LogicalSpec, views: Sequence[View], counters: Mapping[int, Index], dims: Sequence[int]
+) -> Iterator[list[View]]:
+    """The operands of a body, once per combination of the dimensions that are unrolled."""
+    assert part.region is not None
+    for point in combinations(*(range(int(part.region[dim].trips)) for dim in dims)):
+        yield tiles(part, logical, views, {**counters, **dict(zip(dims, point, strict=True))})
+
+
+def calls(impl: Impl, views: list[View]) -> Iterator[tuple[Impl, list[View]]]:
+    """What is printed of a program whose loops are all unrolled, with its operands, in the order in which it runs."""
+    impl, views = through_views(impl, views)
+    if not isinstance(impl, Node) or not isinstance(impl.expansion, Loop) or impl.expansion.parallel:
+        yield impl, views
+        return
+    logical = impl.spec.logical
+    if any(repeated(part) != unrolled(part, logical, views) for part in impl.expansion.parts):
+        yield impl, views
+        return
+    for part, child in zip(impl.expansion.parts, impl.children, strict=True):
+        for within in copies(part, logical, views, {}, repeated(part)):
+            yield from calls(child, within)
+
+
 def goes_on(part: Part, inner: Impl) -> bool:
     """Whether all the child does is to loop over smaller tiles of the only dimension that is looped over here."""
     if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
@@ -91,14 +123,21 @@ def goes_on(part: Part, inner: Impl) -> bool:
 
 def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
     """How calls of the microkernel that is all of a loop's body are printed together; None one after another."""
-    inner = printed(child)
-    if not isinstance(inner, Node) or not isinstance(inner.expansion, KernelCall):
+    found = jammed(printed(child), target)
+    if found is None:
         return None
-    kernel = target.kernels_by_name[inner.expansion.kernel]
+    kernel, jam = found
+    count = max(count for count in range(1, jam.most + 1) if trips % count == 0)
+    return Jammed(kernel, jam.emit, count) if count > 1 else None
+
+
+def jammed(impl: Impl, target: Target) -> tuple[Microkernel, Jam] | None:
+    """The microkernel that a program is, if several calls of it can be printed together here."""
+    if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
+        return None
+    kernel = target.kernels_by_name[impl.expansion.kernel]
     if kernel.jam is None:
         return None
     needs = (kernel.jam.registers.get(level.name, 0) * level.unit for level in target.levels)
-    if any(need > limit for need, limit in zip(needs, inner.spec.limits, strict=True)):
-        return None
-    count = max(count for count in range(1, kernel.jam.most + 1) if trips % count == 0)
-    return Jammed(kernel, kernel.jam.emit, count) if count > 1 else None
+    fits = all(need <= limit for need, limit in zip(needs, impl.spec.limits, strict=True))
+    return (kernel, kernel.jam) if fits else None

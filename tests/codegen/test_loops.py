@@ -74,6 +74,15 @@ def test_calls_along_the_reduction_add_to_one_value(avx2: Target, prove: Callabl
     assert "8 at once" in source(DOT.format(m=1, k=128, n=1), schedule, avx2, prove)
 
 
+def test_calls_of_unrolled_loops_are_printed_together(avx2: Target, prove: Callable) -> None:
+    """Outputs in registers are named one by one: 10 of them are 8 calls and 2."""
+    spec = "MatmulAccum(1×2×40×5, L1, (f32, L1, col_major), L1, serial)"
+    schedule = "move 2 to RF; subschedule [1] { tile [1, 1, 5]; tile [1, 1, 1]; select DotProductLoop }; synthesize"
+    text = source(spec, schedule, avx2, prove)
+    assert re.findall(r"DotProductLoop, (\d+) at once", text) == ["8", "2"]
+    assert "for (ptrdiff_t n" not in text
+
+
 def test_outputs_that_are_no_neighbours_are_added_one_by_one(avx2: Target, prove: Callable) -> None:
     text = source(DOT.format(m=8, k=32, n=1), "tile [1, 1, 1]; select DotProductLoop", avx2, prove)
     assert "8 at once" in text

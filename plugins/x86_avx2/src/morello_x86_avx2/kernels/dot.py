@@ -120,41 +120,57 @@ class DotProduct:
         while rest:
             four = rest[:4]
             if self._are_neighbours([site for site, _ in four]):
-                self._four(four[0][0], [sums for _, sums in four])
+                self._four([site for site, _ in four], [sums for _, sums in four])
                 rest = rest[4:]
             else:
                 self._one(*rest.pop(0))
 
     def _one(self, site: KernelSite, sums: Sequence[str]) -> None:
         dtype = site.spec.states[2].dtype
-        total = f"{combine_lanes(site, Add, _lanes(site), self.widest // dtype.bytes)}({' + '.join(sums)})"
-        out = site.operand(2).scalar()
+        self._add(site, f"{combine_lanes(site, Add, _lanes(site), self.widest // dtype.bytes)}({' + '.join(sums)})")
+
+    def _add(self, site: KernelSite, total: str) -> None:
+        dtype, out = site.spec.states[2].dtype, site.operand(2).scalar()
         if dtype.is_float:
             site.line(f"    {out} += {total};")
         else:
             site.line(f"    {out} = ({dtype.c_name})((uint32_t){out} + {total});")
 
     def _are_neighbours(self, sites: Sequence[KernelSite]) -> bool:
-        """Whether these are four, and the outputs a vector of 32-bit numbers in memory."""
+        """Whether these are four, and the outputs numbers of 32 bits: in scalar registers, or a vector in memory."""
         views = [site.operand(2).view for site in sites]
+        if len(views) < 4 or sites[0].spec.states[2].dtype.bytes != 4:
+            return False
         apart = [(view.offset() + views[0].offset() * -1).constant for view in views]
-        return apart == [0, 1, 2, 3] and sites[0].spec.states[2].dtype.bytes == 4
+        return views[0].buffer.in_registers or apart == [0, 1, 2, 3]
 
-    def _four(self, site: KernelSite, sums: Sequence[Sequence[str]]) -> None:
+    def _four(self, sites: Sequence[KernelSite], sums: Sequence[Sequence[str]]) -> None:
+        site, four = sites[0], sites[0].vector_type(_lanes(sites[0]), 4)
+        total = self._sums_of_four(site, four, sums)
+        if site.operand(2).view.buffer.in_registers:
+            name = site.fresh("totals")
+            site.line(f"    const {four} {name} = {total};")
+            for lane, one in enumerate(sites):
+                self._add(one, f"{name}[{lane}]")
+            return
+        dtype, own = site.spec.states[2].dtype, site.operand(2).pointer()
+        before = f"{site.load(dtype, 4)}({own})"
+        if dtype.is_float:
+            site.line(f"    {site.store(dtype, 4)}({own}, {before} + {total});")
+        else:
+            out = site.vector_type(dtype, 4)
+            site.line(f"    {site.store(dtype, 4)}({own}, ({out})(({four}){before} + {total}));")
+
+    def _sums_of_four(self, site: KernelSite, four: str, sums: Sequence[Sequence[str]]) -> str:
+        """A vector of the sums over the lanes of four dot products."""
         dtype, kind, lanes = site.spec.states[2].dtype, self._kind(site), _lanes(site)
-        four, out, own = site.vector_type(lanes, 4), site.vector_type(dtype, 4), site.operand(2).pointer()
         totals = [" + ".join(each) for each in sums]
         if self.widest == 64:
             totals = [f"{_halved(site, kind, site.vector_type(lanes, 8))}({total})" for total in totals]
             kind = site.vector_type(lanes, 8)
         register, add = ("__m256", "_mm256_hadd_ps") if dtype.is_float else ("__m256i", "_mm256_hadd_epi32")
         text = _ADD_UP_FOUR.format(four=four, kind=kind, register=register, add=add)
-        total = f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
-        before = f"{site.load(dtype, 4)}({own})"
-        if dtype.is_float:
-            site.line(f"    {site.store(dtype, 4)}({own}, {before} + {total});")
-        else:
-            site.line(f"    {site.store(dtype, 4)}({own}, ({out})(({four}){before} + {total}));")
+        return f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
 
     @property
     def jam(self) -> Jam:
