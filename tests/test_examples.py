@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -73,14 +73,17 @@ def test_examples_run(name: str, prove) -> None:
 @pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize("name", SEARCHED)
 def test_examples_are_found_by_search_on_both_targets(name: str, target: str) -> None:
-    features = installed().target(target).info.cpu_features
+    _skip_without(installed().target(target).info.cpu_features)
     for goal, done in zip(example(name, target).values(), synthesized(name, target), strict=True):
         assert goal.schedule == ""
         kernel = morello.compile(done)
-        missing = missing_features((*features, *kernel.program.cpu_features))
-        if missing:
-            pytest.skip(f"this CPU lacks {', '.join(missing)}")
+        _skip_without(kernel.program.cpu_features)
         kernel.check()
+
+
+def _skip_without(features: Sequence[str]) -> None:
+    if missing := missing_features(features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
 
 
 @pytest.mark.parametrize("name", ["attention", "chain", "fused", "mlp"])
