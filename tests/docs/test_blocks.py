@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "database", "language", "python"))]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))
-PIP = "pip install -r requirements.txt && "
+PIP = "pip install . ./plugins/* && "
 
 
 @attrs.frozen
@@ -93,6 +93,7 @@ def test_specs_of_examples_are_the_examples(block: Block) -> None:
     assert parse(block.text) == parse((ROOT / file).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_print_what_the_page_says(
     page: str, tmp_path: Path, shell: Callable[[str, Path], str], runs_avx2: None

@@ -1,4 +1,4 @@
-"""Third-party plugins installed with pip into a fresh environment, and used through its `morello` program."""
+"""Wheels, of third-party plugins as well, in a fresh environment, and used through its `morello` program."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import textwrap
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from morello.runtime.machine import missing_features
+
+#: One worker builds the environment for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]
 
 Morello = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -34,19 +38,27 @@ schedule step {
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, root: Path, third_party: Path) -> Path:
-    """A new environment with Morello, its own plugins and the two third-party ones; about 30 s."""
+    """Build wheels of Morello, its own plugins and the two third-party ones, and install just these somewhere new."""
     place = tmp_path_factory.mktemp("environment")
     # Builds leave files beside the sources: build copies.
     leave_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(root, place / "src", ignore=leave_out)
     shutil.copytree(third_party, place / "src" / "thirdparty", ignore=leave_out)
     sources = [place / "src", *(place / "src" / "plugins").iterdir(), *(place / "src" / "thirdparty").iterdir()]
+    sources = [source for source in sources if source.is_dir()]
     venv.create(place / "venv", with_pip=True)
     pip = [place / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    install = [*pip, "install", "--quiet", "--no-compile", *(source for source in sources if source.is_dir())]
-    done = subprocess.run(install, capture_output=True, text=True, env=clean_environment(), timeout=600)
-    assert done.returncode == 0, done.stderr
+    wheels = place / "wheels"
+    run_pip([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, *sources])
+    found = sorted(wheels.glob("*.whl"))
+    assert len(found) == len(sources) == 6
+    run_pip([*pip, "install", "--quiet", "--no-compile", *found])
     return place / "venv"
+
+
+def run_pip(command: list[str | Path]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -64,6 +76,39 @@ def morello(environment: Path, tmp_path: Path) -> Morello:
 def clean_environment() -> dict[str, str]:
     """This process's environment variables but for those by which its own packages would leak in."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+
+
+@pytest.fixture
+def python(environment: Path, tmp_path: Path) -> Callable[[str], str]:
+    """Runs Python code in the environment; it returns what that prints."""
+
+    def run(code: str) -> str:
+        command = [environment / "bin" / "python", "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=clean_environment())
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], environment: Path) -> None:
+    code = """
+        import importlib, importlib.util
+        for name in ("morello", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"):
+            print(importlib.import_module(name).__file__)
+        from morello.search import propagate
+        assert propagate.compiled(), "the compiled part of search is missing"
+        assert not any(map(importlib.util.find_spec, ("pytest", "hypothesis", "xdist")))
+    """
+    assert all(Path(file).is_relative_to(environment) for file in python(textwrap.dedent(code)).splitlines())
+
+
+def test_a_wheel_compiles_and_checks_a_kernel(morello: Morello, root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "examples" / "tiny.spec", tmp_path)
+    assert morello("compile", "tiny.spec", "-o", "tiny.c").returncode == 0
+    assert "void tiny(" in (tmp_path / "tiny.c").read_text()
+    done = morello("check", "tiny.spec", "--target", "reference_c")
+    assert done.returncode == 0, done.stderr
 
 
 def test_both_plugins_are_found(morello: Morello) -> None:
