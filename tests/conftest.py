@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +17,19 @@ from morello.plugins.target import Target
 from morello.runtime import Compiler, Kernel, available_compilers, empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 
-# CI draws the same examples every time, so that it fails for a change and not by chance; elsewhere they vary.
-settings.register_profile("ci", derandomize=True, deadline=None)
+# The same examples are drawn every time, so that tests fail for a change and not by chance.
+# `pytest --hypothesis-profile varied` draws others.
+settings.register_profile("repeated", derandomize=True, deadline=None)
 settings.register_profile("varied", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "varied")
+settings.load_profile("repeated")
 
 #: Verifies a complete program and returns its kernel.
 Prove = Callable[..., Kernel]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long tests first, so that no worker is left with one of them when the others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)

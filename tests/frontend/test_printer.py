@@ -26,6 +26,7 @@ from morello.ir.ops import BY_NAME
 from morello.ir.ops.binary import Add
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
@@ -86,6 +87,8 @@ def operations(draw):
         numbers = st.floats(-1e6, 1e6, width=32)
         op = draw(st.sampled_from(CONFIGURED) | st.builds(Scale, by=numbers) | st.builds(Shift, by=numbers))
     shape = tuple(draw(SIZES) for _ in range(op.rank or draw(st.integers(3, 4))))
+    if isinstance(op, SoftmaxDenominatorAndMaxPerPart):
+        shape = (draw(SIZES), *shape[:-1], op.of)
     # A padded image may have no values left.
     assume(all(size > 0 for one in op.operands(len(shape)) for size in one.shape(shape)))
     return op, shape
