@@ -23,6 +23,7 @@ def checks() -> list[KernelCheck]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", checks(), ids=str)
 def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
     check()

@@ -45,6 +45,7 @@ class Detour(Rewrite):
         yield Case(None, Pipeline(self, cost, target.nothing(), parts, (tensor, tensor)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "shape"), [("L1", (4, 8)), ("L1", (32, 64)), ("VRF", (2, 16)), ("RF", (2, 3))])
 def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, int], avx2: Target, prove) -> None:
     state = avx2.state("L1", F32, row_major(2))

@@ -25,6 +25,7 @@ def expected() -> dict[int, Impl]:
     return {size: matmul(size).synthesize().impl for size in (4, 8, 16)}
 
 
+@pytest.mark.slow
 def test_search_goes_on_from_what_smaller_goals_left(
     tmp_path: Path, expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,6 +45,7 @@ def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dic
     assert again.search.solved == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [3, 12, 30])
 def test_a_search_that_was_stopped_goes_on(tmp_path: Path, expected: dict[int, Impl], iterations: int) -> None:
     seen: list[Progress] = []

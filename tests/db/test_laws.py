@@ -159,6 +159,7 @@ def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
             assert store.find(TARGET, spec(table, shape, limit)) == world.claimed(cells, table, shape, limit)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(worlds, pieces)
 def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces: list[list[Cell]]) -> None:

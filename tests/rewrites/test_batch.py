@@ -100,6 +100,7 @@ def together(batch: LogicalSpec, step: Rewrite, target: Target, count: int) -> l
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("seed", range(10))
 def test_batches_agree_with_single_specs(name: str, seed: int, avx2: Target) -> None:

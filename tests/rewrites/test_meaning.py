@@ -69,6 +69,7 @@ def draw(seed: int, target: Target, op: Operation) -> Impl:
     raise AssertionError("no program in 200 draws")
 
 
+@pytest.mark.slow
 def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
     wanted = {rewrite.__name__ for rewrite in avx2.rewrites}
     wanted |= {"MultAdd", "Assign", "VectorMove", "ValueZero", "VectorZero", "MemsetZero"}
@@ -83,6 +84,7 @@ def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
     assert not wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -36,6 +36,7 @@ IN_PARTS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [OFFLINE, ONLINE, IN_PARTS])
 def test_families(schedule: str, prove) -> None:
     text = f"target x86_avx2\nspec s = Softmax(3×32, GL, GL)\nschedule s {{{schedule}    synthesize\n}}"

@@ -151,6 +151,7 @@ schedule fused {{
 }}"""
 
 
+@pytest.mark.slow
 def test_threads_share_the_tiles_of_a_compose(compiler: Compiler) -> None:
     """Each has intermediates of its own, of 8×32 values; the bits are those of the serial program."""
     serial, shared = (

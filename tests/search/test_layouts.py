@@ -31,6 +31,7 @@ def solved(name: str, text: str) -> tuple[Engine, int]:
     return engine, int(goals[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), GOALS)
 def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
     engine, _ = solved(name, text)
@@ -47,6 +48,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
         assert np.all(low <= cells.high.values[mine]), str(space.key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "share"),
     [

@@ -36,6 +36,7 @@ def check(target: Target, **options: Any) -> None:
     one()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
 def test_every_data_type_and_much_else_comes_up(name: str, avx2: Target) -> None:
     target = installed().target(name)
