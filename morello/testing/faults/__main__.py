@@ -1,0 +1,75 @@
+"""Breaks databases and build caches in every way a machine can, and checks that nothing wrong comes of it.
+
+Without options, everything is done. POSIX only: writers are forked, and killed with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from morello.db.file import APPLICATION
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.testing.faults import disks, flips, kills
+from morello.testing.faults.pieces import Broken, make
+
+
+def told(name: str, found: Counter[str], started: float) -> None:
+    """Print what one kind of fault did."""
+    counts = ", ".join(f"{what} {count:,}" for what, count in sorted(found.items()))
+    print(f"{name:<12} {counts}  ({time.monotonic() - started:.0f} s)", flush=True)
+
+
+def sampled(folder: Path, options: argparse.Namespace) -> None:
+    """Do what needs random draws: kills, and changed bytes."""
+    luck = random.Random(options.seed)
+    started = time.monotonic()
+    told("kill -9", kills.kill(folder / "killed.db", options.kills, luck), started)
+    make(folder / "whole.db", 4)
+    changes = ((flips.flip, options.flips), (flips.tear, options.flips // 4), (flips.truncate, options.flips // 4))
+    for change, times in changes:
+        started = time.monotonic()
+        told(change.__name__, flips.damage(folder / "whole.db", 4, times, luck, change), started)
+
+
+def conditions(folder: Path) -> None:
+    """Do what needs no draws: many writers, full disks, files that may not be written or are another version's."""
+    for processes in (2, 4):
+        started = time.monotonic()
+        told(f"{processes} writers", kills.together(folder / f"{processes}.db", processes, 40), started)
+    (folder / "disk").mkdir()
+    (folder / "fixed").mkdir()
+    print(f"file limit   {disks.file_limit(folder / 'limited.db')}")
+    print(f"full disk    {disks.full_disk(folder / 'disk') or 'not tried: no disk may be mounted here'}")
+    print(f"read-only    {disks.read_only(folder / 'fixed', 3)}")
+    make(folder / "other.db", 1)
+    for name, version in (("newer file", 99), ("older file", 0)):
+        flips.mark(folder / "other.db", APPLICATION, version)
+        try:
+            SpecStore(folder / "other.db")
+        except MorelloError as error:
+            print(f"{name:<12} {error}")
+        else:
+            raise Broken("a file of another version was opened")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m morello.testing.faults", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--flips", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    with disks.public_folder() as folder:
+        sampled(folder, options)
+        conditions(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

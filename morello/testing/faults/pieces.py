@@ -1,0 +1,87 @@
+"""What is stored in the databases that are broken, and what they must say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from morello.db.store import Block, Kind, SpecStore
+from morello.frontend.parser import parse_spec
+from morello.plugins.registry import installed
+
+TARGET = installed().target("reference_c")
+TEXTS = ("FillZero(4×8, {}, serial)", "FillZero(4×8, {})", "Move(4×8, {}, {}, serial)")
+FULL = TARGET.full_limits()
+LEVEL = TARGET.levels[-1].name
+LABELS = [parse_spec(text.format(LEVEL, LEVEL), TARGET).logical for text in TEXTS]
+STEPS = ("tile [1, 1]", "tile [0, 1]", "tile [1, 0]")
+
+
+class Broken(AssertionError):
+    """A law that a fault has broken: an answer that is wrong, or something committed that is lost."""
+
+
+def require(holds: object, what: str) -> None:
+    """Raise Broken unless a law holds."""
+    if not holds:
+        raise Broken(what)
+
+
+def truth(shapes: np.ndarray, table: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cost of the optimum of each Spec of a table, and the number of its step."""
+    step = (shapes[:, 0] + table) % len(STEPS)
+    return shapes.prod(axis=1) * (1 + step), step
+
+
+def piece(number: int) -> list[Block]:
+    """Return what one transaction stores: Specs that no other piece has, and some that many have."""
+    return [_block(number, table) for table in range(len(LABELS))]
+
+
+def own_shapes(number: int) -> np.ndarray:
+    """Return the shapes of the Specs that only this piece has."""
+    return np.array([[1 << bit, 2 * number + 3] for bit in range(8)], dtype=np.int64)
+
+
+def _block(number: int, table: int) -> Block:
+    common = np.array([[1 << (number + bit) % 8, 1 << number % 11] for bit in range(4)], dtype=np.int64)
+    shapes = np.concatenate([own_shapes(number), common])
+    costs, step = truth(shapes, table)
+    kinds = np.where(np.arange(len(shapes)) % 4 == 3, Kind.LOWER, Kind.EXACT).astype(np.int8)
+    nothing = np.zeros((len(shapes), len(FULL)), dtype=np.int64)
+    exact = kinds == Kind.EXACT
+    step = np.where(exact, step, -1).astype(np.int32)
+    limits = nothing + np.array(FULL, dtype=np.int64)
+    return Block(LABELS[table], shapes, limits, nothing, np.where(exact, costs, costs - 1), kinds, STEPS, step)
+
+
+def look(store: SpecStore, number: int) -> str:
+    """Return how much of a piece is there: `all`, `some` or `none` of it. Raises Broken for a wrong answer."""
+    known = total = 0
+    for table, labels in enumerate(LABELS):
+        block = _block(number, table)
+        costs, kinds = store.known(TARGET, labels, block.shapes, block.limits)
+        right, step = truth(block.shapes, table)
+        require((costs[kinds == Kind.EXACT] == right[kinds == Kind.EXACT]).all(), "a wrong cost")
+        require((costs[kinds == Kind.LOWER] <= right[kinds == Kind.LOWER]).all(), "a wrong bound")
+        require(not (kinds == Kind.NONE).any(), "a program denied")
+        own = len(own_shapes(number))
+        exact = block.kinds[:own] == Kind.EXACT
+        known += int((kinds[:own][exact] == Kind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
+        total += own
+        for i in range(0, own, 3):
+            spec = attrs.evolve(labels, shape=tuple(block.shapes[i].tolist()))
+            entry = store.find(TARGET, TARGET.spec(spec))
+            if entry and entry.kind == Kind.EXACT:
+                require((entry.cost, entry.step) == (right[i], STEPS[step[i]]), "a wrong entry")
+    return "none" if not known else "all" if known == total else "some"
+
+
+def make(path: Path, pieces: int) -> None:
+    """Make a database of that many pieces, all of it in one file."""
+    store = SpecStore(path)
+    for number in range(pieces):
+        store.add(TARGET, piece(number))
+    store.close()
