@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import platformdirs
 
 from morello.db.block import UNKNOWN, Block, Entry, Ints
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
+from morello.folders import make_private, user_folder
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
@@ -27,10 +27,8 @@ def default_path() -> Path | None:
     """The user's own database; None if MORELLO_DB=off. MORELLO_DB may also be a path."""
     asked = os.environ.get("MORELLO_DB")
     if asked:
-        return None if asked.lower() == "off" else Path(asked).expanduser()
-    cache = os.environ.get("MORELLO_CACHE_DIR")
-    folder = Path(cache).expanduser() if cache else Path(platformdirs.user_cache_dir("morello"))
-    return folder / "specs.db"
+        return None if asked.lower() == "off" else Path(os.path.expanduser(asked))
+    return user_folder() / "specs.db"
 
 
 def default_store(tell: Tell) -> SpecStore | None:
@@ -40,7 +38,7 @@ def default_store(tell: Tell) -> SpecStore | None:
         return None
     try:
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path.parent)
         except OSError as error:
             raise MorelloError(
                 f"database {path}: its folder cannot be made: {error.strerror or error}",

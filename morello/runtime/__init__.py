@@ -1,7 +1,8 @@
 """Builds, loads, verifies and times what emitters print."""
 
 from morello.runtime.arrays import empty, pack, unpack
-from morello.runtime.build import build, cache_directory
+from morello.runtime.build import build
+from morello.runtime.cache import cache_directory
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import BenchReport
 from morello.runtime.toolchain import Compiler, available_compilers, find_compiler

@@ -22,6 +22,7 @@ from morello.plugins.target import Target
 from morello.runtime.arguments import Argument, arguments_of, check_apart
 from morello.runtime.arrays import ALIGNMENT, aligned_bytes, empty
 from morello.runtime.build import build
+from morello.runtime.cache import is_whole
 from morello.runtime.machine import default_threads, missing_features
 from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
 
@@ -195,6 +196,8 @@ class Kernel:
         ffi = cffi.FFI()
         ffi.cdef(f"{self.program.prototype};")
         try:
+            if not is_whole(self.library):
+                del self.library  # removed or damaged since it was built: it is built again
             function = getattr(ffi.dlopen(str(self.library)), self.program.name)
         except (OSError, AttributeError) as error:
             raise ToolchainError(

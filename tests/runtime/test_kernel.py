@@ -197,12 +197,10 @@ def test_c_that_does_not_compile(make: Make, compiler: Compiler) -> None:
         make("FillZero", (2,), compiler=compiler, replace={"= 0;": "= zero;"})()
 
 
-def test_library_that_cannot_be_loaded(make: Make) -> None:
-    kernel = make("FillZero", (2,), replace={"= 0;": "= 0; /* to be damaged */"})
-    kernel.library.write_bytes(b"damaged")
+def test_library_that_cannot_be_loaded(make: Make, script: Callable[[str], str]) -> None:
+    compiler = Compiler((script("echo damaged > library.so"),), "fake", "1")
     with pytest.raises(ToolchainError, match="cannot be loaded") as caught:
-        kernel()
-    kernel.library.unlink()
+        make("FillZero", (2,), compiler=compiler)()
     assert "delete" in str(caught.value)
 
 
