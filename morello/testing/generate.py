@@ -17,6 +17,7 @@ from morello.ir.impl import Expansion, Impl, Node, Part, expand
 from morello.ir.layout import Dynamic, Layout
 from morello.ir.ops.base import PARAMETER, Operation, Value
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
+from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.plugins.target import MemoryLevel, Target
@@ -88,6 +89,11 @@ def random_parameters(rng: random.Random, op: Operation) -> Operation:
             with contextlib.suppress(SpecError):
                 op = op.configured({field.name: _value(rng, field, rng.choice(kinds))})
     return op
+
+
+def made_for(op: Operation, shape: tuple[int, ...]) -> Operation:
+    """Return the operation as it is at this shape: parts are as long as the shape's last dimension."""
+    return attrs.evolve(op, of=shape[-1]) if isinstance(op, SoftmaxDenominatorAndMaxPerPart) else op
 
 
 def _value(rng: random.Random, field: attrs.Attribute, kind: type) -> Value:

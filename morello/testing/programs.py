@@ -18,7 +18,7 @@ from morello.ir.numbers import product
 from morello.ir.ops import BY_NAME, Operation
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
-from morello.testing.generate import RandomPrograms, random_parameters, random_spec
+from morello.testing.generate import RandomPrograms, made_for, random_parameters, random_spec
 from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach
 
@@ -119,6 +119,7 @@ class Draws:
             op = BY_NAME[name]
             configured = random_parameters(own, op)
             shape = _shape(own, op.rank or own.choice([1, 2, 2, 2, 3, 3, 4]), volume)
+            configured = made_for(configured, shape)
             dtypes = self._dtypes(own, op, configured, shape)
         if dtypes is None or any(product(one.shape(shape)) > volume for one in configured.operands(len(shape))):
             return None
@@ -165,7 +166,10 @@ class Draws:
             every = [*itertools.product(floats, repeat=count), *((one,) * count for one in types.ALL), *drawn]
         samples = [(random_parameters(rng, op), _shape(rng, rank, _VOLUME)) for _ in range(4)]
         samples.append((op, (4,) * rank))
-        every = [one for one in dict.fromkeys(every) if any(each.check(shape, one) is None for each, shape in samples)]
+        configured = [(made_for(each, shape), shape) for each, shape in samples]
+        every = [
+            one for one in dict.fromkeys(every) if any(each.check(shape, one) is None for each, shape in configured)
+        ]
         rng.shuffle(every)
         return sorted(every, key=lambda one: 0 if _named(kernels, one) else 1 if len({*one}) == 1 else 2)
 

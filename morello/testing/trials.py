@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -120,6 +121,12 @@ class Trials:
         faulthandler.disable()  # The parent says what crashed.
         # More threads than CPUs that wait for one another by trying again and again take forever.
         os.environ["OMP_WAIT_POLICY"] = "passive"
+        # If the parent's thread has run OpenMP loops, its copy here waits for threads that a fork leaves behind.
+        thread = threading.Thread(target=self._report_each, args=(first, to))
+        thread.start()
+        thread.join()
+
+    def _report_each(self, first: int, to: Connection) -> None:
         for index in range(first, len(self.impls)):
             try:
                 self.check(index)

@@ -14,29 +14,43 @@ import pytest
 from morello import api
 from morello.ir.impl import Node
 from morello.ir.ops import BY_NAME
+from morello.ir.ops.compose import Compose
 from morello.plugins.registry import Registry
 from morello.plugins.target import Target
-from morello.testing.programs import Draws
+from morello.testing.programs import COMPOSE, Draws
 from morello.testing.trials import Trials, spec_file
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "random_programs.py"
 
 
-@pytest.mark.parametrize(("count", "more"), [(300, []), (40, ["--sanitize"])], ids=["300", "40 sanitized"])
-def test_random_programs(count: int, more: list[str]) -> None:
-    """The script runs programs in forks of its process, which must not have run any with threads before."""
-    command = [sys.executable, str(SCRIPT), "--count", str(count), "--seed", "1", *more]
+#: Five of sixty, so that workers share them, and one under the sanitizers.
+RUNS = [(60, seed, []) for seed in range(1, 6)] + [(40, 1, ["--sanitize"])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "seed", "more"), RUNS)
+def test_random_programs(count: int, seed: int, more: list[str]) -> None:
+    command = [sys.executable, str(SCRIPT), "--count", str(count), "--seed", str(seed), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"^{count} programs.*: 0 failed", done.stdout, re.MULTILINE)
 
 
-def test_draws_repeat_and_reach_everything_there_is(avx2: Target) -> None:
+@pytest.mark.slow
+def test_draws_repeat(avx2: Target) -> None:
     drawn = [*Draws(avx2, 3).programs(40)]
     assert [one.impl for one in Draws(avx2, 3).programs(10)] == [one.impl for one in drawn[:10]]
-    assert {name for one in drawn for name in one.rewrites} >= {"select", "to_accum", "tile", "split", "move"}
-    assert {"Matmul", "MatmulAccum", "Move", "FillZero"} <= set(BY_NAME)
+    assert drawn != [*Draws(avx2, 4).programs(40)]
     assert len({one.dtypes for one in drawn}) > 6
+
+
+@pytest.mark.slow
+def test_draws_reach_every_operation_and_rewrite(avx2: Target) -> None:
+    names = {*BY_NAME, COMPOSE}
+    drawn = [one for name in names for one in Draws(avx2, 3, [name]).programs(3)]
+    drawn += Draws(avx2, 1, ["SoftmaxDenominatorAndMax"]).programs(6)
+    assert {COMPOSE if isinstance(one.op, Compose) else one.op.name for one in drawn} == names
+    assert {name for one in drawn for name in one.rewrites} == {*avx2.rewrites_by_name}
 
 
 def test_a_program_is_told_as_a_file_that_makes_it_again(avx2: Target) -> None:
@@ -46,6 +60,7 @@ def test_a_program_is_told_as_a_file_that_makes_it_again(avx2: Target) -> None:
         assert goal.impl == one.impl
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "told"),
     [("{out} = 7;", "expected"), ("__builtin_trap();", "crashes"), ('for (;;) {{ __asm__(""); }}', "does not end")],
@@ -62,7 +77,8 @@ def test_faults_are_told_one_by_one(sweep: Any, code: str, told: str, monkeypatc
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=tuple(kernels))).target("toy_cpu")
     draws = Draws(target, 0, ["FillZero"]).programs(100)
     wrong = [one for one in draws if "Zero" in one.kernels][:1]
-    right = list(Draws(target, 1, ["Move"]).programs(2))
+    # Threads that wait for one another take long on a busy machine, as if they did not end.
+    right = [one for one in Draws(target, 1, ["Move"]).programs(9) if one.impl.spec.logical.serial]
     drawn = [right[0], *wrong, right[1]]
     faults = [*Trials([one.impl for one in drawn], target).outcomes()]
     assert [fault is None for fault in faults] == [True, False, True]
