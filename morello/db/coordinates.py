@@ -16,7 +16,7 @@ from morello.errors import SpecError
 from morello.plugins.target import Target
 
 #: Sizes that are no powers of two begin here; 2^47 is the largest size there is.
-_OTHERS = 64
+OTHERS = 64
 #: Products below this are computed in 64 bits.
 _SAFE = 2.0**62
 
@@ -33,11 +33,11 @@ def _exponent(powers: Ints) -> Ints:
 
 def of_sizes(sizes: Ints) -> Ints:
     """Coordinates of sizes, which are at least 1."""
-    return np.where(sizes & (sizes - 1) == 0, _exponent(sizes), _OTHERS + sizes)
+    return np.where(sizes & (sizes - 1) == 0, _exponent(sizes), OTHERS + sizes)
 
 
 def to_sizes(coordinates: Ints) -> Ints:
-    return np.where(coordinates < _OTHERS, np.left_shift(np.int64(1), coordinates & 63), coordinates - _OTHERS)
+    return np.where(coordinates < OTHERS, np.left_shift(np.int64(1), coordinates & 63), coordinates - OTHERS)
 
 
 def of_limits(limits: Ints, units: Sequence[int]) -> Ints:

@@ -91,6 +91,9 @@ def _together(found: list[Sheet]) -> Fresh:
 
 def merge(into: SpecStore, others: Iterable[SpecStore]) -> None:
     """Store what others know: all of it, or nothing if an answer contradicts another (Conflict)."""
+    others = [*others]
+    for store in (into, *others):
+        store.file.check()
     into.add_boxes(batch for other in others for batch in batches(sheets(other)))
 
 

@@ -8,55 +8,30 @@ import os
 import secrets
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from morello.db.guard import PATIENCE, TABLES, Endless, Guarded, connect, error_name, patiently, schema_fault
 from morello.errors import MorelloError
 
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
 #: Raised whenever what is in the file changes its meaning.
 FORMAT = 2
-#: Seconds to wait for other processes that use the file.
-PATIENCE = 60
-
-_SCHEMA = """
-CREATE TABLE fingerprints (
-    id INTEGER PRIMARY KEY,
-    hash TEXT NOT NULL UNIQUE,
-    target TEXT NOT NULL,
-    engine INTEGER NOT NULL,
-    levels TEXT NOT NULL,
-    crc INTEGER NOT NULL
-);
-CREATE TABLE tables (
-    id INTEGER PRIMARY KEY,
-    fingerprint INTEGER NOT NULL REFERENCES fingerprints,
-    labels TEXT NOT NULL,
-    boxes INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    UNIQUE (fingerprint, labels)
-);
-CREATE TABLE steps (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
-CREATE TABLE rectangles (
-    tab INTEGER NOT NULL REFERENCES tables,
-    id INTEGER NOT NULL,
-    kind INTEGER NOT NULL CHECK (kind IN (0, 1, 2)),
-    box BLOB NOT NULL CHECK (typeof(box) = 'blob' AND length(box) > 0),
-    numerator NOT NULL CHECK (typeof(numerator) IN ('integer', 'text')),
-    denominator NOT NULL CHECK (typeof(denominator) IN ('integer', 'text')),
-    step INTEGER REFERENCES steps,
-    crc INTEGER NOT NULL,
-    PRIMARY KEY (tab, id)
-) WITHOUT ROWID;
-"""
 
 
 class Damaged(MorelloError):
     """What is in the file is not what was written."""
+
+
+def damaged(path: Path, what: str) -> Damaged:
+    """The error of a file that is damaged, and what to do about it."""
+    return Damaged(
+        f"database {path} is damaged: {what}",
+        "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
+    )
 
 
 class File:
@@ -69,13 +44,13 @@ class File:
         self.path = Path(path)
         self._local = threading.local()
         # Connections that a parent process made: closing them here would disturb it.
-        self._inherited: list[sqlite3.Connection] = []
+        self._inherited: list[Guarded] = []
         self._opened = itertools.count(1)
         with self.messages():
             _ = self.connection
 
     @property
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> Guarded:
         """This thread's connection."""
         owner = getattr(self._local, "owner", None)
         if owner != os.getpid():
@@ -96,12 +71,21 @@ class File:
         (found,) = self.connection.execute("PRAGMA data_version").fetchone()
         return self._local.number, found
 
+    def rows(self, query: str, *values: Any) -> Iterator[Any]:
+        """Read rows, all of them before those of another query. Raises Endless."""
+        return self.connection.rows(query, values, self.size())
+
+    def size(self) -> int:
+        """Count the bytes of the file and of its log."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return sum(one.stat().st_size for one in (self.path, log) if one.exists())
+
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[Guarded]:
         """A transaction: all that is written in it, or nothing. Waits for other writers."""
         with self.messages():
             connection = self.connection
-            connection.execute("BEGIN IMMEDIATE")
+            patiently(connection, "BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -111,7 +95,7 @@ class File:
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Guarded]:
         """A transaction that sees one state of the file, whatever others write meanwhile."""
         with self.messages():
             connection = self.connection
@@ -132,32 +116,39 @@ class File:
         except UnicodeDecodeError as error:
             raise self.damaged("text in it is no UTF-8") from error
         except sqlite3.Error as error:
+            if error_name(error) == "SQLITE_INTERRUPT":
+                # SQLite swallows what was raised while it ran, and nothing else interrupts it.
+                raise KeyboardInterrupt from error
             raise self._fault(error) from error
 
     def damaged(self, what: str) -> Damaged:
-        return Damaged(
-            f"database {self.path} is damaged: {what}",
-            "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
-        )
+        return damaged(self.path, what)
 
-    def _open(self) -> sqlite3.Connection:
+    def check(self) -> None:
+        """Raises Damaged where SQLite finds pages that are not what they should be."""
+        with self.messages():
+            (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise self.damaged(found)
+
+    def _open(self) -> Guarded:
         try:
             if not self.path.exists():
                 self._make()
-            return self._prepared(_connect(self.path))
+            return self._prepared(connect(self.path))
         except sqlite3.OperationalError as error:
             # A folder that cannot be written has no place for the files that readers share; without writers, none
             # are needed.
-            if _name(error) not in _UNWRITABLE or not self._at_rest():
+            if error_name(error) not in _UNWRITABLE or not self._at_rest():
                 raise
-            return self._prepared(_connect(self.path, "?mode=ro&immutable=1"))
+            return self._prepared(connect(self.path, "?mode=ro&immutable=1"))
 
     def _at_rest(self) -> bool:
         """Whether the file exists and all that was written is in it."""
         log = self.path.with_name(f"{self.path.name}-wal")
         return self.path.is_file() and not (log.exists() and log.stat().st_size)
 
-    def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _prepared(self, connection: Guarded) -> Guarded:
         """The connection, if the file is of this format; an empty file is filled."""
         try:
             connection.execute("BEGIN")
@@ -175,7 +166,7 @@ class File:
         """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
         aside = self.path.with_name(f".{self.path.name[:100]}.{secrets.token_hex(4)}")
         try:
-            connection = _connect(aside)
+            connection = connect(aside)
             try:
                 _fill(connection)
                 _use_wal(connection)
@@ -193,11 +184,14 @@ class File:
             for leftover in self.path.parent.glob(f"{aside.name}*"):
                 leftover.unlink(missing_ok=True)
 
-    def _recognised(self, connection: sqlite3.Connection) -> bool:
+    def _recognised(self, connection: Guarded) -> bool:
         """Whether it is a database of this format, rather than an empty one. Raises MorelloError if it is neither."""
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if mark == APPLICATION and found == FORMAT:
+            fault = schema_fault(connection, self.size())
+            if fault:
+                raise self.damaged(fault)
             return True
         if mark == APPLICATION:
             age = "a newer" if found > FORMAT else "an older"
@@ -205,14 +199,14 @@ class File:
             raise MorelloError(
                 f"database {self.path} was written by {age} version of Morello: format {found}, not {FORMAT}", remedy
             )
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if mark or tables:
+        if mark or connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone():
             raise MorelloError(f"{self.path} is no Morello database", "give another path")
         return False
 
     def _fault(self, error: sqlite3.Error) -> MorelloError:
-        name = _name(error)
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_FORMAT")) or isinstance(error, sqlite3.IntegrityError):
+        name = error_name(error)
+        damage = ("SQLITE_CORRUPT", "SQLITE_FORMAT", "SQLITE_TOOBIG", "SQLITE_AUTH")
+        if name.startswith(damage) or isinstance(error, sqlite3.IntegrityError | Endless):
             return self.damaged(str(error))
         if "decode" in str(error):
             return self.damaged("text in it is no UTF-8")
@@ -231,38 +225,18 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
 
 
-def _name(error: sqlite3.Error) -> str:
-    return getattr(error, "sqlite_errorname", "")
-
-
-def _connect(path: Path, options: str = "") -> sqlite3.Connection:
-    name = f"{path.absolute().as_uri()}{options}"
-    connection = sqlite3.connect(name, timeout=PATIENCE, isolation_level=None, uri=True, check_same_thread=False)
-    connection.execute("PRAGMA cell_size_check = ON")
-    return connection
-
-
-def _fill(connection: sqlite3.Connection) -> None:
+def _fill(connection: Guarded) -> None:
     """Make an empty file a database; others that found it empty too wait, and then find it made."""
-    connection.execute("BEGIN IMMEDIATE")
+    patiently(connection, "BEGIN IMMEDIATE")
     if connection.execute("PRAGMA user_version").fetchone() != (FORMAT,):
-        for statement in _SCHEMA.split(";\n"):
-            connection.execute(statement)
+        with connection.lifted():
+            for statement in TABLES.values():
+                connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("COMMIT")
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Set the journal mode, which does not wait for others by itself as statements do."""
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-        return
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _use_wal(connection: Guarded) -> None:
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        patiently(connection, "PRAGMA journal_mode = WAL")

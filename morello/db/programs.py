@@ -12,9 +12,10 @@ import numpy as np
 
 from morello.db.block import Block, Entry, Kind
 from morello.db.coordinates import narrow
+from morello.db.file import Damaged, damaged
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import Figures, Impl, Leaf, combine
+from morello.ir.impl import Figures, Impl, Leaf, Node, combine
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
@@ -27,8 +28,8 @@ def step_of(text: str, target: Target) -> Rewrite:
     """The step that is written so. Raises MorelloError if the target has no such step."""
     known = _parsed.setdefault(target, {})
     if text not in known:
-        (step,) = parse_schedule(text, target)
-        if not isinstance(step, Rewrite):
+        found = parse_schedule(text, target)
+        if len(found) != 1 or not isinstance(step := found[0], Rewrite):
             raise MorelloError(f"`{text}` is no step of a single Spec")
         known[text] = step
     return known[text]
@@ -37,25 +38,28 @@ def step_of(text: str, target: Target) -> Rewrite:
 def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], path: Path) -> Impl | None:
     """The program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
 
-    Raises MorelloError for steps that do not make a program of the stored cost and peak.
+    Raises Damaged for steps that do not make a program of the stored cost and peak.
     """
     done: dict[Spec, tuple[Impl, Figures] | None] = {}
+    # Specs whose programs are being built: no program contains itself.
+    open_: set[Spec] = set()
 
     def build(one: Spec) -> tuple[Impl, Figures] | None:
         if one not in done:
+            open_.add(one)
             done[one] = expanded(one)
+            open_.remove(one)
         return done[one]
 
     def expanded(one: Spec) -> tuple[Impl, Figures] | None:
         entry = find(one)
         if entry is None or entry.kind != Kind.EXACT or entry.step is None:
             return None
-        try:
-            node = rewrite_leaf(one, step_of(entry.step, target), target)
-        except MorelloError as error:
-            raise _wrong(path, entry.step, error.message) from error
+        node = _node(one, entry.step, target, path)
         below: list[tuple[Impl, Figures]] = []
         for leaf in node.children:
+            if leaf.spec in open_:
+                raise _wrong(path, entry.step, "its program contains itself")
             child = build(leaf.spec)
             if child is None:
                 return None
@@ -65,15 +69,25 @@ def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], pa
             raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
         return attrs.evolve(node, children=tuple(child for child, _ in below)), found
 
-    root = build(spec)
+    try:
+        root = build(spec)
+    except RecursionError as error:
+        raise damaged(path, "a program in it is too deep to be one") from error
     return root and root[0]
 
 
-def _wrong(path: Path, step: str, why: str) -> MorelloError:
-    return MorelloError(
-        f"database {path}: the stored step `{step}` does not give what is stored of it: {why}",
-        "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
-    )
+def _node(spec: Spec, step: str, target: Target, path: Path) -> Node:
+    """What a stored step makes of a Spec. Raises Damaged if it cannot be taken, whatever the reason."""
+    try:
+        return rewrite_leaf(spec, step_of(step, target), target)
+    except MorelloError as error:
+        raise _wrong(path, step, error.message) from error
+    except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
+        raise _wrong(path, step, f"it cannot be taken ({error!r})") from error
+
+
+def _wrong(path: Path, step: str, why: str) -> Damaged:
+    return damaged(path, f"the stored step `{step}` does not give what is stored of it: {why}")
 
 
 def solved_blocks(impl: Impl) -> list[Block]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from morello.db import checks
 from morello.db.block import Ints
-from morello.db.coordinates import narrow
 from morello.db.file import File
 from morello.db.fingerprint import ENGINE_VERSION, fingerprint
 from morello.db.rectangles import Boxes
@@ -64,6 +64,11 @@ class Header:
         return _crc(self.print.hash, self.labels)
 
     @property
+    def axes(self) -> int:
+        """How many sides its boxes have: sizes and limits."""
+        return (checks.rank_of(self.labels) or 0) + len(self.print.units)
+
+    @property
     def crc(self) -> int:
         return _crc(self.print.hash, self.id, self.labels, self.boxes, self.checksum)
 
@@ -94,59 +99,105 @@ def _crc(*values: Any) -> int:
 
 def read_prints(file: File) -> list[Print]:
     """All fingerprints. Raises Damaged where one is not what was written."""
-    rows = file.connection.execute("SELECT id, hash, target, engine, levels, crc FROM fingerprints").fetchall()
-    found = [Print(*row[:-1]) for row in rows]
-    for one, row in zip(found, rows, strict=True):
+    found: dict[str, Print] = {}
+    for row in file.rows("SELECT id, hash, target, engine, levels, crc FROM fingerprints"):
+        _expect(file, f"fingerprint {row[0]}", checks.print_fault(row))
+        one = Print(*row[:-1])
         if one.crc != row[-1]:
             raise file.damaged(f"fingerprint {one.id} has changed")
-    return found
+        if one.hash in found:
+            raise file.damaged(f"fingerprints {found[one.hash].id} and {one.id} are the same")
+        found[one.hash] = one
+    return [*found.values()]
 
 
 def read_headers(file: File, of: Print, labels: str | None = None) -> list[Header]:
     """The tables of a fingerprint, or the one with these labels. Raises Damaged where one is not what was written."""
     query = "SELECT id, labels, boxes, checksum, crc FROM tables WHERE fingerprint = ?"
     if labels is None:
-        rows = file.connection.execute(f"{query} ORDER BY labels", (of.id,)).fetchall()
+        rows = file.rows(f"{query} ORDER BY labels", of.id)
     else:
-        rows = file.connection.execute(f"{query} AND labels = ?", (of.id, labels)).fetchall()
-    found = [Header(row[0], of, *row[1:4]) for row in rows]
-    for one, row in zip(found, rows, strict=True):
+        rows = file.rows(f"{query} AND labels = ?", of.id, labels)
+    found: list[Header] = []
+    for row in rows:
+        _expect(file, f"table {row[0]}", checks.header_fault(row))
+        one = Header(row[0], of, *row[1:4])
         if one.crc != row[4]:
             raise file.damaged(f"table {one.id} has changed")
-    if labels is not None and len(found) > 1:
-        raise file.damaged(f"tables {found[0].id} and {found[1].id} are the same")
+        if found and found[-1].labels == one.labels:
+            raise file.damaged(f"tables {found[-1].id} and {one.id} are the same")
+        found.append(one)
     return found
 
 
 def read_steps(file: File) -> dict[int, str]:
-    return dict(file.connection.execute("SELECT id, text FROM steps"))
+    """All steps by their ids. Raises Damaged where one is none, or there twice."""
+    found: dict[int, str] = {}
+    ids: dict[str, int] = {}
+    for row in file.rows("SELECT id, text FROM steps"):
+        number, text = row
+        _expect(file, f"step {number}", checks.step_fault(row))
+        if number in found or ids.setdefault(text, number) != number:
+            raise file.damaged(f"steps {ids[text]} and {number} are the same")
+        found[number] = text
+    return found
 
 
 def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
     """The boxes of a table. Raises Damaged where one is missing or not what was written."""
-    rows = file.connection.execute(
-        "SELECT id, kind, box, numerator, denominator, step, crc FROM rectangles WHERE tab = ? ORDER BY id",
-        (header.id,),
-    ).fetchall()
+    query = "SELECT id, kind, box, numerator, denominator, step, crc FROM rectangles WHERE tab = ? ORDER BY id"
+    axes = header.axes
+    largest = 1 + 2 * 8 * axes
+    rows = []
+    for row in file.rows(query, header.id):
+        # Seen at once, as there might be many large ones.
+        if not isinstance(row[2], bytes) or len(row[2]) > largest:
+            raise file.damaged(f"box {row[0]} of table {header.id}: its box has not {axes} sides")
+        rows.append(row)
+    if not rows and not header.boxes:
+        return _stored(header, [])
+    fault = rows and checks.row_fault([*zip(*rows, strict=True)], axes, steps)
+    if fault:
+        _name(file, header, rows, fault, lambda row: checks.row_fault([[value] for value in row], axes, steps))
     seed = header.seed
     for number, kind, box, numerator, denominator, step, crc in rows:
-        if crc != _row_crc(seed, box, kind, numerator, denominator, None if step is None else steps.get(step, "")):
+        if crc != _row_crc(seed, box, kind, numerator, denominator, None if step is None else steps[step]):
             raise file.damaged(f"box {number} of table {header.id} has changed")
     crcs = [row[6] for row in rows]
     if len(rows) != header.boxes or sum(crcs) % _BITS != header.checksum:
         raise file.damaged(f"table {header.id} has {len(rows)} boxes, not the {header.boxes} that were written")
-    return _stored(header, rows)
+    found = _stored(header, rows)
+    if _fault(header, found):
+        _name(file, header, rows, _fault(header, found), lambda row: _fault(header, _stored(header, [row])))
+    return found
+
+
+def _expect(file: File, what: str, fault: str | None) -> None:
+    if fault:
+        raise file.damaged(f"{what}: {fault}")
+
+
+def _name(file: File, header: Header, rows: list[Any], rule: Any, fault: Callable[[Any], str | None]) -> None:
+    """Raises Damaged for the first row that has a fault by itself."""
+    number, rule = next(((row[0], found) for row in rows if (found := fault(row))), (rows[0][0], rule))
+    raise file.damaged(f"box {number} of table {header.id}: {rule}")
+
+
+def _fault(header: Header, stored: Stored) -> str | None:
+    boxes = stored.boxes
+    cost = boxes.numerator, boxes.denominator
+    return checks.box_fault((boxes.low, boxes.high), boxes.kind, cost, header.print.units)
 
 
 def _stored(header: Header, rows: Sequence[Any]) -> Stored:
-    low, high = _corners([row[2] for row in rows])
+    low, high = _corners([row[2] for row in rows], header.axes)
     boxes = Boxes(
         np.full(len(rows), header.id),
         low,
         high,
         np.array([row[1] for row in rows], dtype=np.int8),
-        narrow([int(row[3]) for row in rows]),
-        narrow([int(row[4]) for row in rows]),
+        checks.cost_of([row[3] for row in rows]),
+        checks.cost_of([row[4] for row in rows]),
         np.array([-1 if row[5] is None else row[5] for row in rows], dtype=np.int64),
         np.arange(len(rows)),
     )
@@ -154,20 +205,14 @@ def _stored(header: Header, rows: Sequence[Any]) -> Stored:
     return Stored(header, boxes, ids, crcs)
 
 
-def _row_crc(seed: int, box: Any, kind: Any, numerator: Any, denominator: Any, step: str | None) -> int:
-    if not isinstance(box, bytes):
-        return -1
+def _row_crc(seed: int, box: bytes, kind: int, numerator: Any, denominator: Any, step: str | None) -> int:
     return zlib.crc32(
         f"{kind} {numerator} {denominator} {step}".encode("utf-8", "surrogatepass"), zlib.crc32(box, seed)
     )
 
 
-def _corners(packed: Sequence[bytes]) -> tuple[Ints, Ints]:
+def _corners(packed: Sequence[bytes], axes: int) -> tuple[Ints, Ints]:
     """Lower and upper corners [N, A] of boxes of one table. The first byte of each says how wide its numbers are."""
-    if not packed:
-        return np.empty((0, 0), dtype=np.int64), np.empty((0, 0), dtype=np.int64)
-    first = packed[0]
-    axes = (len(first) - 1) // first[0] // 2
     corners = np.empty((len(packed), 2, axes), dtype=np.int64)
     widths = np.array([one[0] for one in packed])
     # Not numpy.unique, as what it imports takes longer than all else.
@@ -268,7 +313,7 @@ def write_boxes(
 def _read_back(file: File, written: Header) -> None:
     """Raises Damaged unless a table is found by its labels and has its rows: an index may be damaged."""
     count = "SELECT count(*), coalesce(sum(crc), 0) FROM rectangles WHERE tab = ?"
-    boxes, checksum = file.connection.execute(count, (written.id,)).fetchone()
+    ((boxes, checksum),) = file.rows(count, written.id)
     found = read_headers(file, written.print, written.labels)
     if found != [written] or (boxes, checksum % _BITS) != (written.boxes, written.checksum):
         raise file.damaged(f"what is written to table {written.id} is not found again")

@@ -14,6 +14,7 @@ from morello.db.coordinates import to_limits, to_sizes, volumes
 from morello.db.exchange import stored_tables
 from morello.db.file import Damaged
 from morello.db.fingerprint import fingerprint
+from morello.db.guard import patiently
 from morello.db.labels import read
 from morello.db.records import Print, Stored
 from morello.db.rectangles import Boxes, joined, pairs
@@ -94,17 +95,21 @@ def damage(store: SpecStore) -> Iterator[str]:
             steps = records.read_steps(store.file)
             for whose in records.read_prints(store.file):
                 yield from _damaged_tables(store, whose, steps)
-            for number, table in connection.execute(
+            for number, table in store.file.rows(
                 "SELECT id, tab FROM rectangles WHERE tab NOT IN (SELECT id FROM tables) LIMIT 20"
-            ).fetchall():
+            ):
                 yield f"there is no table {table}, of which there is a box {number}"
+            for (number,) in store.file.rows(
+                "SELECT id FROM tables WHERE fingerprint NOT IN (SELECT id FROM fingerprints) LIMIT 20"
+            ):
+                yield f"there is no fingerprint for table {number}"
     except Damaged as error:
         yield error.message
 
 
 def _damaged_tables(store: SpecStore, whose: Print, steps: dict[int, str]) -> Iterator[str]:
     query = "SELECT id, labels FROM tables NOT INDEXED WHERE fingerprint = ?"
-    for number, labels in store.file.connection.execute(query, (whose.id,)).fetchall():
+    for number, labels in [*store.file.rows(query, whose.id)]:
         try:
             headers = records.read_headers(store.file, whose, labels)
             if not headers:
@@ -198,6 +203,7 @@ def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[
     How many fingerprints and how many rectangles were dropped.
     """
     wanted = {fingerprint(target) for target in targets}
+    store.file.check()
     with store.file.writing() as connection:
         (before,) = connection.execute("SELECT count(*) FROM rectangles").fetchone()
         unwanted = [(one.id,) for one in records.read_prints(store.file) if one.hash not in wanted]
@@ -211,7 +217,8 @@ def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[
         (after,) = connection.execute("SELECT count(*) FROM rectangles").fetchone()
     store.forget()
     with store.file.messages():
-        store.file.connection.execute("VACUUM")
+        with store.file.connection.lifted():
+            patiently(store.file.connection, "VACUUM")
         store.file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return len(unwanted), before - after
 

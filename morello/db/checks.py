@@ -1,0 +1,179 @@
+"""What rows must be like: every type and range, as checksums say nothing of a file that was made to deceive.
+
+Each check names the rule that a row breaks, or gives None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from morello.db.block import Exact, Ints, Kind
+from morello.db.coordinates import OTHERS, narrow, to_sizes, volumes
+
+#: Numbers of rows, so that the next one is a number, too.
+_MOST_ROWS = 1 << 53
+_CRC = 1 << 32
+#: No text is printed of which a terminal would understand more than letters; longer steps take ages to read.
+_LONGEST_STEP = 1 << 16
+_MOST_LEVELS, _MOST_SIZES = 64, 1 << 16
+#: 2^47 is the largest size there is; registers and powers of two of other levels stay below 2^62 bytes.
+_LARGEST = OTHERS + (1 << 47)
+_MOST_BYTES, _MOST_POWER = 1 << 62, 63
+
+_LEVEL = re.compile(r"\w+(:[1-9][0-9]{0,9})?")
+_RANK = re.compile(r".+? ([0-9]{1,6})( serial)?: .*")
+#: Integers that SQLite has no integers for; larger ones are no costs.
+_BIG = re.compile(r"[1-9][0-9]{18,99}")
+
+
+def print_fault(row: Sequence[Any]) -> str | None:
+    """Check id, hash, target, engine, levels and crc of a fingerprint."""
+    number, hashed, target, engine, levels, crc = row
+    words = levels.split(" ") if isinstance(levels, str) else []
+    return _first(
+        {
+            "its number is none": _is_number(number),
+            "its hash is no word": _is_line(hashed) and len(hashed) <= 200,
+            "its target is no name": _is_line(target) and len(target) <= 1000,
+            "its engine is no version": type(engine) is int and 0 <= engine < _MOST_ROWS,
+            "its levels are none": 0 < len(words) <= _MOST_LEVELS and all(map(_LEVEL.fullmatch, words)),
+            "its checksum is none": _is_crc(crc),
+        }
+    )
+
+
+def header_fault(row: Sequence[Any]) -> str | None:
+    """Check id, labels, boxes, checksum and crc of a table."""
+    number, labels, boxes, checksum, crc = row
+    return _first(
+        {
+            "its number is none": _is_number(number),
+            "its labels are none": _is_line(labels) and rank_of(labels) is not None,
+            "it has no number of boxes": type(boxes) is int and 0 <= boxes < _MOST_ROWS,
+            "its checksums are none": _is_crc(checksum) and _is_crc(crc),
+        }
+    )
+
+
+def step_fault(row: Sequence[Any]) -> str | None:
+    """Check id and text of a step, as far as that is the same for all targets."""
+    number, text = row
+    return _first(
+        {
+            "its number is none": _is_number(number),
+            "its text is no line": _is_line(text) and text.strip() == text,
+            f"it has more than {_LONGEST_STEP} letters": isinstance(text, str) and len(text) <= _LONGEST_STEP,
+        }
+    )
+
+
+def rank_of(labels: str) -> int | None:
+    """How many sizes the Specs of a table have; None for text that is no labels."""
+    found = _RANK.fullmatch(labels)
+    return int(found[1]) if found and int(found[1]) <= _MOST_SIZES else None
+
+
+def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, str]) -> str | None:
+    """Check id, kind, box, numerator, denominator, step and crc of rectangles, given as columns: types and widths."""
+    numbers, kinds, boxes, above, below, chosen, crcs = columns
+    lengths = {1 + 2 * axes * width: width for width in (1, 2, 4, 8)}
+    return _first(
+        {
+            "its number is none": _types(numbers) == {int} and min(numbers) > 0 and max(numbers) < _MOST_ROWS,
+            "its kind is not known": _types(kinds) == {int} and set(kinds) <= set(Kind),
+            f"its box has not {axes} sides": _types(boxes) == {bytes}
+            and all(length in lengths for length in set(map(len, boxes)))
+            and {(one[0], len(one)) for one in boxes} <= {(width, length) for length, width in lengths.items()},
+            "its cost is no number": all(map(_is_cost, {*above, *below})),
+            "its checksum is none": _types(crcs) == {int} and min(crcs) >= 0 and max(crcs) < _CRC,
+            "its step is missing": {type(one) for one in set(chosen)} <= {int, type(None)}
+            and all(one is None or one in steps for one in set(chosen)),
+            "what has a program has a step, and nothing else": all(
+                (kind == Kind.EXACT) == (step is not None) for kind, step in set(zip(kinds, chosen, strict=True))
+            ),
+        }
+    )
+
+
+def box_fault(
+    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Exact, Exact], units: Sequence[int]
+) -> str | None:
+    """Check N rectangles: corners [N, A] in order and where Specs are, and costs that are whole and in lowest terms."""
+    low, high = corners
+    rank = low.shape[1] - len(units)
+    above, below = cost
+    none = kinds == Kind.NONE
+    return _first(
+        {
+            "its box ends before it begins": lambda: (low <= high).all(),
+            "its box has sizes that do not exist": lambda: _are_sizes(low[:, :rank], high[:, :rank]),
+            "its box has limits that do not exist": lambda: _are_limits(low[:, rank:], high[:, rank:], units),
+            "what has no program holds from limit 0": lambda: not low[kinds != Kind.EXACT, rank:].any(),
+            "its cost is no fraction": lambda: (below >= 1).all(),
+            "its cost is not in lowest terms": lambda: (np.gcd(above, below) == 1).all(),
+            "what has no program has no cost": lambda: not above[none].any() and (below[none] == 1).all(),
+            "its cost is not whole for its sizes": lambda: all(
+                _divides(below, volumes(to_sizes(corner[:, :rank]))) for corner in corners
+            ),
+        }
+    )
+
+
+def cost_of(numbers: Sequence[Any]) -> Exact:
+    """Integers of a column that `row_fault` has checked."""
+    return narrow([int(one) for one in numbers])
+
+
+def _first(rules: Mapping[str, Any]) -> str | None:
+    """The first rule that does not hold, of values or of functions that are called in turn."""
+    for rule, holds in rules.items():
+        if not (holds() if isinstance(holds, Callable) else holds):
+            return rule
+    return None
+
+
+def _types(column: Sequence[Any]) -> set[type]:
+    return set(map(type, column))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 < value < _MOST_ROWS
+
+
+def _is_crc(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _CRC
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and value != ""
+
+
+def _is_cost(value: Any) -> bool:
+    if type(value) is int:
+        return value >= 0
+    return type(value) is str and _BIG.fullmatch(value) is not None and int(value) >= 1 << 63
+
+
+def _divides(divisors: Exact, numbers: Exact) -> bool:
+    return bool((numbers % divisors == 0).all())
+
+
+def _are_sizes(low: Ints, high: Ints) -> bool:
+    """See that the ends of ranges are sizes, and that no power of two lies among others."""
+    if (low < 0).any() or (high > _LARGEST).any():
+        return False
+    power = high < OTHERS
+    # Above 64, the sizes of one range lie between two powers of two, so that all of them have one exponent.
+    exponents = [np.frexp(np.maximum(end - OTHERS, 1).astype(np.float64)) for end in (low, high)]
+    odd = (exponents[0][0] != 0.5) & (exponents[1][0] != 0.5) & (exponents[0][1] == exponents[1][1])
+    return bool(np.where(power, high <= 47, (low > OTHERS) & odd).all())
+
+
+def _are_limits(low: Ints, high: Ints, units: Sequence[int]) -> bool:
+    most = [_MOST_BYTES // unit if unit else _MOST_POWER for unit in units]
+    return bool((low >= 0).all() and (high <= np.array(most, dtype=np.int64)).all())
