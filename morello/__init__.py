@@ -1,10 +1,31 @@
 """Morello: turns tensor operations into the provably cheapest C program of a target."""
 
-from importlib.metadata import version
+# Nothing is imported before it is asked for, so that the command can see to Ctrl-C first.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from morello.api import compile, goal, parse, synthesize
+    from morello.errors import MorelloError
+    from morello.goals import Goal
 
-from morello.api import compile, goal, parse, synthesize
-from morello.errors import MorelloError
-from morello.goal import Goal
+    __version__: str
 
-__version__ = version("morello")
 __all__ = ["Goal", "MorelloError", "__version__", "compile", "goal", "parse", "synthesize"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'morello' has no attribute {name!r}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("morello")
+    else:
+        from morello import api
+
+        value = getattr(api, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

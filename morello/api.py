@@ -9,7 +9,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse as parse_file
 from morello.frontend.parser import parse_spec
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
 from morello.plugins.registry import Registry, installed

@@ -1,5 +1,5 @@
 """`python -m morello.cli`."""
 
-from morello.cli.app import main
+from morello.cli import main
 
-main(prog_name="morello")
+main()

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import errno
-import io
 import sys
 from typing import Any
 
 import click
 
-from morello.cli import bench, check, compile, db, explain, precompute, run, targets
+from morello.cli import bench, check, compile, db, explain, precompute, run, streams, targets
 from morello.errors import MorelloError
 from morello.frontend.diagnostics import SourceError
-
-#: What shells report of a program that Ctrl-C ended.
-INTERRUPTED = 130
+from morello.interrupt import INTERRUPTED, raised
 
 
 class Program(click.Group):
     """A group of commands whose errors are messages on stderr, and never exit with status 0."""
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line and run it. Help can fail to be written, too."""
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            _tell(error)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command named. Whatever is no bug becomes a message; a reader that went away is nobody's error."""
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            # Terminals that lack × or µ show something else rather than fail.
-            sys.stdout.reconfigure(errors="replace")
         try:
-            return super().invoke(ctx)
+            with raised():
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
             click.echo(str(error) or "interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -39,9 +42,14 @@ class Program(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            place = f"{error.filename}: " if error.filename else ""
-            click.echo(f"error: {place}{error.strerror or error}", err=True)
+            _tell(error)
             ctx.exit(1)
+
+
+def _tell(error: OSError) -> None:
+    streams.abandon(error)
+    place = f"{error.filename}: " if error.filename else ""
+    click.echo(f"error: {place}{error.strerror or error}", err=True)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -20,7 +20,7 @@ from morello.cli.common import (
 )
 from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 

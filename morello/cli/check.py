@@ -11,7 +11,7 @@ from rich.table import Table
 from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport, DataSetResult

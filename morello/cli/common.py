@@ -20,7 +20,7 @@ from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation
 from morello.frontend.diagnostics import quoted, read_file, suggestion
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.runtime.kernel import Kernel
 

@@ -14,7 +14,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
 

@@ -12,7 +12,7 @@ from morello.cli.tree import Others, RunnerUp, memory, program_tree, tree_table
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
 from morello.search.blocks import Alternative

@@ -13,7 +13,7 @@ from morello.cli.speed import Speed, measure
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.timing import duration

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from morello.cli import main
+from morello.cli.app import main
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
 

@@ -135,7 +135,7 @@ def test_full_disk(write):
     with open("/dev/full", "wb") as out:
         done = subprocess.run([*MORELLO, "compile", write()], stdout=out, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
-    assert done.stderr == "error: No space left on device\n"
+    assert done.stderr == "error: standard output: No space left on device\n"
 
 
 def test_terminal_without_unicode(write):

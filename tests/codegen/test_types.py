@@ -10,7 +10,7 @@ import pytest
 
 import morello
 from morello.errors import VerificationError
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.dtypes import ALL
 from morello.ir.ops.matmul import Matmul
 from morello.plugins.registry import installed

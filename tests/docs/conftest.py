@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from morello.cli import main
+from morello.cli.app import main
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
 

@@ -12,7 +12,7 @@ import pytest
 
 from morello import api
 from morello.errors import Inapplicable, PluginError
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.impl import Impl, KernelCall, Node, figures, walk
 from morello.ir.ops import origin
 from morello.ir.ops.matmul import Matmul

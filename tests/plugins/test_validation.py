@@ -13,7 +13,7 @@ import pytest
 
 from morello.codegen.emitter import CEmitter
 from morello.errors import MorelloError, PluginError
-from morello.goal import Goal
+from morello.goals import Goal
 from morello.ir.dtypes import F32
 from morello.ir.impl import Block, Part
 from morello.ir.layout import row_major
