@@ -64,8 +64,21 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     nodes, serial = _operands(source, call)
     declared = op.operands(len(shape))
     _check_count(source, op, call, nodes, [one.name for one in declared])
-    states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
+    shapes = _operand_shapes(source, text.span, op, shape)
+    states = [read_state(source, target, node, own) for node, own in zip(nodes, shapes, strict=True)]
     return LogicalSpec(op, shape, tuple(states), serial), nodes
+
+
+def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The operands' shapes. Raises SourceError where padding leaves nothing of one."""
+    declared = op.operands(len(shape))
+    shapes = [tuple(one.shape(shape)) for one in declared]
+    for one, sizes in zip(declared, shapes, strict=True):
+        if min(sizes, default=1) < 1:
+            left = "×".join(map(str, sizes))
+            hint = "make the output larger, or the padding smaller"
+            raise source.error(place, f"{op}: padding leaves nothing of {one.name}, which would be {left}", hint)
+    return shapes
 
 
 def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) -> _Read:
@@ -108,7 +121,7 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
     shapes = [_shape(source, text) for text in texts]
     shape = infer_shape(source, compose, names, shapes, texts, place)
     if sizes is not None:
-        shape, shapes = sizes, [one.shape(sizes) for one in compose.operands(len(sizes))]
+        shape, shapes = sizes, _operand_shapes(source, place, compose, sizes)
     states = [read_state(source, target, node, own) for node, own in zip(groups, shapes, strict=True)]
     return LogicalSpec(compose, shape, tuple(states), serial), groups
 

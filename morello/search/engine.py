@@ -38,11 +38,8 @@ class Engine:
     ):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
-        shapes: dict[Key, set[tuple[int, ...]]] = {}
-        for seed in self.seeds:
-            shapes.setdefault(key_of(seed), set()).add(tuple(map(int, seed.shape)))
-        self.spaces = Spaces(shapes, target)
-        self.stages = Stages(self.spaces, self.seeds, target)
+        self.spaces = Spaces(self.seeds, target)
+        self.stages = Stages(self.spaces, target)
         known = dict.fromkeys(one for seed in self.seeds for one in _states(seed))
         self.states = States(self.spaces, list(known), self.stages, target)
         self.kernels = {key: [*kernel_rows(space, self.states, target)] for key, space in self.spaces.by_key.items()}

@@ -18,7 +18,7 @@ from morello.ir.numbers import ceil_div, product
 from morello.search.bounds import Bounds
 from morello.search.patterns import TWIN, Pattern, Patterns, Run, blurred
 from morello.search.relaxed import MoveClass
-from morello.search.spaces import Key, Space, StructuralStep
+from morello.search.spaces import Key, Space, StructuralStep, is_moved
 from morello.search.stages import Axes, Stage, StagePart
 
 Ints = npt.NDArray[np.int64]
@@ -116,8 +116,9 @@ class LayoutBounds:
             kinds = [[*{patterns[number].cls: number for number in operand}.values()] for operand in kinds]
             classes = [{patterns[number].cls: at for at, number in enumerate(operand)} for operand in kinds]
             place = [{number: at.get(one.cls, -1) for number, one in enumerate(patterns)} for at in classes]
-        columns = np.full([len(operand) for operand in kinds], own.width, dtype=np.int64)
-        for point in np.ndindex(columns.shape):
+        # An operand that cannot be, whatever the shape, has the one place -1, which is infinite.
+        columns = np.full([len(operand) or 1 for operand in kinds], own.width, dtype=np.int64)
+        for point in itertools.product(*(range(len(operand)) for operand in kinds)):
             found = own.tuples.get(tuple(patterns[operand[at]].cls for operand, at in zip(kinds, point, strict=True)))
             if found is not None:
                 columns[point] = own.full[found]
@@ -133,7 +134,8 @@ class Filler:
         self.grid, self.space, self.key = grid, grid.space, grid.space.key
         self.rank = len(grid.kinds)
         self.floor = grid.values
-        self.moves = [Moves(self, operand) for operand in range(self.rank)]
+        moved = self.rank if is_moved(self.key.op, self.bounds.target) else 0
+        self.moves = [Moves(self, operand) for operand in range(moved)]
         #: Per operand, the places of patterns that differ in nothing but their classes.
         self.alike: list[dict[Pattern, Ints]] = []
         for kinds in grid.kinds:

@@ -80,14 +80,18 @@ class Rounds:
         self.goals = goals
         goals = np.unique(goals)
         self._fit()
-        while len(goals):
-            low = self.cells.low.values[goals]
-            if np.any((low >= EXACT) & (low < np.inf)):
-                raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
-            goals = goals[~self.cells.solved_at(goals)]
-            if len(goals):
-                self._fit()
-                self._round(goals, self._cap(goals))
+        self._check_costs(goals)
+        while len(goals := goals[~self.cells.solved_at(goals)]):
+            self._round(goals, self._cap(goals))
+            self._check_costs(goals[self.cells.high.values[goals] < np.inf])
+            # Bounds that no program comes up to: look whether there is one at all.
+            self._failures.values[goals[self.cells.low.values[goals] >= EXACT]] = len(WIDENINGS) - 1
+            self._fit()
+
+    def _check_costs(self, goals: Ints) -> None:
+        low = self.cells.low.values[goals]
+        if np.any((low >= EXACT) & (low < np.inf)):
+            raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
 
     def solve_at_least(self, cells: Ints) -> None:
         """Solve these cells, or raise their lower bounds."""

@@ -1,21 +1,23 @@
 """Shapes: which sizes the Specs below some goals can have, and what steps make of them whatever the operands' states.
 
 A space is one operation on all shapes that it can have, which are numbered. Shapes are closed under what rewrites do:
-tiles of every size and the remainders they leave.
+tiles of every size and the remainders they leave. What staged rewrites make depends on the operands' data types too,
+so these are followed along with the shapes.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
-from morello.ir.dtypes import F32, DType
-from morello.ir.impl import Expansion
+from morello.ir.dtypes import F32, DType, by_name
+from morello.ir.impl import Expansion, Part
 from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
@@ -25,6 +27,8 @@ from morello.rewrites.base import Case, Rewrite, masked, only_tiled, select_cell
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
+
+DTypes = tuple[DType, ...]
 
 
 @attrs.frozen(cache_hash=True)
@@ -36,9 +40,18 @@ class Key:
     serial: bool
 
 
+#: A space, and the data types of its operands.
+Kind = tuple[Key, DTypes]
+
+
 def key_of(logical: LogicalSpec) -> Key:
     """The key of the space that a Spec, or a batch of Specs, is in."""
     return Key(logical.op, len(logical.shape), logical.serial)
+
+
+def kind_of(logical: LogicalSpec) -> Kind:
+    """The space that a Spec, or a batch of Specs, is in, and its operands' data types."""
+    return key_of(logical), tuple(state.dtype for state in logical.states)
 
 
 #: Places in tie-breaks of one operand's moves.
@@ -147,34 +160,82 @@ class StructuralStep:
 
 
 class Spaces:
-    """Every space that Specs below the goals can be in."""
+    """Every space that Specs below the goals can be in. `kinds` are the data types that operands of each can have."""
 
-    def __init__(self, shapes: Mapping[Key, Collection[tuple[int, ...]]], target: Target):
+    def __init__(self, goals: Iterable[LogicalSpec], target: Target):
         self.target = target
         self.by_key: dict[Key, Space] = {}
-        fresh = {key: np.array(sorted(found), dtype=np.int64).T for key, found in shapes.items()}
+        self.kinds: dict[Key, dict[DTypes, None]] = {}
+        fresh: dict[Key, list[Ints]] = {}
+        for goal in goals:
+            self._note(kind_of(goal), [np.asarray(size) for size in goal.shape], fresh)
         while fresh:
-            key, found = next(iter(fresh.items()))
+            key, arrays = next(iter(fresh.items()))
             del fresh[key]
-            self._add(Space(key, found), fresh)
+            new = Space(key, np.concatenate(arrays, axis=1))
+            known = self.by_key.get(key)
+            sizes = new.sizes if known is None else np.concatenate([known.sizes, new.sizes], axis=1)
+            self.by_key[key] = Space(key, sizes)
+            for kind, shape in self._reached(new):
+                self._note(kind, shape, fresh)
         self.tensors = self._number_tensors()
         self.steps = {key: [*self._structural(space)] for key, space in self.by_key.items()}
 
-    def _add(self, new: Space, fresh: dict[Key, Ints]) -> None:
-        """Enter shapes, and note those that steps on them lead to for the first time."""
-        known = self.by_key.get(new.key)
-        sizes = new.sizes if known is None else np.concatenate([known.sizes, new.sizes], axis=1)
-        self.by_key[new.key] = Space(new.key, sizes)
-        reached: dict[Key, list[Ints]] = {}
-        for key, shape in _reached(new, self.target):
-            columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(size) for size in shape)))
-            reached.setdefault(key, [fresh[key]] if key in fresh else []).append(columns)
-        for key, arrays in reached.items():
-            found = Space(key, np.concatenate(arrays, axis=1)).sizes
-            if key in self.by_key:
-                found = found[:, self.by_key[key].numbers(list(found)) < 0]
-            if found.shape[1]:
-                fresh[key] = found
+    def _note(self, kind: Kind, shape: Sequence[Ints], fresh: dict[Key, list[Ints]]) -> None:
+        """Enter the shapes to look at that are met for the first time: all of a space if the data types are new to it.
+
+        They are Specs of this kind, or tiles or copies of one.
+        """
+        key, dtypes = kind
+        known, kinds = self.by_key.get(key), self.kinds.setdefault(key, {})
+        columns = np.stack(np.broadcast_arrays(*map(np.atleast_1d, shape)))
+        if dtypes not in kinds:
+            kinds.update(dict.fromkeys(self._cast(kind)))
+            fresh.setdefault(key, []).extend([columns] if known is None else [known.sizes, columns])
+        elif known is None:
+            fresh[key].append(columns)
+        elif (new := columns[:, known.numbers(list(columns)) < 0]).shape[1]:
+            fresh.setdefault(key, []).append(new)
+
+    def _cast(self, kind: Kind) -> Iterator[DTypes]:
+        """The data types that moves can make of some; these themselves first."""
+        key, dtypes = kind
+        moved = is_moved(key.op, self.target)
+        choices = [
+            self._wider(dtype) if moved and not one.writes else [dtype]
+            for one, dtype in zip(key.op.operands(key.rank), dtypes, strict=True)
+        ]
+        yield from itertools.product(*choices)
+
+    def _wider(self, dtype: DType) -> list[DType]:
+        """A data type, and those that values of it can be cast to on moves."""
+        found = [dtype]
+        for one in found:
+            found += [
+                new
+                for start, to in sorted(self.target.info.casts)
+                if start == one.name and (new := by_name(to)) not in found
+            ]
+        return found
+
+    def _reached(self, space: Space) -> Iterator[tuple[Kind, Sequence[Ints]]]:
+        """Kinds and sizes that one step from shapes of a space leads to."""
+        kinds = [*self.kinds[space.key]]
+        for part in _parts(space, self.target, None):
+            shape = [np.asarray(size) for size in part.logical.shape]
+            for dtypes in kinds:
+                below = key_of(part.logical), tuple(dtypes[arg] for arg in part.args)
+                yield below, shape
+                if part.logical.serial != space.key.serial:
+                    # Bounds compare the tiles of a parallel loop with the whole.
+                    yield below, list(space.sizes)
+        for dtypes in kinds:
+            for part in _parts(space, self.target, dtypes):
+                yield kind_of(part.logical), [np.asarray(size) for size in part.logical.shape]
+        for index, one in enumerate(space.operands) if is_moved(space.key.op, self.target) else ():
+            key = Key(MoveOperation(), len(one.dims), space.key.serial)
+            for dtype in dict.fromkeys(dtypes[index] for dtypes in kinds):
+                yield (key, (dtype, dtype)), list(space.operand_shapes(index))
 
     def _number_tensors(self) -> dict[int, Tensors]:
         shapes: dict[int, set[tuple[int, ...]]] = {}
@@ -201,7 +262,7 @@ class Spaces:
         """The step on every shape: one table, or several if its children differ in kind from shape to shape."""
         tables: dict[tuple, StructuralStep] = {}
         with contextlib.suppress(Inapplicable):
-            for case in _cases(step, space, self.target):
+            for case in _cases(step, neutral(space, self.target), self.target):
                 cells = np.arange(space.count) if case.cells is None else case.cells
                 parts = case.expansion.parts
                 kinds = tuple((key_of(part.logical), part.args) for part in parts)
@@ -249,9 +310,8 @@ def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None)
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
-def _cases(step: Rewrite, space: Space, target: Target) -> Iterator[Case]:
-    """A step on the shapes on which search tries it. Raises Inapplicable where it applies to none."""
-    batch = neutral(space, target)
+def _cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[Case]:
+    """A step on the shapes of a batch on which search tries it. Raises Inapplicable where it applies to none."""
     cells = masked(None, step.offered(batch))
     for case in step.cases(select_cells(batch, cells), target):
         yield Case(within(cells, case.cells), case.expansion)
@@ -263,19 +323,12 @@ def _check_structural(made: Expansion, step: Rewrite) -> None:
         raise PluginError(f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory")
 
 
-def _reached(space: Space, target: Target) -> Iterator[tuple[Key, Sequence[Ints]]]:
-    """Operations and sizes that one step from this space leads to, whatever the operands' states."""
-    batch = neutral(space, target)
+def _parts(space: Space, target: Target, dtypes: DTypes | None) -> Iterator[Part]:
+    """What structural steps make of a space, or, given the operands' data types, what staged ones do."""
+    batch = neutral(space, target, dtypes)
     for rewrite in target.rewrites:
-        if rewrite.structural or rewrite.staged:
+        if rewrite.structural if dtypes is None else rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):
-                    for case in _cases(step, space, target):
-                        for part in case.expansion.parts:
-                            yield key_of(part.logical), [np.asarray(size) for size in part.logical.shape]
-                            if part.logical.serial != space.key.serial:
-                                # Bounds compare the tiles of a parallel loop with the whole.
-                                yield key_of(part.logical), list(space.sizes)
-    if is_moved(space.key.op, target):
-        for index, one in enumerate(space.operands):
-            yield Key(MoveOperation(), len(one.dims), space.key.serial), list(space.operand_shapes(index))
+                    for case in _cases(step, batch, target):
+                        yield from case.expansion.parts

@@ -14,21 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
-from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Expansion
-from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.staged import lifetimes
-from morello.search.spaces import Key, Space, Spaces, is_moved, key_of, neutral, step_rank
+from morello.search.spaces import DTypes, Key, Kind, Space, Spaces, key_of, neutral, step_rank
 
 Ints = npt.NDArray[np.int64]
 
-DTypes = tuple[DType, ...]
 Axes = tuple[int | None, ...]
-#: A space, and the data types of its operands.
-Kind = tuple[Key, DTypes]
 
 
 @attrs.frozen
@@ -70,26 +65,22 @@ class Stage:
 
 
 class Stages:
-    """All staged steps below some goals, by space and data types of the operands.
+    """All staged steps on some spaces, by space and data types of the operands.
 
     `states` are those of new tensors, each with its rank; `axes` the dimensions under which operands are seen, each
     with the operand's rank.
     """
 
-    def __init__(self, spaces: Spaces, goals: Sequence[LogicalSpec], target: Target):
+    def __init__(self, spaces: Spaces, target: Target):
         self.target = target
         self.spaces = spaces
         self.states: list[tuple[int, OperandState]] = []
         self.axes: set[tuple[int, Axes]] = set()
-        self.steps: dict[Kind, list[Stage]] = {}
         self._numbers: dict[tuple[int, OperandState], int] = {}
         self._rewrites = [(order, one) for order, one in enumerate(target.rewrites) if one.staged]
-        waiting = [(key_of(goal), tuple(state.dtype for state in goal.states)) for goal in goals]
-        while waiting and self._rewrites:
-            kind = waiting.pop()
-            if kind not in self.steps:
-                self.steps[kind] = [*self._tabulate(*kind)]
-                waiting += self._below(*kind)
+        self.steps: dict[Kind, list[Stage]] = {
+            (key, dtypes): [*self._tabulate(key, dtypes)] for key, kinds in spaces.kinds.items() for dtypes in kinds
+        }
 
     def of(self, key: Key, dtypes: DTypes) -> list[Stage]:
         return self.steps.get((key, dtypes), [])
@@ -109,25 +100,6 @@ class Stages:
     def levels(self) -> set[str]:
         """The levels of new tensors."""
         return {state.level for _, state in self.states}
-
-    def _below(self, key: Key, dtypes: DTypes) -> Iterator[Kind]:
-        """What steps, casts and copies lead to from operands of these types."""
-        space = self.spaces.by_key[key]
-        for step in self.spaces.steps[key]:
-            for part in step.parts:
-                yield part.space.key, tuple(dtypes[arg] for arg in part.args)
-        if is_moved(key.op, self.target):
-            for index, (one, dtype) in enumerate(zip(space.operands, dtypes, strict=True)):
-                for start, to in self.target.info.casts:
-                    if start == dtype.name and not one.writes:
-                        yield key, (*dtypes[:index], by_name(to), *dtypes[index + 1 :])
-        for stage in self.of(key, dtypes):
-            fresh = [self._dtype(row) for row in stage.fresh[0]]
-            for part in stage.parts:
-                yield part.space.key, tuple([*dtypes, *fresh][arg] for arg in part.args)
-
-    def _dtype(self, row: Ints) -> DType:
-        return self.states[int(row[row >= 0][0])][1].dtype
 
     def _tabulate(self, key: Key, dtypes: DTypes) -> Iterator[Stage]:
         space = self.spaces.by_key[key]

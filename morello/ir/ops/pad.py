@@ -33,7 +33,8 @@ class Pad(AnyRank):
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         top, left, bottom, right = self.padding
-        shrink = (*(0 for _ in range(rank - 2)), top + bottom, left + right)
+        # Tensors of fewer than two dimensions are refused by `check`.
+        shrink = (*(0 for _ in range(rank - 2)), top + bottom, left + right)[max(0, 2 - rank) :]
         src = attrs.evolve(operand("src", range(rank)), shrink=shrink)
         return (src, operand("out", range(rank), reads=False, writes=True))
 
@@ -43,7 +44,8 @@ class Pad(AnyRank):
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
         if len(shape) < 2:
-            return "a tensor needs two dimensions to have zeros around it"
+            written = "×".join(map(str, (1, 1, *shape)[-2:]))
+            return f"zeros go around the last two dimensions, and this tensor has {len(shape)}: write {written}"
         if min(self.operands(len(shape))[0].shape(shape)) < 1:
             return f"nothing is left of {shape[-2]}×{shape[-1]} inside of padding {list(self.padding)}"
         return None if dtypes[0] == dtypes[1] else f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"

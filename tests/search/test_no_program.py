@@ -1,0 +1,96 @@
+"""Search ends in a program or in NoImplementation, never in a traceback: Specs that once did otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from morello.errors import MorelloError, NoImplementation
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Leaf, Node, figures, walk
+from morello.ir.ops.pad import Pad
+from morello.ir.spec import LogicalSpec
+from morello.plugins.registry import installed
+from morello.search.blocks import BlockSearch
+from morello.search.exhaustive import ExhaustiveSearch
+from morello.testing.textbook import Textbook
+
+#: Targets, Specs and what their cheapest programs cost.
+PROGRAMS = [
+    # The result is rounded to bf16 in the end, by a copy of all five dimensions.
+    ("x86_avx2", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 15),
+    ("x86_avx512", "GroupedConv(1×1×1×1×1×1×1×1, (bf16, RF), (bf16, RF), (bf16, L1), serial)", 8),
+    ("x86_avx2", "(GroupedConv(1×2×1×1×1×1×1×1, (bf16, L1), (bf16, L1), (bf16, L1), serial), [12, 0, 64, 0])", 38),
+    # A target may have nothing to move operands with.
+    ("reference_c", "Conv(1×1×2×4×1×1×1, GL, GL, GL, serial)", 8),
+    ("reference_c", "GroupedConv[padding=1](1×2×1×1×2×2×3×3, (bf16, GL), (bf16, GL), (bf16, GL), serial)", 72),
+    ("reference_c", "Pad(4×4, (bf16, GL), (bf16, GL), serial)", 16),
+]
+#: Specs whose operands are where no step takes them from.
+NONE = [
+    "Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)",
+    "Conv(1×1×2×4×1×1×1, VRF, L1, L1, serial)",
+    # Whatever memory is taken of VRF there is a little less to try with, at a little more cost.
+    "Scale(8, (f32, VRF, layout[0oe8], v8), (bf16, L1))",
+]
+
+
+@pytest.mark.parametrize(("name", "text", "cost"), PROGRAMS)
+def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text: str, cost: int) -> None:
+    target = installed().target(name)
+    spec = parse_spec(text, target)
+    expected = Textbook(target).solve(spec)
+    assert expected
+    found = BlockSearch(target).synthesize(spec)
+    assert (found, figures(found)) == (expected.impl, expected.figures)
+    assert figures(found).cost == cost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
+def test_a_grouped_convolution_of_bf16_is_worked_out_in_f32(name: str) -> None:
+    target = installed().target(name)
+    spec = parse_spec("GroupedConv(1×1×1×1×2×2×2×2, (bf16, GL), (bf16, GL), (bf16, GL))", target)
+    found = BlockSearch(target).synthesize(spec)
+    assert not any(isinstance(node, Leaf) for node in walk(found))
+    assert "convert" in [str(node.expansion.step).split()[0] for node in walk(found) if isinstance(node, Node)]
+
+
+@pytest.mark.parametrize("search", [BlockSearch, ExhaustiveSearch])
+@pytest.mark.parametrize("name", ["x86_avx2", "x86_avx512"])
+@pytest.mark.parametrize("text", NONE)
+def test_what_has_no_program_is_told(text: str, name: str, search: type[BlockSearch] | type[ExhaustiveSearch]) -> None:
+    target = installed().target(name)
+    spec = parse_spec(text, target)
+    with pytest.raises(NoImplementation, match=f"no implementation exists for {spec.op} on {name}") as caught:
+        search(target).synthesize(spec)
+    assert "even with all memory of the target" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("Pad(8, GL, GL)", "1:1: error: Pad: zeros go around the last two dimensions, .*has 1: write 1×8", ""),
+        (
+            "Pad[padding=[1, 0, 0, 0]](1×1×2, (u8, VRF), (u8, L1))",
+            r"1:27: error: .*: padding leaves nothing of src, which would be 1×0×2",
+            "the padding smaller",
+        ),
+        (
+            "Conv[padding=1](1×1×1×1×1×1×1, VRF, GL, GL)",
+            r"1:17: error: .*: padding leaves nothing of image, which would be 1×1×-1×-1",
+            "the padding smaller",
+        ),
+    ],
+)
+def test_padding_that_leaves_nothing_is_refused(text: str, message: str, hint: str) -> None:
+    with pytest.raises(MorelloError, match=message) as caught:
+        parse_spec(text, installed().target("x86_avx2"))
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("shape", [(), (8,)])
+def test_a_pad_of_too_few_dimensions_is_no_spec(shape: tuple[int, ...]) -> None:
+    target = installed().target("x86_avx2")
+    (state,) = {one.state for one in parse_spec("FillZero(1×1, GL)", target).operands}
+    with pytest.raises(MorelloError, match=f"this tensor has {len(shape)}: write 1×"):
+        LogicalSpec(Pad(), shape, (state, state)).canonical()
