@@ -1,0 +1,168 @@
+"""Makes one message of an exception that nobody foresaw, and a file with all that it takes to find the fault.
+
+Code that knows what is being done says so with `telling`; whoever ends the program, such as the command line, asks for
+the message with `told`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import sys
+import sysconfig
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import platformdirs
+
+from morello.errors import MorelloError
+
+#: What a program that ends by a fault of its own returns: EX_SOFTWARE of sysexits.h.
+EXIT = 70
+#: A text, or what makes one when it is needed.
+Fact: TypeAlias = str | Callable[[], object]
+
+_FACTS = "_morello_facts"
+_PACKAGE = Path(__file__).parent
+
+
+@contextmanager
+def telling(**facts: Fact) -> Iterator[None]:
+    """Attach `facts` to an exception that leaves the block and is a fault of Morello's; the innermost ones count."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, MorelloError):
+            known = _facts(error)
+            known.update({name: _text(fact) for name, fact in facts.items() if name not in known})
+        raise
+
+
+def told(error: BaseException, **facts: Fact) -> str:
+    """Write the bundle of an exception; return the message that says so."""
+    what, text = _headline(error), report(error, **facts)
+    path, fault = _written(text, type(error).__name__)
+    lines = [f"error: {what}"]
+    if isinstance(error, RecursionError):
+        lines.append("  this is a bug of Morello: something is nested more deeply than it can follow")
+    else:
+        lines.append("  this is a bug of Morello, whatever it was given")
+    if path:
+        lines += [f"  all that is known of it is in {path}", "  hint: report it with that file"]
+    else:
+        lines.append(f"  what is known of it cannot be saved ({fault})")
+        lines.append("  hint: report it with this message, the command and its files")
+    return "\n".join(lines)
+
+
+def kind(error: BaseException) -> str:
+    """Return the exception's type and the place that it comes from: in Morello or a plugin, not in a library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return type(error).__name__
+    own = [frame for frame in frames if not _in_library(Path(frame.filename))]
+    last = (own or frames)[-1]
+    path = Path(last.filename)
+    place = path.relative_to(_PACKAGE.parent) if path.is_relative_to(_PACKAGE) else path.name
+    return f"{type(error).__name__} at {place}:{last.lineno}"
+
+
+def _in_library(path: Path) -> bool:
+    """Tell if a source is one of Python's, or of an installed package that is not called after Morello."""
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    inside = any(path.is_relative_to(one) for one in libraries) or path.name.startswith("<")
+    return inside and not any(part.startswith("morello") for part in path.parts)
+
+
+def save(error: BaseException, **facts: Fact) -> Path | None:
+    """Write the bundle of an exception; return its path, None if no place could be written to."""
+    return _written(report(error, **facts), type(error).__name__)[0]
+
+
+def report(error: BaseException, **facts: Fact) -> str:
+    """Return all that is known of a fault: what was being done, with what, and the traceback."""
+    environment = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("MORELLO_")]
+    sections = {
+        "fault": _headline(error),
+        "command": shlex.join([sys.executable, *sys.argv]),
+        **_facts(error),
+        **{name: _text(fact) for name, fact in facts.items() if name not in _facts(error)},
+        "versions": _text(_versions),
+        "environment": "\n".join(environment) or "nothing of Morello's is set",
+        "traceback": _text(lambda: "".join(traceback.format_exception(error))),
+    }
+    return "\n".join(f"== {name.replace('_', ' ')}\n\n{text.rstrip()}\n" for name, text in sections.items())
+
+
+def _facts(error: BaseException) -> dict[str, str]:
+    return error.__dict__.setdefault(_FACTS, {})
+
+
+def _text(fact: Fact) -> str:
+    """Return a fact's text; one that cannot be told must not hide the others."""
+    if isinstance(fact, str):
+        return fact
+    try:
+        return str(fact())
+    except Exception as error:
+        return f"cannot be told: {type(error).__name__}: {error}"
+
+
+def _headline(error: BaseException) -> str:
+    said = _text(lambda: str(error)).strip().splitlines()
+    return f"{kind(error)}: {said[0][:200]}" if said else kind(error)
+
+
+def _versions() -> str:
+    from morello.plugins.registry import installed
+    from morello.runtime.toolchain import find_compiler
+
+    lines = [f"{name} {importlib.metadata.version(name)}" for name in ("morello", "numpy", "cffi")]
+    lines.append(f"python {sys.version.split()[0]} on {platform.platform()}")
+    lines.append(_text(lambda: f"plugins: {', '.join(map(str, installed().plugins)) or 'none'}"))
+    lines.append(_text(lambda: f"compiler: {find_compiler()}"))
+    return "\n".join(lines)
+
+
+def _written(text: str, name: str) -> tuple[Path | None, str]:
+    """Write a bundle to the first place that takes it; return its path, or why the last place did not.
+
+    The same fault has the same name, so that repeating it fills no disk.
+    """
+    file = f"morello-crash-{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:10]}.txt"
+    places: tuple[Callable[[], Path], ...] = (
+        lambda: platformdirs.user_state_path("morello") / "crashes",
+        Path.cwd,
+        lambda: Path(tempfile.mkdtemp(prefix="morello-crash-")),
+    )
+    fault = ""
+    for place in places:
+        path = None
+        try:
+            path = place() / file
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.is_file():
+                _create(path, text)
+            return path, ""
+        except OSError as error:
+            fault = f"{path.parent if path else 'a temporary directory'}: {error.strerror or error}"
+    return None, fault
+
+
+def _create(path: Path, text: str) -> None:
+    """Write a new file, whole or not at all."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise

@@ -1,0 +1,249 @@
+"""Tries random small Specs of everything there is: each gets a verified, cheapest program, or has none.
+
+    python -m morello.testing.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
+
+Specs are of any operation or Compose, data types, layouts, levels, vectors and limits, parallel or not, on all
+installed targets in turn. Search may take `--seconds` of CPU for each. What it finds is emitted, compiled with all
+warnings, run between guard zones, and compared with the operation's meaning and with reference_c; where plain brute
+force takes no more than `--patience` seconds of CPU, it must find the same program, or none either. Whatever else
+happens is a failure: it is told with the Spec and the command that repeats it. Exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from morello.plugins.registry import installed
+from morello.testing.examine import (
+    EQUAL,
+    FAILED,
+    NO_PROGRAM,
+    NOT_RUN,
+    OUT_OF_TIME,
+    TOO_LONG,
+    VERIFIED,
+    Examiner,
+    Outcome,
+)
+
+#: Specs that are examined in one process, whose programs are built together.
+CHUNK = 60
+#: Seconds after which a process that says nothing is taken to hang; machines may be busy.
+_SILENCE = 600.0
+INTERRUPTED = 130
+
+
+@attrs.frozen
+class Chunk:
+    """Specs of one target, by number."""
+
+    target: str
+    numbers: tuple[int, ...]
+
+
+@attrs.define(eq=False)
+class Worker:
+    """A process that examines a chunk; what it has told so far, and the Spec it is at."""
+
+    chunk: Chunk
+    process: BaseProcess
+    pipe: Connection
+    outcomes: list[Outcome] = attrs.field(factory=list)
+    at: int | None = None
+    heard: float = attrs.field(factory=time.monotonic)
+
+    @property
+    def done(self) -> bool:
+        return len(self.outcomes) == len(self.chunk.numbers)
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        assert self.process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+@attrs.define(eq=False)
+class Campaign:
+    """A run over some Specs: what is left to do, and what became of the others."""
+
+    options: argparse.Namespace
+    console: Console
+    waiting: list[Chunk]
+    outcomes: list[Outcome] = attrs.field(factory=list)
+    workers: list[Worker] = attrs.field(factory=list)
+
+    def run(self) -> None:
+        """Examine everything, `jobs` chunks at a time. A process that dies is a failure of the Spec it was at."""
+        try:
+            while self.waiting or self.workers:
+                while self.waiting and len(self.workers) < self.options.jobs:
+                    self.workers.append(self._started(self.waiting.pop(0)))
+                wait([worker.pipe for worker in self.workers], timeout=1.0)
+                for worker in [*self.workers]:
+                    self._listen(worker)
+        finally:
+            for worker in self.workers:
+                self.outcomes += worker.outcomes
+                worker.end()
+
+    def _started(self, chunk: Chunk) -> Worker:
+        context = multiprocessing.get_context("fork")
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_examine, args=(chunk, self.options, theirs))
+        process.start()
+        theirs.close()
+        return Worker(chunk, process, mine)
+
+    def _listen(self, worker: Worker) -> None:
+        """Take what a worker has to say."""
+        try:
+            while worker.pipe.poll():
+                told = worker.pipe.recv()
+                worker.heard = time.monotonic()
+                if isinstance(told, Outcome):
+                    worker.outcomes.append(told)
+                else:
+                    worker.at = told
+            if time.monotonic() - worker.heard > _SILENCE:
+                self._lost(worker, "worker hangs")
+        except EOFError:
+            worker.process.join()
+            if worker.done:
+                self._finish(worker, worker.outcomes)
+            else:
+                self._lost(worker, f"worker dies: {_ending(worker.process.exitcode)}")
+
+    def _lost(self, worker: Worker, kind: str) -> None:
+        """Go on without the Spec that ended a worker; the others of its chunk are examined anew."""
+        numbers, target, at = worker.chunk.numbers, worker.chunk.target, worker.at
+        if at is None and len(numbers) > 1:
+            self.waiting += [Chunk(target, (number,)) for number in numbers]
+            self._finish(worker, [])
+            return
+        rest = tuple(number for number in numbers if number != at)
+        if rest and at is not None:
+            self.waiting.append(Chunk(target, rest))
+        self._finish(worker, [Outcome(min(numbers) if at is None else at, target, FAILED, None, kind, kind)])
+
+    def _finish(self, worker: Worker, outcomes: Sequence[Outcome]) -> None:
+        self.workers.remove(worker)
+        worker.end()
+        self.outcomes += outcomes
+        for one in outcomes:
+            if one.end == FAILED:
+                self._print(f"\nSpec {one.number} on {one.target}: {one.kind}\n{one.story}\n  {self._again(one)}\n")
+        failed = sum(one.end == FAILED for one in self.outcomes)
+        self._print(f"{len(self.outcomes):,} of {self.options.specs:,} Specs examined, {failed} failed")
+
+    def _again(self, one: Outcome) -> str:
+        """The command that repeats one Spec."""
+        options = self.options
+        return (
+            f"repeat it with: python -m morello.testing.campaign --seed {options.seed} --first {one.number} --specs 1 "
+            f"--target {one.target} --seconds {options.seconds:g} --patience {options.patience:g}"
+        )
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def summary(self) -> None:
+        """Print the counts, by target, and failures by kind."""
+        titles = ("verified", "no program", "not run", "out of time", "failed", "brute force: equal", "took too long")
+        table = Table("target", "Specs", *titles)
+        ends: dict[str, Counter[str | None]] = defaultdict(Counter)
+        for one in self.outcomes:
+            for row in (one.target, "all"):
+                ends[row].update([one.end, one.brute, ""])
+        for row, count in sorted(ends.items(), key=lambda pair: (pair[0] == "all", pair[0])):
+            columns = ("", VERIFIED, NO_PROGRAM, NOT_RUN, OUT_OF_TIME, FAILED, EQUAL, TOO_LONG)
+            table.add_row(row, *(f"{count[column]:,}" for column in columns))
+        self.console.print(table)
+        kinds: dict[str, list[Outcome]] = defaultdict(list)
+        for one in self.outcomes:
+            if one.end == FAILED:
+                kinds[one.kind].append(one)
+        for kind, those in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
+            self._print(f"{len(those)} × {kind}; first: Spec {those[0].number} on {those[0].target}")
+
+
+def _examine(chunk: Chunk, options: argparse.Namespace, to: Connection) -> None:
+    """Examine a chunk in this process, and tell of it."""
+    os.setpgrp()
+    examiner = Examiner(installed(), installed().target(chunk.target), options.seed, options.seconds, options.patience)
+    for outcome in examiner.examine(chunk.numbers, to.send):
+        to.send(outcome)
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def _chunks(options: argparse.Namespace) -> list[Chunk]:
+    """The Specs asked for, in the order of their numbers; targets take turns."""
+    targets, found = options.target or sorted(installed().names), []
+    for start in range(options.first, options.first + options.specs, CHUNK * len(targets)):
+        numbers = range(start, min(start + CHUNK * len(targets), options.first + options.specs))
+        for turn, target in enumerate(targets):
+            mine = tuple(number for number in numbers if number % len(targets) == turn)
+            if mine:
+                found.append(Chunk(target, mine))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a campaign; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m morello.testing.campaign",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--specs", type=int, default=1000, help="how many (default: 1000)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of CPU for the search of each (default: 1)")
+    parser.add_argument("--patience", type=float, help="seconds of CPU for brute force (default: half of --seconds)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first Spec (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--target", action="append", help="by default all that are installed, in turn")
+    options = parser.parse_args(arguments)
+    options.patience = options.seconds / 2 if options.patience is None else options.patience
+    for name in options.target or installed().names:
+        installed().target(name)
+    start, code = time.monotonic(), 0
+    campaign = Campaign(options, Console(width=None if sys.stdout.isatty() else 120), _chunks(options))
+    with tempfile.TemporaryDirectory(prefix="morello-campaign-") as folder:
+        os.environ.setdefault("MORELLO_CACHE_DIR", folder)
+        try:
+            campaign.run()
+        except KeyboardInterrupt:
+            campaign.console.print("interrupted")
+            code = INTERRUPTED
+    campaign.summary()
+    failed = any(one.end == FAILED for one in campaign.outcomes)
+    campaign.console.print(f"seed {options.seed}, {time.monotonic() - start:.0f} s", highlight=False)
+    return code or int(failed)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())

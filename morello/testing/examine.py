@@ -1,0 +1,163 @@
+"""Examines random Specs: search must give a program that is right and cheapest, or say that there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import attrs
+
+from morello import api, crash
+from morello.errors import NoImplementation, VerificationError
+from morello.frontend.printer import show_file
+from morello.frontend.specfile import Declaration, SpecFile
+from morello.ir.impl import Impl, Node, figures
+from morello.ir.spec import Spec
+from morello.plugins.registry import Registry
+from morello.plugins.target import Target
+from morello.runtime.machine import missing_features
+from morello.search.blocks import BlockSearch
+from morello.search.exhaustive import ExhaustiveSearch
+from morello.testing.specs import drawn_spec
+from morello.testing.trials import Trials
+
+_T = TypeVar("_T")
+
+#: What becomes of a Spec.
+VERIFIED, NOT_RUN, NO_PROGRAM, OUT_OF_TIME, FAILED = "verified", "not run", "no program", "out of time", "failed"
+#: What brute force says to it.
+EQUAL, TOO_LONG = "equal", "too long"
+#: Warnings are errors; to optimise takes longer than it takes to run.
+FLAGS = ("-O0", "-Wall", "-Wextra", "-Werror")
+#: How faults of programs begin to differ, and what they are called.
+_FAULTS = {
+    r" crashes: ": "program crashes",
+    r" does not end": "program does not end",
+    r"failed with exit code|was stopped after": "C does not compile",
+    r"overwritten": "program writes elsewhere",
+    r"threads give other values": "threads disagree",
+    r"expected .* got ": "wrong result",
+}
+
+
+class OutOfTime(BaseException):
+    """The time for one Spec is up. No `except Exception` may swallow it."""
+
+
+@attrs.frozen
+class Outcome:
+    """What became of one Spec: how it ended, what brute force says, and for a failure its kind and its story."""
+
+    number: int
+    target: str
+    end: str
+    brute: str | None = None
+    kind: str = ""
+    story: str = ""
+
+
+@attrs.frozen
+class Examiner:
+    """Examines the Specs of one seed on one target of a registry, with so many seconds of CPU for each search.
+
+    Brute force is given up after `patience` seconds of CPU.
+    """
+
+    registry: Registry
+    target: Target
+    seed: int
+    seconds: float
+    patience: float
+
+    def examine(self, numbers: Sequence[int], begin: Callable[[int | None], None]) -> Iterator[Outcome]:
+        """Examine Specs by number, telling `begin` of each before, and None before the programs are built."""
+        programs: dict[int, tuple[Node, str | None]] = {}
+        for number in numbers:
+            begin(number)
+            found = self._examine(number)
+            if isinstance(found, Outcome):
+                yield found
+            else:
+                programs[number] = found
+        begin(None)
+        yield from self._verified(programs)
+
+    def _examine(self, number: int) -> Outcome | tuple[Node, str | None]:
+        """Return what became of a Spec or, if there is a program to run, that and what brute force says."""
+        text = f"Spec {number} of seed {self.seed}, which could not be drawn"
+        try:
+            spec = drawn_spec(self.target, self.seed, number)
+            text = show_file(SpecFile(self.target, (Declaration("failing", spec),)))
+            return self._answered(number, spec, text)
+        except OutOfTime:
+            return Outcome(number, self.target.name, OUT_OF_TIME)
+        except Exception as error:
+            bundle = crash.save(error, spec=text, target=self.target.name, seed=str(self.seed), number=str(number))
+            said = f"{type(error).__name__}: {error}\n  all that is known of it is in {bundle or 'no file'}"
+            return self._failure(number, crash.kind(error), f"{said}\n\n{text}")
+
+    def _answered(self, number: int, spec: Spec, text: str) -> Outcome | tuple[Node, str | None]:
+        (goal,) = api.parse(text, registry=self.registry).values()
+        if goal.spec != spec:
+            return self._failure(number, "text means another Spec", text)
+        impl: Impl | None = None
+        with contextlib.suppress(NoImplementation):
+            impl = within(self.seconds, lambda: BlockSearch(self.target).synthesize(spec))
+        brute, fault = self._against_brute_force(spec, impl)
+        if fault:
+            return self._failure(number, "brute force disagrees", f"{fault}\n\n{text}")
+        if not isinstance(impl, Node):
+            return Outcome(number, self.target.name, NO_PROGRAM, brute)
+        program = self.target.emitter.emit(impl, self.target, "failing")
+        if missing_features((*self.target.info.cpu_features, *program.cpu_features)):
+            return Outcome(number, self.target.name, NOT_RUN, brute)
+        return impl, brute
+
+    def _against_brute_force(self, spec: Spec, impl: Impl | None) -> tuple[str, str | None]:
+        """Try every step on every Spec below; return what came of it, and how the answers differ if they do."""
+        plain = ExhaustiveSearch(self.target)
+        try:
+            best = within(self.patience, lambda: plain.synthesize(spec) if plain.solve(spec) else None)
+        except OutOfTime:
+            return TOO_LONG, None
+        told, expected = (figures(one) if one else "no program" for one in (impl, best))
+        if told != expected:
+            return "", f"search says {told}, brute force {expected}"
+        return EQUAL, None if impl == best else "both find the same cost, and another program"
+
+    def _verified(self, programs: dict[int, tuple[Node, str | None]]) -> Iterator[Outcome]:
+        trials = Trials([impl for impl, _ in programs.values()], self.target, flags=FLAGS, seed=self.seed)
+        faults = trials.outcomes() if programs else iter(())
+        for (number, (_, brute)), fault in zip(programs.items(), faults, strict=True):
+            if fault is None:
+                yield Outcome(number, self.target.name, VERIFIED, brute)
+            else:
+                yield self._failure(number, fault_kind(fault), fault)
+
+    def _failure(self, number: int, kind: str, story: str) -> Outcome:
+        return Outcome(number, self.target.name, FAILED, None, kind, story)
+
+
+def fault_kind(fault: str) -> str:
+    """Return what a program's fault is called, so that those of a kind are counted together."""
+    head = fault.split("\n\n")[0]
+    return next((kind for sign, kind in _FAULTS.items() if re.search(sign, head)), VerificationError.__name__)
+
+
+def within(seconds: float, work: Callable[[], _T]) -> _T:
+    """Return what `work` returns, in the main thread. Raises OutOfTime once it has taken so many seconds of CPU."""
+
+    def ring(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGPROF, ring)
+    try:
+        # It rings again: an exception that is raised within a destructor is lost.
+        signal.setitimer(signal.ITIMER_PROF, seconds, 0.1)
+        return work()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -1,0 +1,202 @@
+"""The campaign draws the same Specs each time, passes on a sample, and finds what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from morello.errors import NoImplementation
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Impl
+from morello.ir.ops.fill import FillZero
+from morello.ir.spec import Spec
+from morello.plugins.registry import Registry, installed
+from morello.plugins.target import Target
+from morello.search.blocks import BlockSearch
+from morello.testing import campaign
+from morello.testing.examine import OutOfTime, within
+from morello.testing.specs import drawn_spec
+
+COMMAND = [sys.executable, "-m", "morello.testing.campaign"]
+
+
+def counts(told: str) -> dict[str, int]:
+    """The counts of all targets together, by column."""
+    titles, row = (re.search(rf"^[┃│] {start}.*$", told, re.MULTILINE) for start in ("target", "all"))
+    assert titles
+    assert row
+    columns = zip(re.split("[┃│]", titles[0])[2:-1], re.split("[┃│]", row[0])[2:-1], strict=True)
+    return {title.strip(): int(count) for title, count in columns}
+
+
+@pytest.mark.slow
+def test_a_sample_passes(tmp_path: Path) -> None:
+    command = [*COMMAND, "--specs", "60", "--seconds", "0.4", "--seed", "1"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = counts(done.stdout)
+    assert found["Specs"] == 60
+    assert found["failed"] == 0
+    assert found["verified"] >= 30
+    assert found["brute force: equal"] >= 30
+    assert not [*tmp_path.rglob("*crash*")]
+
+
+def test_draws_depend_on_seed_and_number_alone(avx2: Target) -> None:
+    first = [drawn_spec(avx2, 5, number) for number in range(40)]
+    assert [drawn_spec(avx2, 5, number) for number in reversed(range(40))] == first[::-1]
+    assert drawn_spec(avx2, 6, 0) != first[0]
+
+
+@pytest.mark.parametrize("name", ["x86_avx2", "reference_c"])
+def test_draws_reach_everything_there_is(name: str) -> None:
+    target = installed().target(name)
+    specs = [drawn_spec(target, 0, number) for number in range(120)]
+    states = [state for spec in specs for state in spec.logical.states]
+    assert {state.level for state in states} == {level.name for level in target.levels}
+    assert len({state.dtype for state in states}) == 8
+    assert len({type(spec.op) for spec in specs}) > 30
+    assert {spec.logical.serial for spec in specs} == {True, False}
+    assert {spec.limits == target.full_limits() for spec in specs} == {True, False}
+    assert {state.aligned for state in states} == {state.contiguous for state in states} == {True, False}
+
+
+@pytest.fixture
+def toy(sweep: Any) -> Any:
+    """The plugin object of toy_cpu, on which search takes little."""
+    return sweep.toy_plugin()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Runs a campaign on a plugin object; its exit code and what it prints."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def go(plugin: Any, *options: str) -> tuple[int, str]:
+        registry = Registry.of(toy_cpu=plugin)
+        monkeypatch.setattr(campaign, "installed", lambda: registry)
+        code = campaign.main(["--specs", "20", "--seed", "3", *options])
+        return code, capsys.readouterr().out
+
+    return go
+
+
+def test_nothing_is_wrong_with_the_toy(run: Any, toy: Any) -> None:
+    code, told = run(toy, "--seconds", "0.3")
+    assert code == 0
+    assert counts(told)["verified"] > 0
+    assert counts(told)["no program"] > 0
+    assert counts(told)["Specs"] == 20
+
+
+@pytest.fixture
+def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """What is drawn instead: Specs with programs, of sizes from 1 up."""
+    target = Registry.of(toy_cpu=toy).target("toy_cpu")
+    found = [parse_spec(f"FillZero({size}, (f32, C), serial)", target) for size in range(1, 11)]
+    monkeypatch.setattr("morello.testing.examine.drawn_spec", lambda target, seed, number: found[number])
+    return found
+
+
+@pytest.mark.usefixtures("specs")
+def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Search raises, dies, denies that there is a program, or takes its time: each is counted, and all else goes on."""
+    real = BlockSearch.synthesize
+
+    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+        fate = int(spec.shape[0]) % 5
+        if fate == 0:
+            raise IndexError("planted")
+        if fate == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fate == 2:
+            raise NoImplementation("planted")
+        while fate == 3:
+            time.process_time()
+        return real(self, spec)
+
+    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    code, told = run(toy, "--specs", "10", "--seconds", "0.2", "--patience", "1", "--jobs", "2")
+    assert code == 1
+    found = counts(told)
+    assert (found["Specs"], found["verified"], found["out of time"], found["failed"]) == (10, 2, 2, 6)
+    kinds = {kind: int(count) for count, kind in re.findall(r"^(\d+) × (.*?); first", told, re.MULTILINE)}
+    (place,) = [kind for kind in kinds if kind.startswith("IndexError at test_campaign.py:")]
+    assert kinds == {place: 2, "worker dies: SIGKILL": 2, "brute force disagrees": 2}
+    assert told.count("repeat it with: ") == 6
+    assert told.count("search says no program, brute force ") == 2
+    (path,) = {*re.findall(r"all that is known of it is in (\S+)", told.split("IndexError: planted")[1])}
+    bundle = Path(path).read_text()
+    assert Path(path).is_relative_to(tmp_path)
+    assert "IndexError: planted" in bundle
+    assert "target toy_cpu\n\nspec failing = FillZero(" in bundle
+
+
+def test_the_command_told_repeats_a_failure(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+        raise IndexError(str(spec.shape))
+
+    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    _, told = run(toy, "--specs", "3", "--first", "7")
+    stories = re.findall(r"^IndexError: (.*)$", told, re.MULTILINE)
+    again = re.findall(r"repeat it with: python -m morello.testing.campaign (.*)$", told, re.MULTILINE)
+    assert len(stories) == len(again) == 3
+    assert f"IndexError: {stories[-1]}\n" in run(toy, *again[-1].split())[1]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("{out} = 7;", "wrong result"),
+        ("{out} = 7; __builtin_trap();", "program crashes"),
+        ("nothing;", "C does not compile"),
+    ],
+)
+def test_faults_of_kernels_are_told(run: Any, toy: Any, specs: list[Spec], code: str, kind: str) -> None:
+    def emit(site: Any) -> None:
+        site.line(code.format(out=site.operand(0).scalar()))
+
+    kernels = [attrs.evolve(one, emit=emit) if one.op == FillZero() else one for one in toy.kernels]
+    target = Registry.of(toy_cpu=toy).target("toy_cpu")
+    specs[1] = parse_spec("Move(4, MEM, MEM)", target)
+    exit_code, told = run(attrs.evolve(toy, kernels=tuple(kernels)), "--specs", "2")
+    assert exit_code == 1
+    assert f"1 × {kind}; first: Spec 0 on toy_cpu" in told
+    assert "select Zero" in told
+    assert counts(told)["verified"] == 1
+
+
+def test_an_interrupt_leaves_the_counts(tmp_path: Path) -> None:
+    command = [*COMMAND, "--specs", "100000", "--seed", "1", "--target", "reference_c"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout
+        assert any(line.startswith("60 of 100,000 Specs examined") for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        told = process.stdout.read()
+    assert process.returncode == 130
+    assert counts(told)["verified"] >= 50
+
+
+def test_time_is_up_whatever_is_suppressed() -> None:
+    def stubborn() -> None:
+        while True:
+            try:
+                time.process_time()
+            except Exception:
+                continue
+
+    with pytest.raises(OutOfTime):
+        within(0.05, stubborn)
+    assert within(5, lambda: 3) == 3
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == 0
