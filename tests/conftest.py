@@ -34,9 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Compiled kernels of the tests go to a cache of their own, and no test finds what another one solved."""
+    """What tests compile or leave behind has places of its own, and no test finds what another one solved."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("MORELLO_DB", "off")
         yield
 

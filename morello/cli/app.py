@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from morello import crash
 from morello.cli import bench, check, compile, db, explain, precompute, run, streams, targets
 from morello.errors import MorelloError
 from morello.frontend.diagnostics import SourceError
@@ -17,13 +18,18 @@ from morello.interrupt import INTERRUPTED, raised
 class Program(click.Group):
     """A group of commands whose errors are messages on stderr, and never exit with status 0."""
 
-    def main(self, *arguments: Any, **options: Any) -> Any:
-        """Read the command line and run it. Help can fail to be written, too."""
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the program. Of an exception that nobody foresaw it tells where all that is known of it is kept."""
         try:
-            return super().main(*arguments, **options)
+            return super().main(*args, **extra)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
         except OSError as error:
-            _tell(error)
+            _tell(error)  # help that cannot be written
             sys.exit(1)
+        except Exception as error:
+            click.echo(crash.told(error), err=True)
+            sys.exit(crash.EXIT)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command named. Whatever is no bug becomes a message; a reader that went away is nobody's error."""

@@ -13,16 +13,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from morello import api
+from morello import api, crash
 from morello.cli.progress import SearchDisplay
 from morello.codegen.parallel import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation
 from morello.frontend.diagnostics import quoted, read_file, suggestion
+from morello.frontend.printer import show_file
+from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.runtime.kernel import Kernel
+from morello.schedule import schedule_of
 
 Command = Callable[..., None]
 _T = TypeVar("_T")
@@ -73,8 +76,10 @@ def with_goals(command: Command) -> Command:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
         click.get_current_context().meta[_VERBOSE] = verbose
-        goals = _load(file, spec, target)
-        command(goals=goals, db=None if no_db else _database(db), **options)
+        text = read_file(file)
+        with crash.telling(file=text):
+            goals = _chosen(text, file, spec, target)
+            command(goals=goals, db=None if no_db else _database(db), **options)
 
     return wrapped
 
@@ -94,8 +99,7 @@ threads_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _load(file: str, spec: str | None, target: str | None) -> list[Goal]:
-    text = read_file(file)
+def _chosen(text: str, file: str, spec: str | None, target: str | None) -> list[Goal]:
     goals = api.parse(text, target=target, filename=file)
     return list(goals.values()) if spec is None else [named(goals, spec, file)]
 
@@ -139,13 +143,19 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     before = goal.search.solved
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
-            kernel = api.compile(goal, db=db, cc=cc, progress=display)
+            with crash.telling(spec=lambda: _as_file(goal), target=goal.target.name):
+                kernel = api.compile(goal, db=db, cc=cc, progress=display)
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
         for line in goal.search.details():
             click.echo(f"{goal.name}: {line}", err=True)
     return Made(kernel, sum(1 for _ in leaves(goal.impl)), goal.search.solved - before, display.seconds)
+
+
+def _as_file(goal: Goal) -> str:
+    """Return a Spec file with the goal alone, as far as it is scheduled."""
+    return show_file(SpecFile(goal.target, (Declaration(goal.name, goal.spec, schedule_of(goal.impl)),)))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from morello import crash
 from morello.cli.common import named
 from morello.cli.progress import Display, kept_in
 from morello.db.block import Kind
@@ -63,7 +64,9 @@ def command(what: str, bound: str, name: str | None, target: str | None, path: s
 
 def _families(what: str, target: str | None, name: str | None) -> list[Family]:
     if "(" not in what or Path(what).exists():
-        found = families(read_file(what), filename=what, target=target)
+        text = read_file(what)
+        with crash.telling(file=text):
+            found = families(text, filename=what, target=target)
         return found if name is None else [named({one.name: one for one in found}, name, what)]
     if name is not None:
         raise click.UsageError("--spec chooses a Spec of a FILE, and this is a Spec")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from morello import crash
 from morello.cli.app import main
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
@@ -22,10 +23,12 @@ ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
 
 @pytest.fixture
 def cli() -> Cli:
-    """Exceptions that reach this are bugs, and fail the test."""
+    """Exceptions that nobody foresaw are bugs, and fail the test."""
 
     def invoke(*arguments: str, **environment: str) -> Result:
-        return CliRunner(catch_exceptions=False).invoke(main, [*arguments], env=environment)
+        result = CliRunner(catch_exceptions=False).invoke(main, [*arguments], env=environment)
+        assert result.exit_code != crash.EXIT, result.stderr
+        return result
 
     return invoke
 
