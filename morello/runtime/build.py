@@ -17,8 +17,6 @@ from morello.runtime.cache import cache_directory, find, keep, size_limit, unusa
 from morello.runtime.process import run
 from morello.runtime.toolchain import BASE_FLAGS, Compiler, timeout_seconds
 
-_LINES_SHOWN = 12
-
 
 def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float | None = None) -> Path:
     """Return a shared object made of `sources` (file name to text; those named *.c are compiled, each on its own).
@@ -74,10 +72,8 @@ def _compile(
             f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}"
         ) from error
     if done.code or not (folder / "library.so").is_file():
-        said = (done.err or done.out).strip().splitlines()
-        shown = "\n".join(f"  {line}" for line in said[:_LINES_SHOWN])
         raise ToolchainError(
-            f"{compiler.name} failed with exit code {done.code}:\n{shown}\n  {_keep(folder)}",
+            f"{compiler.name} failed with exit code {done.code}:\n{done.excerpt()}\n  {_keep(folder)}",
             f"the command was {shlex.join(command)}",
         )
 

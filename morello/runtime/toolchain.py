@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import os
 import shlex
 import shutil
@@ -35,6 +36,8 @@ int probe(void) { pthread_t thread; return pthread_create(&thread, 0, start, 0);
 
 _DEFAULT_TIMEOUT = 120.0
 _PROBE_TIMEOUT = 30.0
+#: What the system can wait for.
+_LONGEST_TIMEOUT = 1e6
 _NO_COMPILER_HINT = "install one: `apt install gcc`, `xcode-select --install` on a Mac, or `pip install ziglang`"
 
 
@@ -51,17 +54,21 @@ class Compiler:
 
 
 def timeout_seconds(default: float = _DEFAULT_TIMEOUT) -> float:
-    """Seconds a compiler may take: MORELLO_CC_TIMEOUT if it is set. Raises ToolchainError if that is no number."""
+    """Return the seconds a compiler may take: MORELLO_CC_TIMEOUT if it is set. Raises ToolchainError."""
     text = os.environ.get("MORELLO_CC_TIMEOUT")
     if not text:
         return default
     try:
         seconds = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ToolchainError(f"MORELLO_CC_TIMEOUT is {text!r}", "set it to a number of seconds, such as 300")
-    return seconds
+        seconds = math.nan
+    if 0 < seconds <= _LONGEST_TIMEOUT:
+        return seconds
+    fault = f"more than {_LONGEST_TIMEOUT:,.0f}" if seconds > 0 else "not more than 0"
+    raise ToolchainError(
+        f"MORELLO_CC_TIMEOUT is {text!r}, which is {'no number' if math.isnan(seconds) else fault}",
+        "set it to the seconds that a compiler may take, such as 300",
+    )
 
 
 def find_compiler(cc: str | None = None) -> Compiler:
@@ -70,6 +77,7 @@ def find_compiler(cc: str | None = None) -> Compiler:
     `cc` and MORELLO_CC are commands, perhaps with arguments ("ccache gcc"). Raises ToolchainError if the one
     asked for does not work, and if there is none.
     """
+    timeout_seconds()  # a mistake in it is no compiler's fault
     for origin, command in (("--cc", cc), ("MORELLO_CC", os.environ.get("MORELLO_CC"))):
         if command:
             return _asked_for(command, origin)
@@ -84,6 +92,7 @@ def find_compiler(cc: str | None = None) -> Compiler:
 
 def available_compilers() -> list[Compiler]:
     """Every compiler on this machine that `find_compiler` could choose, in its order of preference."""
+    timeout_seconds()
     asked = os.environ.get("MORELLO_CC")
     found = [_asked_for(asked, "MORELLO_CC")] if asked else []
     for command in _candidates():
@@ -168,8 +177,8 @@ def _probe(command: tuple[str, ...]) -> Compiler:
             reason = str(error) if isinstance(error, TimeoutError) else f"cannot be started: {error.strerror or error}"
             raise ToolchainError(f"`{shown}` {reason}") from error
         if built.code or not library.is_file():
-            said = (built.err or built.out).strip().splitlines()
+            said = built.excerpt().strip().splitlines()
             raise ToolchainError(f"`{shown}` cannot compile C: {said[0] if said else f'exit code {built.code}'}")
-    first = (version.out or version.err).strip().splitlines()
+    first = version.excerpt().strip().splitlines()
     name = "zig cc" if "ziglang" in command else os.path.basename(command[0])
     return Compiler(command, name, first[0] if first else "unknown version")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,7 +64,31 @@ def test_long_errors_are_cut(cache: Path, script: Callable[[str], str]) -> None:
     compiler = Compiler((script("seq 1000 >&2; exit 1"),), "fake", "1")
     with pytest.raises(ToolchainError) as caught:
         build(ONE, (), compiler)
-    assert len(str(caught.value).splitlines()) < 20
+    lines = [line.strip() for line in str(caught.value).splitlines()]
+    assert len(lines) < 20
+    assert lines[1:12] == [*map(str, range(1, 11)), "(987 more lines)"]
+    assert lines[12:15] == ["998", "999", "1000"]
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_compiler_that_writes_without_end(
+    cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    compiler = Compiler(
+        (script(f"printf 'first \\033[31m\\n' >&{stream}; tr '\\0' x </dev/zero >&{stream}"),), "fake", "1"
+    )
+    with pytest.raises(ToolchainError, match=r"stopped after 0\.3 s"):
+        build(ONE, (), compiler, timeout=0.3)
+    end = f"head -c 30000000 /dev/zero | tr '\\0' x >&{stream}; echo >&{stream}; echo 'the last' >&{stream}; exit 1"
+    compiler = Compiler((script(f"printf 'first \\033[31m\\n' >&{stream}; {end}"),), "fake", "1")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolchainError, match=r"first �\[31m\n(?s:.*)bytes are left out(?s:.*)the last") as caught:
+            build(ONE, (), compiler)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 3000
 
 
 def test_a_compiler_that_hangs(cache: Path, script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:

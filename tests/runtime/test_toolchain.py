@@ -147,8 +147,20 @@ def _runs(process: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
-def test_timeout_that_is_no_number(text: str, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("soon", "no number"),
+        ("nan", "no number"),
+        ("0", "not more than 0"),
+        ("-1", "not more than 0"),
+        ("-inf", "not more than 0"),
+        ("inf", "more than 1,000,000"),
+        ("1e300", "more than 1,000,000"),
+    ],
+)
+def test_timeout_that_is_none(text: str, fault: str, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", text)
-    with pytest.raises(ToolchainError, match="MORELLO_CC_TIMEOUT"):
+    with pytest.raises(ToolchainError, match=f"MORELLO_CC_TIMEOUT is '{text}', which is {fault}") as caught:
         find_compiler(script("exit 1"))
+    assert "such as 300" in str(caught.value)
