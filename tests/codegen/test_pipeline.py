@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 import attrs
 import pytest
 
+from morello import goal
 from morello.ir.dtypes import F32
 from morello.ir.impl import Node, Part, Pipeline, expand, figures
 from morello.ir.layout import row_major
@@ -58,3 +59,10 @@ def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, in
     assert kernel.source.count("between") > 2
     held = avx2.footprint(TensorSpec(shape, impl.expansion.tensors[0].state))
     assert all(peak >= 2 * size for peak, size in zip(figures(impl).peak, held, strict=True))
+
+
+@pytest.mark.parametrize("name", ["Maximum", "Minimum"])
+def test_a_value_is_not_compared_with_itself(name: str, avx2: Target, prove) -> None:
+    """Compilers warn of that."""
+    text = f"Compose([y = {name}(c, c), c = Relu(x)], [x: (1×1, i32, GL), y: (1×1, i32, GL)], serial)"
+    prove(goal(text, target=avx2.name).synthesize().impl, avx2)

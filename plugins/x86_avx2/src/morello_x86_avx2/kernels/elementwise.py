@@ -29,7 +29,7 @@ from morello_x86_avx2.kernels.lanes import (
     vectors,
     width,
 )
-from morello_x86_avx2.kernels.values import computed, costs, larger, literal, read, write
+from morello_x86_avx2.kernels.values import computed, costs, literal, picked, read, write
 from morello_x86_avx2.kernels.vector_math import DIVISION, cycles, define
 
 #: What a call of a function of the C library costs.
@@ -82,7 +82,7 @@ def _shift(site: KernelSite) -> None:
 def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     """The C expression of a binary operation on two values of a type."""
     if op in (Maximum, Minimum):
-        return larger(a, b) if op is Maximum else larger(a, b).replace(">", "<")
+        return picked(a, b, ">" if op is Maximum else "<")
     sign = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}[op]
     if dtype.is_float:
         return f"{a} {sign} {b}"

@@ -38,8 +38,10 @@ def computed(expression: str, dtype: DType) -> str:
     return f"({'float' if dtype.is_float else dtype.c_name})({expression})"
 
 
-def larger(a: str, b: str) -> str:
-    return f"{a} > {b} ? {a} : {b}"
+def picked(a: str, b: str, sign: str) -> str:
+    """The C expression of `a` if it compares so with `b`, else `b`."""
+    # Compilers warn of a value that is compared with itself.
+    return a if a == b else f"{a} {sign} {b} ? {a} : {b}"
 
 
 def literal(value: float | int, dtype: DType) -> str:
