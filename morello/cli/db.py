@@ -110,7 +110,6 @@ def _counted(one: upkeep.Summary, size: int) -> dict[str, object]:
     return {
         "fingerprint": one.print.hash,
         "target": one.print.target,
-        "engine": one.print.engine,
         "current": current,
         "tables": one.tables,
         "rectangles": one.boxes,
@@ -175,7 +174,7 @@ def verify(ctx: click.Context, file: str, sample: int, seed: int, points: int) -
         what = f"{show_logical(one.spec.logical)} within {list(one.spec.limits)} on {one.target.name}"
         click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
     if wrong:
-        hint = "delete the file: it was written by a faulty program, or ENGINE_VERSION was not raised"
+        hint = "delete the file: it was written by a faulty program"
         click.echo(f"  hint: {hint}", err=True)
         ctx.exit(1)
     click.echo(f"{store.path} is whole; {solved} of its entries were solved again, with the same answers")

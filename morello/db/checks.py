@@ -32,15 +32,14 @@ _BIG = re.compile(r"[1-9][0-9]{18,99}")
 
 
 def print_fault(row: Sequence[Any]) -> str | None:
-    """Check id, hash, target, engine, levels and crc of a fingerprint."""
-    number, hashed, target, engine, levels, crc = row
+    """Check id, hash, target, levels and crc of a fingerprint."""
+    number, hashed, target, levels, crc = row
     words = levels.split(" ") if isinstance(levels, str) else []
     return _first(
         {
             "its number is none": _is_number(number),
             "its hash is no word": _is_line(hashed) and len(hashed) <= 200,
             "its target is no name": _is_line(target) and len(target) <= 1000,
-            "its engine is no version": type(engine) is int and 0 <= engine < _MOST_ROWS,
             "its levels are none": 0 < len(words) <= _MOST_LEVELS and all(map(_LEVEL.fullmatch, words)),
             "its checksum is none": _is_crc(crc),
         }

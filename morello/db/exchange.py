@@ -105,7 +105,7 @@ def exported(store: SpecStore) -> Iterator[str]:
         whose = sheet.print
         if before is None or whose.hash != before.hash:
             before = whose
-            fields = {"fingerprint": whose.hash, "target": whose.target, "engine": whose.engine}
+            fields = {"fingerprint": whose.hash, "target": whose.target}
             yield _line({**fields, "levels": whose.levels})
         yield _line({"table": sheet.labels})
         yield from map(_line, _rectangles(sheet))
@@ -171,9 +171,7 @@ def _check_header(fields: Any) -> None:
 
 
 def _print(fields: dict[str, Any]) -> Print:
-    found = Print(
-        0, _text(fields["fingerprint"]), _text(fields["target"]), int(fields["engine"]), _text(fields["levels"])
-    )
+    found = Print(0, _text(fields["fingerprint"]), _text(fields["target"]), _text(fields["levels"]))
     if not found.units:
         raise ValueError("a fingerprint without levels")
     return found

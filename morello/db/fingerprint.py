@@ -3,76 +3,69 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from morello.db.file import FORMAT
+from morello.db.sources import core, package_of
+from morello.db.values import Values
+from morello.errors import PluginError
 from morello.plugins.target import Target
-
-#: Raised whenever costs, rewrites or search change what they answer.
-ENGINE_VERSION = 1
-
 
 _known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
 
 
 def fingerprint(target: Target) -> str:
-    """Levels, weights, rewrites, layouts and microkernels of a target, the engine's version and the file's format."""
+    """The hash of a target by value, of the sources of Morello and of all plugins it is made of, and of the format.
+
+    Raises PluginError for a target that holds what has no value.
+    """
     if target not in _known:
         _known[target] = _fingerprint(target)
     return _known[target]
 
 
 def _fingerprint(target: Target) -> str:
-    parts: list[Any] = [FORMAT, ENGINE_VERSION, target.name, target.levels, target.weights, sorted(target.info.casts)]
-    parts += [_code(target.info.layouts), [(one.keyword, _methods(one)) for one in target.rewrites]]
-    for kernel in target.kernels:
-        declared = (
-            kernel.name,
-            kernel.op_name,
-            kernel.operands,
-            kernel.shape,
-            kernel.same,
-            sorted(kernel.registers.items()),
-        )
-        parts.append((declared, _code(kernel.cost), _code(kernel.when)))
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    packages = {package_of(module) for module in {_module(one) for one in _contributed(target)}}
+    values = Values(name for name in packages if name and name != "morello")
+    parts = [str(FORMAT), core()]
+    for label, value in _rules(target):
+        try:
+            parts += [label, values.of(value).hex()]
+        except PluginError as error:
+            raise PluginError(f"target {target.name}, {label}: {error.message}", error.hint) from error
+        except RecursionError as error:
+            what = f"target {target.name}, {label}: what it holds is nested too deeply to tell it from others"
+            raise PluginError(what, "hold tables in arrays, lists or dicts") from error
+    parts += [f"{name} {found}" for name, found in sorted(values.packages.items())]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _methods(rewrite: type) -> list[Any]:
-    return [_code(getattr(rewrite, name)) for name in ("steps", "cases")]
+def _rules(target: Target) -> Iterator[tuple[str, Any]]:
+    """What answers depend on of a target, in the order in which search breaks ties. C does not count, only costs."""
+    yield f"name {target.name}", type(target)
+    yield "levels", target.levels
+    yield "weights", target.weights
+    yield "casts", target.info.casts
+    yield "layouts", target.info.layouts
+    for rewrite in target.rewrites:
+        yield f"rewrite {rewrite.keyword}", rewrite
+    for one in target.kernels:
+        rule = (type(one), one.op, one.operands, one.shape, one.same, one.registers, one.cost, one.when)
+        yield f"microkernel {one.name}", rule
 
 
-def _code(function: Any, depth: int = 4) -> Any:
-    """What a function does: its code and constants, and, to some depth, what it captures and calls by name."""
-    if isinstance(function, partial):
-        return _code(function.func, depth), repr(function.args), repr(sorted(function.keywords.items()))
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType) or not depth:
-        return repr(type(function))
-    captured = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = [function.__globals__[name] for name in _names(code) if name in function.__globals__]
-    return _code_object(code), [_value(one, depth - 1) for one in (*captured, *named, *(function.__defaults__ or ()))]
+def _contributed(target: Target) -> Iterator[Any]:
+    """What plugins contributed that has sources."""
+    yield from (target.emitter, target.info.layouts, *target.rewrites)
+    for one in target.kernels:
+        yield from (type(one), one.op, one.cost, one.emit, one.when)
 
 
-def _value(value: Any, depth: int) -> Any:
-    if isinstance(value, FunctionType | MethodType | partial):
-        return _code(value, depth)
-    if isinstance(value, tuple):
-        return [_value(one, depth) for one in value]
-    return repr(value) if isinstance(value, int | float | str | None) else repr(type(value))
-
-
-def _names(code: CodeType) -> list[str]:
-    """The global names that a function uses, those of functions inside it included."""
-    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
-    return sorted({*code.co_names, *inner})
-
-
-def _code_object(constant: Any) -> Any:
-    if isinstance(constant, CodeType):
-        return constant.co_code.hex(), constant.co_names, [_code_object(one) for one in constant.co_consts]
-    return repr(constant)
+def _module(value: Any) -> str:
+    while isinstance(value, partial | MethodType):
+        value = value.func if isinstance(value, partial) else value.__func__
+    return getattr(value, "__module__", None) or ""

@@ -31,7 +31,6 @@ CREATE TABLE fingerprints (
     id INTEGER PRIMARY KEY,
     hash TEXT NOT NULL UNIQUE,
     target TEXT NOT NULL,
-    engine INTEGER NOT NULL,
     levels TEXT NOT NULL,
     crc INTEGER NOT NULL
 );

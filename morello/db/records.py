@@ -12,7 +12,7 @@ import numpy as np
 from morello.db import checks
 from morello.db.block import Ints
 from morello.db.file import File
-from morello.db.fingerprint import ENGINE_VERSION, fingerprint
+from morello.db.fingerprint import fingerprint
 from morello.db.rectangles import Boxes
 from morello.plugins.target import Target
 
@@ -23,7 +23,7 @@ _BITS = 1 << 32
 
 @attrs.frozen
 class Print:
-    """A fingerprint as it is stored: of which target and engine, and what its limits count.
+    """A fingerprint as it is stored: of which target, and what its limits count.
 
     `levels` are the names of the levels, with the bytes of a register after a colon: `VRF:32 L1`.
     """
@@ -31,7 +31,6 @@ class Print:
     id: int
     hash: str
     target: str
-    engine: int
     levels: str
 
     @property
@@ -45,7 +44,7 @@ class Print:
 
     @property
     def crc(self) -> int:
-        return _crc(self.hash, self.target, self.engine, self.levels)
+        return _crc(self.hash, self.target, self.levels)
 
 
 @attrs.frozen
@@ -90,7 +89,7 @@ class Stored:
 def print_of(target: Target) -> Print:
     """The fingerprint of a target as it would be stored."""
     levels = [f"{level.name}:{level.unit}" if level.is_register else level.name for level in target.levels]
-    return Print(0, fingerprint(target), target.name, ENGINE_VERSION, " ".join(levels))
+    return Print(0, fingerprint(target), target.name, " ".join(levels))
 
 
 def _crc(*values: Any) -> int:
@@ -100,7 +99,7 @@ def _crc(*values: Any) -> int:
 def read_prints(file: File) -> list[Print]:
     """All fingerprints. Raises Damaged where one is not what was written."""
     found: dict[str, Print] = {}
-    for row in file.rows("SELECT id, hash, target, engine, levels, crc FROM fingerprints"):
+    for row in file.rows("SELECT id, hash, target, levels, crc FROM fingerprints"):
         _expect(file, f"fingerprint {row[0]}", checks.print_fault(row))
         one = Print(*row[:-1])
         if one.crc != row[-1]:
@@ -241,10 +240,8 @@ def _packed(boxes: Boxes) -> list[bytes]:
 
 def write_print(file: File, known: Print) -> Print:
     """Store a fingerprint; with its id."""
-    values = (known.hash, known.target, known.engine, known.levels, known.crc)
-    done = file.connection.execute(
-        "INSERT INTO fingerprints (hash, target, engine, levels, crc) VALUES (?, ?, ?, ?, ?)", values
-    )
+    values = (known.hash, known.target, known.levels, known.crc)
+    done = file.connection.execute("INSERT INTO fingerprints (hash, target, levels, crc) VALUES (?, ?, ?, ?)", values)
     return attrs.evolve(known, id=done.lastrowid)
 
 

@@ -69,7 +69,7 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 2}\n'
+    assert cli("db", "export", path).stdout == '{"morello database": 3}\n'
     assert "0 of its entries" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
@@ -135,8 +135,8 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 2}'
-PRINT = '{"fingerprint": "f", "target": "t", "engine": 1, "levels": "RF:4 L1"}'
+HEAD = '{"morello database": 3}'
+PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:4 L1"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
 
@@ -147,7 +147,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([], "is empty"),
         (["{}"], ":1: this is no exported database"),
         (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 2"),
+        (['{"morello database": 9}'], ":1: format 9, not 3"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),

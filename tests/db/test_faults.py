@@ -59,7 +59,7 @@ def test_every_bit_of_a_row_counts(tmp_path: Path) -> None:
     for table, columns in {
         "rectangles": ("kind", "numerator", "denominator", "box", "step", "crc", "tab"),
         "tables": ("boxes", "checksum", "crc"),
-        "fingerprints": ("target", "engine", "levels", "crc"),
+        "fingerprints": ("target", "levels", "crc"),
         "steps": ("text",),
     }.items():
         for column in columns:

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from morello.db.sources import core, hash_of
 from morello.runtime.machine import missing_features
 
 #: One worker builds the environment for all of them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]
+
+OWN = ("reference_c", "x86_avx2", "x86_avx512")
 
 Morello = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -101,6 +104,17 @@ def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], e
         assert not any(map(importlib.util.find_spec, ("pytest", "hypothesis", "xdist")))
     """
     assert all(Path(file).is_relative_to(environment) for file in python(textwrap.dedent(code)).splitlines())
+
+
+def test_wheels_believe_what_the_tree_has_solved(python: Callable[[str], str], root: Path) -> None:
+    """All that answers depend on is in the wheels: its hashes are those of the tree."""
+    code = """
+        import morello_x86_avx2.plugin, morello_x86_avx512.plugin, morello_reference_c.plugin
+        from morello.db.sources import core, package
+        print(core(), *map(package, ("morello_reference_c", "morello_x86_avx2", "morello_x86_avx512")))
+    """
+    tree = [hash_of(root / "plugins" / name / "src" / f"morello_{name}") for name in OWN]
+    assert python(textwrap.dedent(code)).split() == [core(), *tree]
 
 
 def test_a_wheel_compiles_and_checks_a_kernel(morello: Morello, root: Path, tmp_path: Path) -> None:

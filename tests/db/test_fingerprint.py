@@ -1,0 +1,351 @@
+"""The fingerprint of a target changes with every rule an answer depends on, and with nothing else."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import morello
+from morello.db import values as values_module
+from morello.db.file import FORMAT
+from morello.db.fingerprint import fingerprint
+from morello.db.sources import ASIDE, core, hash_of
+from morello.db.store import SpecStore
+from morello.errors import PluginError
+from morello.ir.impl import figures
+from morello.plugins.registry import Registry, installed
+from morello.plugins.target import Target
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = {
+    "reference_c": ["morello_reference_c"],
+    "x86_avx2": ["morello_x86_avx2"],
+    "x86_avx512": ["morello_x86_avx2", "morello_x86_avx512"],
+}
+PACKAGES = {
+    "morello": ROOT / "morello",
+    **{f"morello_{name}": ROOT / "plugins" / name / "src" / f"morello_{name}" for name in PLUGINS},
+}
+#: Rules that are in methods, by the file that they are in.
+RULES = {
+    "Target.move_cost": "plugins/target.py",
+    "Target.footprint": "plugins/target.py",
+    "ExactFit.offered": "rewrites/fit.py",
+    "OneGroup.awaits": "rewrites/one_group.py",
+    "Matmul.granule": "ir/ops/matmul.py",
+    "Operation.in_registers": "ir/ops/base.py",
+    "Operation.stepwise": "ir/ops/base.py",
+    "Layout.tiled": "ir/layout.py",
+}
+#: Two lines of 64 bytes, which GL takes 20 for each of.
+SPEC = "FillZero(32, (f32, GL), serial)"
+PRINTS = """
+import json, sys
+from morello.plugins.registry import Registry
+from morello.db.fingerprint import fingerprint
+
+def prints():
+    registry = Registry.discover()
+    return {name: fingerprint(registry.target(name)) for name in ("reference_c", "x86_avx2", "x86_avx512")}
+
+found = [prints()]
+for file in sys.argv[1:]:
+    with open(file, "a") as text:
+        text.write("# changed\\n")
+    found.append(prints())
+print(json.dumps(found))
+"""
+
+
+def copied(folder: Path) -> Path:
+    """The packages, copied as an installation does it."""
+    for name, source in PACKAGES.items():
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    return folder
+
+
+def run(folder: Path, code: str, *arguments: str | Path, seed: str = "0") -> str:
+    """What a process prints that finds the packages in a folder."""
+    own = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def edit(folder: Path, rule: str, statement: str) -> None:
+    """Put a statement before all others of a method."""
+    file = folder / RULES[rule]
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    owner, method = rule.split(".")
+    classes = [one for one in ast.parse("".join(lines)).body if isinstance(one, ast.ClassDef) and one.name == owner]
+    (found,) = (one for one in classes[0].body if isinstance(one, ast.FunctionDef) and one.name == method)
+    lines.insert(found.body[0].lineno - 1, f"        {statement}\n")
+    file.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copied(tmp_path_factory.mktemp("tree")) / "morello"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_of_the_core_counts(tree: Path, rule: str) -> None:
+    file = tree / RULES[rule]
+    before = file.read_bytes()
+    assert hash_of(tree, ASIDE) == core()
+    edit(tree, rule, "return None")
+    assert hash_of(tree, ASIDE) != core()
+    file.write_bytes(before)
+
+
+def test_an_older_release_is_not_believed(tmp_path: Path, avx2: Target) -> None:
+    folder, path = copied(tmp_path / "older"), tmp_path / "solved.db"
+    edit(folder / "morello", "Target.move_cost", "return 224 if tensor.state.level == 'GL' else 0")
+    code = """
+import sys, morello
+from morello.db.store import SpecStore
+from morello.ir.impl import figures
+print(figures(morello.goal(sys.argv[1], target="x86_avx2").synthesize(SpecStore(sys.argv[2])).impl).cost)
+"""
+    assert int(run(folder, code, SPEC, path)) == 224
+    goal = morello.goal(SPEC, target="x86_avx2")
+    store = SpecStore(path)
+    assert store.find(avx2, goal.spec) is None
+    assert figures(goal.synthesize(store).impl).cost == 40
+    # Both answers are there, and each release finds its own.
+    assert int(run(folder, code, SPEC, path)) == 224
+
+
+def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> None:
+    """Copies in another place, with other line ends, in a process with another hash seed, are the same."""
+    folder = copied(tmp_path)
+    for name in ("morello/ir/tensor.py", "morello/frontend/morello.lark", "morello_x86_avx2/target.py"):
+        (file,) = folder.glob(name.replace("morello.lark", "*.lark"))
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    (folder / "morello" / "search" / "_propagate.cpython-39-other.so").write_bytes(b"\x7fELF")
+    (folder / "morello" / "cli" / "app.py").write_text("from morello.cli.common import nothing")
+    edited = [folder / name / "plugin.py" for name in PACKAGES if name != "morello"]
+    edited[0] = folder / "morello_reference_c" / "meanings" / "products.py"
+    assert all(file.exists() for file in edited)
+    first, *rest = json.loads(run(folder, PRINTS, *edited, seed="17"))
+    assert first == {name: fingerprint(installed().target(name)) for name in PLUGINS}
+    for file, before, after in zip(edited, [first, *rest], rest, strict=False):
+        changed = {name for name in PLUGINS if before[name] != after[name]}
+        assert changed == {name for name, own in PLUGINS.items() if file.relative_to(folder).parts[0] in own}
+
+
+def test_nothing_that_counts_imports_what_is_aside() -> None:
+    """What is aside cannot be a rule. The root package imports all, so nothing may import from that either."""
+    aside = {name.removesuffix(".py") for name in ASIDE}
+    assert all((ROOT / "morello" / name).exists() for name in ASIDE)
+    for package, root in PACKAGES.items():
+        files = [
+            file for file in root.rglob("*.py") if package != "morello" or file.relative_to(root).parts[0] not in ASIDE
+        ]
+        assert files
+        for file in files:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom):
+                    assert node.level == 0, f"{file}: relative imports are not followed"
+                    names = [f"{node.module}.{alias.name}" for alias in node.names]
+                for name in names:
+                    head, _, rest = name.partition(".")
+                    assert head != "morello" or (rest and rest.split(".")[0] not in aside), f"{file} imports {name}"
+
+
+def test_versions_of_python_have_no_part_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytecode would; it is only taken of functions that have no sources."""
+
+    def refuse(code: types.CodeType) -> Any:
+        raise AssertionError(f"{code} is hashed")
+
+    monkeypatch.setattr(values_module, "_code", refuse)
+    registry = Registry.discover()
+    assert len({fingerprint(registry.target(name)) for name in PLUGINS}) == 3
+
+
+@attrs.frozen
+class Costs:
+    table: Any
+
+
+class Plain:
+    def __init__(self, table: Any):
+        self.table = table
+        self.me = self
+
+    @functools.cached_property
+    def total(self) -> int:
+        return 7
+
+    def cost(self, spec: Any, target: Any) -> int:
+        return self.table
+
+
+class Slotted:
+    __slots__ = ("table",)
+
+    def __init__(self, table: Any):
+        self.table = table
+
+    def __call__(self, spec: Any, target: Any) -> int:
+        return self.table
+
+
+class Speed(enum.Enum):
+    SLOW = 40
+    FAST = 41
+
+
+TABLE: dict[str, Any] = {}
+
+
+def of_module(spec: Any, target: Any) -> Any:
+    return TABLE["cost"]
+
+
+def closure(held: Any) -> Callable[..., Any]:
+    lock = threading.Lock()
+
+    def inner(at: Any = held) -> Any:
+        with lock:
+            return at
+
+    return lambda spec, target: inner()
+
+
+def default(held: Any) -> Callable[..., Any]:
+    def cost(spec: Any, target: Any, *, table: Any = held) -> Any:
+        return table
+
+    return cost
+
+
+def recursive(held: Any) -> Callable[..., Any]:
+    table = [held]
+    table.append(table)
+    return lambda spec, target: table[0]
+
+
+def made(held: Any) -> Callable[..., Any]:
+    """A method of a class that is made at run time."""
+    kind: Any = type("Made", (), {"table": held, "cost": lambda self, spec, target: self.table})
+    return kind().cost
+
+
+def with_global(held: Any) -> Callable[..., Any]:
+    space: dict[str, Any] = {"__name__": __name__, "LIMIT": held}
+    exec(compile("def cost(spec, target):\n    return LIMIT", __file__, "exec"), space)
+    return space["cost"]
+
+
+def typed_in(held: Any) -> Callable[..., Any]:
+    """A function of a module that has a file, in which it is not."""
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(f"def cost(spec, target):\n    return {held}", space)
+    return space["cost"]
+
+
+def without_sources(held: Any) -> Callable[..., Any]:
+    space: dict[str, Any] = {"__name__": "nowhere"}
+    exec(f"def cost(spec, target):\n    return {held}", space)
+    return space["cost"]
+
+
+WAYS: dict[str, Callable[[int], Callable[..., Any]]] = {
+    "array": lambda cost: closure(np.array([1, cost])),
+    "array of objects": lambda cost: closure(np.array([1, [cost]], dtype=object)),
+    "array's type": lambda cost: closure(np.array([1], dtype=np.int32 if cost == 40 else np.uint32)),
+    "dict": lambda cost: closure({"a": 1, "b": {"c": cost}}),
+    "list": lambda cost: closure([1, [cost]]),
+    "tuple": lambda cost: closure((1, (cost,))),
+    "set": lambda cost: closure({"a", "b", cost}),
+    "number": lambda cost: closure(float(cost)),
+    "enum": lambda cost: closure(Speed(cost)),
+    "attrs": lambda cost: closure(Costs(cost)),
+    "object": lambda cost: Plain(cost).cost,
+    "slots": lambda cost: Slotted(cost),
+    "partial": lambda cost: functools.partial(lambda table, spec, target: table, cost),
+    "default": default,
+    "cache": lambda cost: functools.cache(closure([cost])),
+    "recursive": recursive,
+    "class": made,
+    "module": with_global,
+    "typed in": typed_in,
+    "no sources": without_sources,
+    "one line": lambda cost: (lambda spec, target: 40) if cost == 40 else (lambda spec, target: 41),
+}
+
+
+def with_cost(target: Target, cost: Callable[..., Any]) -> Target:
+    return attrs.evolve(target, kernels=(attrs.evolve(target.kernels[0], cost=cost), *target.kernels[1:]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_costs_count_by_value(avx2: Target, way: str) -> None:
+    one, same, other = (fingerprint(with_cost(avx2, WAYS[way](cost))) for cost in (40, 40, 41))
+    assert one == same
+    assert one != other
+
+
+def test_tables_of_a_module_count_by_value(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set()
+    for cost in (np.array([40]), np.array([41]), {"a": 40}, [40]):
+        monkeypatch.setitem(TABLE, "cost", cost)
+        found.add(fingerprint(with_cost(avx2, of_module)))
+    assert len(found) == 4
+
+
+def test_what_is_only_kept_does_not_count(avx2: Target) -> None:
+    """What an object works out once and keeps depends on what happened before."""
+    used = Plain(40)
+    assert used.total == 7
+    assert fingerprint(with_cost(avx2, used.cost)) == fingerprint(with_cost(avx2, Plain(40).cost))
+    cached = functools.cache(closure([40]))
+    before = fingerprint(with_cost(avx2, cached))
+    cached(1, 2)
+    assert fingerprint(with_cost(avx2, cached)) == before
+
+
+def test_what_has_no_value_is_an_error(avx2: Target) -> None:
+    with pytest.raises(PluginError) as error:
+        fingerprint(with_cost(avx2, closure(one for one in [40])))
+    kernel = avx2.kernels[0].name
+    assert f"target x86_avx2, microkernel {kernel}: answers depend on an object of builtins.generator" in str(
+        error.value
+    )
+    assert error.value.hint
+    assert "plain data" in error.value.hint
+
+
+def test_what_is_nested_too_deeply_is_an_error(avx2: Target) -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(PluginError, match=r"target x86_avx2, microkernel \w+: .* nested too deeply"):
+        fingerprint(with_cost(avx2, closure(nested)))
+    while nested:
+        nested = nested[0]
+
+
+def test_the_format_counts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(avx2)
+    monkeypatch.setattr("morello.db.fingerprint.FORMAT", FORMAT + 1)
+    assert fingerprint(attrs.evolve(avx2)) != before
