@@ -57,11 +57,12 @@ def cold(file: str, database: str, out: str) -> dict[str, Any]:
     """Solve the Spec in `file` and write its C: what search says of it. Meant for a process of its own."""
     (goal,) = api.parse(Path(file).read_text(encoding="utf-8")).values()
     store = SpecStore(database)
-    watcher = goal.search.keeper = _Watcher(store)
+    search = goal.searches.of(store)
+    watcher = search.keeper = _Watcher(store)
     kernel = api.compile(goal, db=store)
     Path(out).write_text(kernel.source, encoding="utf-8")
     engine = watcher.engine
-    counts = {"solved": goal.search.solved, "met": len(engine.cells) - 1, "tables": len(engine.tables.space.values)}
+    counts = {"solved": search.solved, "met": len(engine.cells) - 1, "tables": len(engine.tables.space.values)}
     return {**counts, "cost": kernel.cost}
 
 

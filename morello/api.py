@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse as parse_file
@@ -16,7 +17,6 @@ from morello.plugins.registry import Registry, installed
 from morello.plugins.target import Target
 from morello.runtime.kernel import Kernel
 from morello.schedule import Position, apply
-from morello.search.blocks import BlockSearch
 from morello.search.progress import Progress
 
 
@@ -28,12 +28,12 @@ def parse(
     `target` overrides the file's. Raises SourceError for text that is wrong, at the place where it is.
     """
     file = parse_file(text, filename=filename, target=target, registry=registry)
-    search = BlockSearch(file.target)
+    searches = Searches(file.target)
     goals = {}
     for one in file.goals:
         with one.located():
             position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
-        goals[one.name] = Goal(one.name, one.spec, file.target, position, search)
+        goals[one.name] = Goal(one.name, one.spec, file.target, position, searches)
     return MappingProxyType(goals)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from morello.db.keeper import StoreKeeper
+from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
@@ -32,7 +32,6 @@ from morello.schedule import (
     schedule_of,
     with_child,
 )
-from morello.search.blocks import BlockSearch
 from morello.search.progress import Progress
 
 
@@ -48,12 +47,12 @@ class Goal:
     spec: Spec
     target: Target
     position: Position
-    search: BlockSearch = attrs.field(repr=False, eq=False)
+    searches: Searches = attrs.field(repr=False, eq=False)
 
     @classmethod
-    def of(cls, spec: Spec, target: Target, name: str = "kernel", search: BlockSearch | None = None) -> Goal:
+    def of(cls, spec: Spec, target: Target, name: str = "kernel", searches: Searches | None = None) -> Goal:
         """A goal with nothing scheduled yet."""
-        return cls(name, spec, target, Position(Leaf(spec)), search or BlockSearch(target))
+        return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target))
 
     @property
     def impl(self) -> Impl:
@@ -68,7 +67,8 @@ class Goal:
     def apply(self, schedule: Schedule | str) -> Goal:
         """Take the steps of a schedule, given as such or as text."""
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
-        return attrs.evolve(self, position=apply(self.position, steps, self.target, self.search.synthesize))
+        with self.searches.using(None) as search:
+            return attrs.evolve(self, position=apply(self.position, steps, self.target, search.synthesize))
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
         """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
@@ -110,7 +110,7 @@ class Goal:
         child = child_at(self.impl, below)
         if not isinstance(child, Leaf):
             raise Inapplicable(f"child {path} is scheduled already")
-        inner = body(Goal.of(child.spec, self.target, self.name, self.search))
+        inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
         return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
 
     def synthesize(self, db: SpecStore | None = None, progress: Callable[[Progress], None] | None = None) -> Goal:
@@ -120,10 +120,8 @@ class Goal:
             known = db.program(self.target, spec) if db else None
             if known is not None:
                 return known
-            self.search.progress = progress
-            if db and not (isinstance(self.search.keeper, StoreKeeper) and self.search.keeper.store is db):
-                self.search.keeper = StoreKeeper(db)
-            return self.search.synthesize(spec)
+            with self.searches.using(db, progress) as search:
+                return search.synthesize(spec)
 
         return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))
 

@@ -140,7 +140,8 @@ class Made:
 
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     """The kernel of a goal, with search's progress on stderr. Raises what `api.compile` raises, naming the goal."""
-    before = goal.search.solved
+    search = goal.searches.of(db)
+    before = search.solved
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
             with crash.telling(spec=lambda: _as_file(goal), target=goal.target.name):
@@ -148,9 +149,9 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
-        for line in goal.search.details():
+        for line in search.details():
             click.echo(f"{goal.name}: {line}", err=True)
-    return Made(kernel, sum(1 for _ in leaves(goal.impl)), goal.search.solved - before, display.seconds)
+    return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds)
 
 
 def _as_file(goal: Goal) -> str:

@@ -9,7 +9,6 @@ import click
 from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
 from morello.cli.progress import SearchDisplay
 from morello.cli.tree import Others, RunnerUp, memory, program_tree, tree_table
-from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
 from morello.goals import Goal
@@ -66,12 +65,12 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
 
 def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
     """The runner-ups of every node that search found."""
-    search = goal.search
-    if db and search.keeper is None:
-        search.keeper = StoreKeeper(db)
     nodes = [*_searched(goal.impl, made.kernel.impl)]
-    with SearchDisplay(f"runner-ups of {goal.name}", search.solved, db.path if db else None) as display:
-        search.progress = display
+    before = goal.searches.of(db).solved
+    with (
+        SearchDisplay(f"runner-ups of {goal.name}", before, db.path if db else None) as display,
+        goal.searches.using(db, display) as search,
+    ):
         found: dict[Spec, tuple[RunnerUp, ...]] = {
             spec: _runner_ups(search.alternatives(spec, count)) for spec in dict.fromkeys(node.spec for node in nodes)
         }

@@ -42,7 +42,7 @@ def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dic
     assert all(store.program(avx2, node.spec) == node for node in walk(expected[16]))  # pyright: ignore
     again = matmul(16)
     assert again.synthesize(store).impl == expected[16]
-    assert again.search.solved == 0
+    assert again.searches.of(store).solved == 0
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 def solve(store: SpecStore, text: str = TEXT) -> tuple[morello.Goal, int]:
     """The goal synthesized with the store, and how many Specs search solved for it."""
     goal = morello.goal(text, target="x86_avx2")
-    return goal.synthesize(db=store), goal.search.solved
+    return goal.synthesize(db=store), goal.searches.of(store).solved
 
 
 def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
     goal = morello.goal("(Matmul(1×1×2×2, GL, GL, GL, serial), [64, 512, 512, 0])", target="x86_avx2")
     done = goal.synthesize()
     assert goal.apply(done.schedule).impl == done.impl
-    again = apply(Position(goal.impl), schedule_of(done.impl), avx2, goal.search.synthesize)
+    again = apply(Position(goal.impl), schedule_of(done.impl), avx2, goal.searches.of(None).synthesize)
     assert again.impl == done.impl
 
 

@@ -1,0 +1,49 @@
+"""Searches of a target, one for each database: what is solved with one is not written to another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from morello.db.keeper import StoreKeeper
+from morello.db.store import SpecStore
+from morello.plugins.target import Target
+from morello.search.blocks import BlockSearch
+from morello.search.progress import Progress
+
+
+class Searches:
+    """Hands out the search that goes with a database, and one that goes with none.
+
+    May be used by several threads: those that want the same search take turns, others do not meet.
+    """
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._found: dict[SpecStore | None, tuple[BlockSearch, threading.RLock]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, store: SpecStore | None) -> BlockSearch:
+        """Return the search that goes with a database, for what it tells of itself; `using` lends it for more."""
+        return self._of(store)[0]
+
+    @contextmanager
+    def using(
+        self, store: SpecStore | None, progress: Callable[[Progress], None] | None = None
+    ) -> Iterator[BlockSearch]:
+        """Lend the search that goes with a database to this thread alone, which `progress` hears of meanwhile."""
+        search, lock = self._of(store)
+        with lock:
+            before, search.progress = search.progress, progress
+            try:
+                yield search
+            finally:
+                search.progress = before
+
+    def _of(self, store: SpecStore | None) -> tuple[BlockSearch, threading.RLock]:
+        with self._lock:
+            if store not in self._found:
+                keeper = None if store is None else StoreKeeper(store)
+                self._found[store] = BlockSearch(self._target, keeper=keeper), threading.RLock()
+            return self._found[store]

@@ -1,0 +1,105 @@
+"""Databases do not meet: what is asked with one is neither written to another nor read from it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import morello
+from morello.db.store import SpecStore
+from morello.ir.impl import Impl
+from morello.search.progress import Progress
+
+TEXT = """target x86_avx2
+spec a = FillZero(4×8, (f32, L1), serial)
+spec b = FillZero(2×16, (f32, L1), serial)
+spec c = Matmul(1×1×1×2, L1, L1, L1, serial)
+spec d = Matmul(1×1×2×1, L1, L1, L1, serial)
+"""
+
+
+def knows(store: SpecStore, goal: morello.Goal) -> bool:
+    return store.find(goal.target, goal.spec) is not None
+
+
+def test_a_goal_without_a_database_is_not_written_to_that_of_another(tmp_path: Path) -> None:
+    goals, store = morello.parse(TEXT), SpecStore(tmp_path / "solved.db")
+    goals["a"].synthesize(store)
+    goals["b"].synthesize()
+    assert knows(store, goals["a"])
+    assert not knows(store, goals["b"])
+
+
+def test_goals_are_written_to_the_database_given_with_them(tmp_path: Path) -> None:
+    goals = morello.parse(TEXT)
+    one, other = SpecStore(tmp_path / "one.db"), SpecStore(tmp_path / "other.db")
+    goals["a"].synthesize(one)
+    goals["b"].synthesize(other)
+    goals["c"].synthesize(one)
+    assert [name for name in goals if knows(one, goals[name])] == ["a", "c"]
+    assert [name for name in goals if knows(other, goals[name])] == ["b"]
+    # What another search knows is still solved for a database that does not have it.
+    goals["a"].synthesize(other)
+    assert knows(other, goals["a"])
+
+
+def test_progress_is_told_to_who_asked() -> None:
+    goals = morello.parse(TEXT)
+    heard: list[Progress] = []
+    goals["c"].synthesize(progress=heard.append)
+    count = len(heard)
+    assert count
+    goals["d"].synthesize()
+    goals["b"].apply("synthesize")
+    assert len(heard) == count
+
+
+def test_progress_is_not_told_after_a_search_that_fails() -> None:
+    goal = morello.goal("Matmul(1×1×1×2, L1, L1, L1, serial)", target="x86_avx2")
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        goal.synthesize(progress=stop)
+    assert goal.synthesize().impl == morello.synthesize(goal)
+
+
+def test_threads_with_databases_of_their_own_do_not_meet(tmp_path: Path) -> None:
+    """The goals of one file, half of them in each thread: answers are those of one thread, each in its own file."""
+    goals = morello.parse(TEXT)
+    stores = [SpecStore(tmp_path / "ac.db"), SpecStore(tmp_path / "bd.db")]
+    found: dict[str, Impl] = {}
+    ready = threading.Barrier(2)
+
+    def work(store: SpecStore, names: str) -> None:
+        ready.wait()
+        for name in names:
+            found[name] = goals[name].synthesize(store).impl
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(stores, ("ac", "bd"), strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {name: goal.synthesize().impl for name, goal in morello.parse(TEXT).items()}
+    for store, names in zip(stores, ("ac", "bd"), strict=True):
+        assert [name for name in goals if knows(store, goals[name])] == [*names]
+
+
+def test_threads_take_turns_with_one_database(tmp_path: Path) -> None:
+    goals, store = morello.parse(TEXT), SpecStore(tmp_path / "solved.db")
+    found: dict[str, Impl] = {}
+
+    def work(name: str) -> None:
+        found[name] = goals[name].synthesize(store).impl
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in goals]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {name: goal.synthesize().impl for name, goal in morello.parse(TEXT).items()}
+    assert all(knows(store, goal) for goal in goals.values())
