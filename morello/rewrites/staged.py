@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from morello.errors import Inapplicable
 from morello.ir.dtypes import DType
 from morello.ir.impl import Block, Expansion, Part, Pipeline
 from morello.ir.layout import Layout
@@ -86,20 +87,36 @@ class Placed(Rewrite):
             yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
 
     def _states(self, wanted: Sequence[Fresh], target: Target) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
-        """States of all new tensors, for each group of cells of a batch that have them in common."""
+        """States of all new tensors, for each group of cells of a batch that have them in common.
+
+        In a batch, groups whose tensors cannot be so are left out.
+        """
         groups: list[tuple[tuple[OperandState, ...], Cells]] = [((), None)]
         for one in wanted:
-            move = Move(0, self.level, self.layout, self.vector)
             grown = []
             for states, cells in groups:
-                shape = tuple(take(size, cells) for size in one.shape)
-                tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
-                for state, inner in move.fresh(one.name, tensor, target):
-                    made = TensorSpec(tuple(take(size, inner) for size in shape), state)
-                    fine = require(made.has_whole_vectors(), f"{one.name} does not fill vectors of {state.vector}")
-                    grown.append(((*states, state), within(cells, masked(inner, fine))))
+                try:
+                    grown += [((*states, state), inner) for state, inner in self._grown(one, cells, target)]
+                except Inapplicable:
+                    if cells is None:
+                        raise
             groups = grown
         yield from groups
+
+    def _grown(self, one: Fresh, cells: Cells, target: Target) -> Iterator[tuple[OperandState, Cells]]:
+        """States of one new tensor, for each group of these cells for which it is the same."""
+        shape = tuple(take(size, cells) for size in one.shape)
+        tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
+        move = Move(0, self.level, self.layout, self.vector)
+        for state, inner in move.fresh(one.name, tensor, target):
+            made = TensorSpec(tuple(take(size, inner) for size in shape), state)
+            try:
+                fine = require(made.has_whole_vectors(), f"{one.name} does not fill vectors of {state.vector}")
+            except Inapplicable:
+                if inner is None:
+                    raise
+                continue
+            yield state, within(cells, masked(inner, fine))
 
 
 def pipeline(

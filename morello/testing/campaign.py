@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -23,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import attrs
 from rich.console import Console
@@ -63,6 +65,8 @@ class Worker:
     chunk: Chunk
     process: BaseProcess
     pipe: Connection
+    #: Where it writes what it was doing when it crashed, or for long.
+    trace: Path
     outcomes: list[Outcome] = attrs.field(factory=list)
     at: int | None = None
     heard: float = attrs.field(factory=time.monotonic)
@@ -87,6 +91,7 @@ class Campaign:
 
     options: argparse.Namespace
     console: Console
+    folder: str
     waiting: list[Chunk]
     outcomes: list[Outcome] = attrs.field(factory=list)
     workers: list[Worker] = attrs.field(factory=list)
@@ -108,10 +113,12 @@ class Campaign:
     def _started(self, chunk: Chunk) -> Worker:
         context = multiprocessing.get_context("fork")
         mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_examine, args=(chunk, self.options, theirs))
+        handle, trace = tempfile.mkstemp(prefix="trace-", dir=self.folder)
+        os.close(handle)
+        process = context.Process(target=_examine, args=(chunk, self.options, theirs, trace))
         process.start()
         theirs.close()
-        return Worker(chunk, process, mine)
+        return Worker(chunk, process, mine, Path(trace))
 
     def _listen(self, worker: Worker) -> None:
         """Take what a worker has to say."""
@@ -142,7 +149,8 @@ class Campaign:
         rest = tuple(number for number in numbers if number != at)
         if rest and at is not None:
             self.waiting.append(Chunk(target, rest))
-        self._finish(worker, [Outcome(min(numbers) if at is None else at, target, FAILED, None, kind, kind)])
+        story = f"{kind}\n{worker.trace.read_text(errors='replace')}"
+        self._finish(worker, [Outcome(min(numbers) if at is None else at, target, FAILED, None, kind, story)])
 
     def _finish(self, worker: Worker, outcomes: Sequence[Outcome]) -> None:
         self.workers.remove(worker)
@@ -185,12 +193,21 @@ class Campaign:
             self._print(f"{len(those)} × {kind}; first: Spec {those[0].number} on {those[0].target}")
 
 
-def _examine(chunk: Chunk, options: argparse.Namespace, to: Connection) -> None:
+def _examine(chunk: Chunk, options: argparse.Namespace, to: Connection, trace: str) -> None:
     """Examine a chunk in this process, and tell of it."""
     os.setpgrp()
     examiner = Examiner(installed(), installed().target(chunk.target), options.seed, options.seconds, options.patience)
-    for outcome in examiner.examine(chunk.numbers, to.send):
-        to.send(outcome)
+    with open(trace, "w") as file:
+        faulthandler.enable(file)
+
+        def begin(number: int | None) -> None:
+            faulthandler.dump_traceback_later(0.9 * _SILENCE, file=file)
+            to.send(number)
+
+        for outcome in examiner.examine(chunk.numbers, begin):
+            to.send(outcome)
+        faulthandler.cancel_dump_traceback_later()
+        faulthandler.disable()
 
 
 def _ending(code: int | None) -> str:
@@ -230,9 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.target or installed().names:
         installed().target(name)
     start, code = time.monotonic(), 0
-    campaign = Campaign(options, Console(width=None if sys.stdout.isatty() else 120), _chunks(options))
     with tempfile.TemporaryDirectory(prefix="morello-campaign-") as folder:
         os.environ.setdefault("MORELLO_CACHE_DIR", folder)
+        campaign = Campaign(options, Console(width=None if sys.stdout.isatty() else 120), folder, _chunks(options))
         try:
             campaign.run()
         except KeyboardInterrupt:

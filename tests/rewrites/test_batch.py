@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from typing import Any
 
@@ -24,6 +25,7 @@ from morello.ir.ops.reduce import Mean
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
 from morello.testing.generate import random_spec
@@ -112,6 +114,25 @@ def test_batches_agree_with_single_specs(name: str, seed: int, avx2: Target) -> 
 def test_batches_of_staged_rewrites(op: Operation, avx2: Target) -> None:
     met = agree(random.Random(0), op, STAGED[op], 0, avx2)
     assert any(rewrite.staged for rewrite in met)
+
+
+@pytest.mark.parametrize("op", STAGED, ids=str)
+def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2: Target) -> None:
+    """Sizes of 1 have layouts of their own and fill no vectors; search takes them together with all others."""
+    full = STAGED[op]
+    dtypes = DTYPES.get(op, [F32] * len(op.operands(len(full))))
+    shapes = [shape for shape in itertools.product(*({1, size} for size in full)) if op.check(shape, dtypes) is None][
+        ::-1
+    ][:40]
+    states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
+    batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
+    applied = 0
+    for rewrite in (one for one in avx2.rewrites if one.staged):
+        for step in rewrite.steps(batch, avx2):
+            expected = [alone(attrs.evolve(batch, shape=shape), step, avx2) for shape in shapes]
+            assert together(batch, step, avx2, len(shapes)) == expected, str(step)
+            applied += any(one is not None for one in expected)
+    assert applied
 
 
 def agree(rng: random.Random, op: Operation, shape: tuple[int, ...], seed: int, avx2: Target) -> set[type[Rewrite]]:

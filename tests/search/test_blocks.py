@@ -20,7 +20,7 @@ from morello.ir.impl import Impl, KernelCall, Leaf, Node, child_limits, figures,
 from morello.ir.limits import fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins import Microkernel, Multiple, OperandPattern
-from morello.plugins.registry import Registry
+from morello.plugins.registry import Registry, installed
 from morello.plugins.target import Target
 from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import Case
@@ -370,3 +370,19 @@ def calls(impl: Impl) -> Iterator[KernelCall]:
 def test_sizes_that_are_no_powers_of_two(sizes: str, avx2: Target) -> None:
     spec = parse_spec(f"(Matmul({sizes}, L1, L1, L1, serial), [8, 0, 0, 0])", avx2)
     assert BlockSearch(avx2).synthesize(spec) == ExhaustiveSearch(avx2).synthesize(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cost"),
+    [
+        ("x86_avx2", "Mean(1×1×4×1, (bf16, L1), (bf16, GL))", 29),
+        ("x86_avx2", "Add(1×4×1, (i8, L1), (i16, GL), (u32, L1, ua))", 27),
+        ("x86_avx512", "Add(4, (i16, L1), (u8, L1), (u32, GL), serial)", 26),
+    ],
+)
+def test_new_tensors_in_vectors_beside_sizes_of_one(name: str, text: str, cost: int) -> None:
+    """Steps that put a new tensor into vector registers are tried, though smaller sizes on the way fill none."""
+    target = installed().target(name)
+    spec = parse_spec(text, target)
+    assert figures(BlockSearch(target).synthesize(spec)) == figures(ExhaustiveSearch(target).synthesize(spec))
+    assert figures(BlockSearch(target).synthesize(spec)).cost == cost

@@ -142,6 +142,22 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
     assert "target toy_cpu\n\nspec failing = FillZero(" in bundle
 
 
+@pytest.mark.usefixtures("specs")
+def test_a_hang_and_a_crash_are_told_with_the_place(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def synthesize(self: BlockSearch, spec: Spec) -> Impl:
+        if spec.shape[0] == 1:
+            time.sleep(1000)
+        os.abort()
+
+    monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
+    monkeypatch.setattr(campaign, "_SILENCE", 2.0)
+    _, told = run(toy, "--specs", "2")
+    assert re.search(r"Spec 0 on toy_cpu: worker hangs\n(?s:.*?)test_campaign.py\", line \d+ in synthesize", told)
+    assert re.search(
+        r"Spec 1 on toy_cpu: worker dies: SIGABRT\n(?s:.*?)test_campaign.py\", line \d+ in synthesize", told
+    )
+
+
 def test_the_command_told_repeats_a_failure(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def synthesize(self: BlockSearch, spec: Spec) -> Impl:
         raise IndexError(str(spec.shape))
