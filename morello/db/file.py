@@ -9,7 +9,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,10 @@ class File:
     def size(self) -> int:
         """Count the bytes of the file and of its log."""
         log = self.path.with_name(f"{self.path.name}-wal")
-        return sum(one.stat().st_size for one in (self.path, log) if one.exists())
+        try:
+            return sum(one.stat().st_size for one in (self.path, log) if one.exists())
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     @contextmanager
     def writing(self) -> Iterator[Guarded]:
@@ -133,6 +136,18 @@ class File:
 
     def _open(self) -> Guarded:
         try:
+            return self._opened_or_made()
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> MorelloError:
+        return MorelloError(
+            f"database {self.path} cannot be read: {error.strerror or error}",
+            "the disk fails, or the file may not be read; give another path",
+        )
+
+    def _opened_or_made(self) -> Guarded:
+        try:
             if not self.path.exists():
                 self._make()
             return self._prepared(connect(self.path))
@@ -181,8 +196,10 @@ class File:
                 f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
             ) from error
         finally:
-            for leftover in self.path.parent.glob(f"{aside.name}*"):
-                leftover.unlink(missing_ok=True)
+            # What cannot be removed takes room, and does no harm.
+            with suppress(OSError):
+                for leftover in self.path.parent.glob(f"{aside.name}*"):
+                    leftover.unlink(missing_ok=True)
 
     def _recognised(self, connection: Guarded) -> bool:
         """Whether it is a database of this format, rather than an empty one. Raises MorelloError if it is neither."""

@@ -1,6 +1,7 @@
 """Breaks databases and build caches in every way a machine can, and checks that nothing wrong comes of it.
 
-Without options, everything is done. POSIX only: writers are forked, and killed with SIGKILL.
+Kills writers and changes bytes by random draws, fills disks; with --calls or --power, does those instead, on 64-bit
+Linux with glibc. POSIX only: writers are forked, and killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 from morello.db.file import APPLICATION
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.testing.faults import disks, flips, kills
+from morello.testing.faults import calls, disks, flips, kills, power, shim
 from morello.testing.faults.pieces import Broken, make
+from morello.testing.faults.works import WORKS
 
 
 def told(name: str, found: Counter[str], started: float) -> None:
@@ -59,16 +61,31 @@ def conditions(folder: Path) -> None:
             raise Broken("a file of another version was opened")
 
 
+def _calls(loaded: shim.Shim, every: int) -> bool:
+    files = [shim.Fault.EIO, shim.Fault.ENOSPC, shim.Fault.SHORT]
+    well = calls.main(loaded, [*WORKS], files)
+    return calls.main(loaded, [*WORKS], [shim.Fault.ENOMEM], every) and well
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m morello.testing.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--calls", action="store_true", help="fail every call on a file, and every allocation")
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="fail only every Kth allocation")
+    parser.add_argument("--power", action="store_true", help="lose power at every moment")
     options = parser.parse_args(arguments)
-    with disks.public_folder() as folder:
-        sampled(folder, options)
-        conditions(folder)
+    if not options.calls and not options.power:
+        with disks.public_folder() as folder:
+            sampled(folder, options)
+            conditions(folder)
+        return
+    loaded = shim.load()
+    well = not options.power or power.main(loaded, [*WORKS])
+    well = (not options.calls or _calls(loaded, options.every)) and well
+    sys.exit(0 if well else 1)
 
 
 if __name__ == "__main__":

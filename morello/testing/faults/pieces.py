@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,7 @@ import numpy as np
 
 from morello.db.store import Block, Kind, SpecStore
 from morello.frontend.parser import parse_spec
+from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 
 TARGET = installed().target("reference_c")
@@ -45,6 +47,7 @@ def own_shapes(number: int) -> np.ndarray:
     return np.array([[1 << bit, 2 * number + 3] for bit in range(8)], dtype=np.int64)
 
 
+@cache
 def _block(number: int, table: int) -> Block:
     common = np.array([[1 << (number + bit) % 8, 1 << number % 11] for bit in range(4)], dtype=np.int64)
     shapes = np.concatenate([own_shapes(number), common])
@@ -55,6 +58,14 @@ def _block(number: int, table: int) -> Block:
     step = np.where(exact, step, -1).astype(np.int32)
     limits = nothing + np.array(FULL, dtype=np.int64)
     return Block(LABELS[table], shapes, limits, nothing, np.where(exact, costs, costs - 1), kinds, STEPS, step)
+
+
+@cache
+def _asked(number: int, table: int) -> list[tuple[int, Spec]]:
+    """Some rows of a block of a piece, and their Specs."""
+    shapes = own_shapes(number)
+    specs = [attrs.evolve(LABELS[table], shape=tuple(shape)) for shape in shapes.tolist()]
+    return [(i, TARGET.spec(specs[i])) for i in range(0, len(specs), 3)]
 
 
 def look(store: SpecStore, number: int) -> str:
@@ -71,9 +82,8 @@ def look(store: SpecStore, number: int) -> str:
         exact = block.kinds[:own] == Kind.EXACT
         known += int((kinds[:own][exact] == Kind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
         total += own
-        for i in range(0, own, 3):
-            spec = attrs.evolve(labels, shape=tuple(block.shapes[i].tolist()))
-            entry = store.find(TARGET, TARGET.spec(spec))
+        for i, spec in _asked(number, table):
+            entry = store.find(TARGET, spec)
             if entry and entry.kind == Kind.EXACT:
                 require((entry.cost, entry.step) == (right[i], STEPS[step[i]]), "a wrong entry")
     return "none" if not known else "all" if known == total else "some"

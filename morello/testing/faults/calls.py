@@ -1,0 +1,205 @@
+"""Fails every call of a small piece of work, one by one, and checks that nothing is lost and no answer is wrong."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import re
+import shutil
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from morello.db import guard
+from morello.errors import MorelloError
+from morello.testing.faults.forks import Ending, forked
+from morello.testing.faults.pieces import Broken
+from morello.testing.faults.shim import Fault, Fired, Shim
+from morello.testing.faults.works import Promises, Step, Work, scratch, warm
+
+#: Libraries that may end the process where they get no memory, which nobody who uses them can help.
+_FRAGILE = ("_multiarray_umath", "_umath_linalg", "libpython", "python", "libspatialindex", "libstdc++", "ld-linux")
+#: How a step ends where numpy gets no memory, and returns without saying so.
+_NUMPY = "no memory: numpy says SystemError"
+
+
+@attrs.frozen
+class Injection:
+    """A fault: what fails, in which call, and whether all calls after it fail, too."""
+
+    work: type[Work]
+    what: Fault
+    at: int
+    forever: bool
+
+    def __str__(self) -> str:
+        since = "from call" if self.forever else "in call"
+        return f"{self.work.__name__}: {self.what.name} {since} {self.at}"
+
+
+@attrs.define
+class Sweep:
+    """What came of injections: how many had each outcome, and the findings, with an injection that shows each."""
+
+    outcomes: Counter[str] = attrs.field(factory=Counter)
+    findings: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))
+
+    def add(self, outcome: str, finding: str = "", shown_by: str = "") -> None:
+        """Count an outcome."""
+        self.outcomes[outcome] += 1
+        if finding:
+            self.findings[finding].append(shown_by)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is to be told, in words."""
+        yield ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(self.outcomes.items()))
+        for finding, shown_by in sorted(self.findings.items()):
+            yield f"  {len(shown_by)} × {finding}\n    first: {shown_by[0]}"
+
+
+class Injector:
+    """Injects faults into work, each in a fresh folder and in a process of its own."""
+
+    def __init__(self, shim: Shim):
+        self._shim = shim
+        self._folder = scratch() / "work"
+        # A lock that fails looks to SQLite like one that somebody else holds.
+        guard.PATIENCE = 0
+        warm()
+        # Forked processes would copy what the collector of garbage looks at.
+        gc.freeze()
+
+    def calls(self, work: type[Work], what: Fault) -> int:
+        """Return how many calls of the work could fail. Raises Broken if it does not even work without faults."""
+        promises = self._fresh(work)
+        ending = forked(lambda: self._run(Injection(work, what, 0, False), promises))
+        if ending.died or ending.result["broken"] or ending.result["steps"].count("right") != ending.result["length"]:
+            raise Broken(f"{work.__name__} does not work without any fault: {ending}")
+        return self._shim.fired().calls
+
+    def inject(self, one: Injection) -> tuple[str, str]:
+        """Return the outcome of one fault, and what is wrong with it, or an empty text."""
+        promises = self._fresh(one.work)
+        ending = forked(lambda: self._run(one, promises))
+        fired = self._shim.fired()
+        outcome, finding = _judged(ending, one, fired)
+        after = forked(lambda: told(lambda: one.work.again(self._folder, promises.made())))
+        wrong = after.died or after.result
+        if wrong:
+            return "broken", f"afterwards: {wrong}, after {fired.call} failed"
+        return outcome, finding
+
+    def _fresh(self, work: type[Work]) -> Promises:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700)
+        work.prepare(self._folder)
+        return Promises()
+
+    def _run(self, one: Injection, promises: Promises) -> dict[str, Any]:
+        work = one.work(self._folder, promises)
+        steps = work.steps()
+        said = [""] * len(steps)
+        self._shim.arm(self._folder, one.what, one.at, forever=one.forever)
+        errors = [_tried(step) for step in steps]
+        self._shim.disarm()
+        for i, error in enumerate(errors):
+            said[i] = _named(error)
+        return {"steps": said, "length": len(steps), "broken": told(work.settle)}
+
+
+def _tried(step: Step) -> BaseException | None:
+    """Return what a step failed with. Words for it take memory, of which there may be none yet."""
+    try:
+        step()
+    except BaseException as error:
+        return error
+    return None
+
+
+def _named(error: BaseException | None) -> str:
+    """Return how a step ended: `right`, `refused`, `no memory`, or what no user should see."""
+    if error is None:
+        return "right"
+    if isinstance(error, Broken):
+        return f"! {error}"
+    if isinstance(error, MorelloError):
+        return "refused" if error.hint else f"? a message without a hint: {error.message}"
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return "no memory"
+    if isinstance(error, SystemError) and re.search("without (setting an )?exception", str(error)):
+        return _NUMPY
+    if isinstance(error, RuntimeError) and str(error) == "can't allocate lock":
+        return "no memory"  # as Python says it where it makes a lock
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/testing/" not in frame.filename]
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    own = [frame for frame in frames if "/morello/" in frame.filename]
+    via = f" from {Path(own[-1].filename).name}:{own[-1].lineno}" if own and own[-1] != frames[-1] else ""
+    text = str(error).replace(os.environ.get("TMPDIR", "/tmp"), "")
+    return f"? {type(error).__name__} at {place}{via}: {text}"
+
+
+def told(check: Step) -> str:
+    """Return what a check finds wrong, or an empty text."""
+    try:
+        check()
+    except MorelloError as error:
+        return error.message
+    except BaseException as error:
+        return _named(error).removeprefix("! ")
+    return ""
+
+
+def _judged(ending: Ending, one: Injection, fired: Fired) -> tuple[str, str]:
+    """Return the outcome of a process that a fault was injected into, and what is wrong with it."""
+    if ending.died:
+        if one.what == Fault.ENOMEM and "hung" not in ending.died and "ended with" not in ending.died:
+            if fired.place.startswith(_FRAGILE):
+                return f"no memory: {fired.place.partition('.')[0]} crashes", ""
+            return "died", f"{ending.died}, after {fired.call} for {fired.place} failed"
+        return "died", f"{ending.died}, after {fired.call} failed"
+    if ending.result["broken"]:
+        return "broken", f"in the same process: {ending.result['broken']}, after {fired.call} failed"
+    said = ending.result["steps"]
+    if any(text.startswith("!") for text in said):
+        return "broken", f"{next(text for text in said if text.startswith('!'))}, after {fired.call} failed"
+    if any(text.startswith("?") for text in said):
+        return "unforeseen", f"{next(text for text in said if text.startswith('?'))}, after {fired.call} failed"
+    if not fired.fired:
+        return "not reached", ""
+    for outcome in ("refused", _NUMPY, "no memory"):
+        if outcome in said:
+            return outcome, ""
+    return "right", ""
+
+
+def injections(work: type[Work], what: Fault, calls: int, every: int = 1) -> Iterator[Injection]:
+    """Yield a fault for each call, first those that happen once, then those that last."""
+    for forever in (False, True):
+        for at in range(1, calls + 1, every):
+            yield Injection(work, what, at, forever)
+
+
+def sweep(injector: Injector, work: type[Work], what: Fault, every: int = 1) -> Sweep:
+    """Fail each call of some work."""
+    found = Sweep()
+    for one in injections(work, what, injector.calls(work, what), every):
+        outcome, finding = injector.inject(one)
+        found.add(outcome, finding, str(one))
+    return found
+
+
+def main(shim: Shim, works: list[type[Work]], faults: list[Fault], every: int = 1) -> bool:
+    """Fail each call of all this work, or every so many; tell what came of it. Return whether all is well."""
+    well = True
+    injector = Injector(shim)
+    for what in faults:
+        for work in works:
+            found = sweep(injector, work, what, every)
+            print(f"{what.name:<7} {work.__name__:<13}", "\n".join(found.lines()), flush=True)
+            well = well and not found.findings
+    return well
