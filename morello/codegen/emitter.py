@@ -26,8 +26,9 @@ from morello.codegen.loops import (
 )
 from morello.codegen.parallel import RUNTIME, ParallelLoops
 from morello.codegen.program import Parameter, Program
+from morello.codegen.reserved import check_name
 from morello.codegen.site import KernelSite
-from morello.codegen.writer import Names, Writer, is_c_name
+from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, figures, leaves, walk
@@ -65,10 +66,7 @@ class CEmitter:
                 "finish the schedule, or end it with `synthesize`",
             )
         assert isinstance(impl, Node)
-        if not is_c_name(name):
-            raise EmitError(
-                f"{name!r} cannot name a C function", "rename it: ASCII letters, digits and _, no C keyword"
-            )
+        check_name(name)
         return Emission(self, impl, target, name).program()
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:

@@ -6,35 +6,21 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-#: Names that a C compiler or the emitted code's headers already use.
-_RESERVED = frozenset(
-    """
-    auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile
-    while memcpy memset main asm typeof abs ptrdiff_t size_t int8_t int16_t int32_t int64_t uint8_t uint16_t
-    uint32_t uint64_t NULL
-    """.split()
-)
+from morello.codegen.reserved import hides
 
 #: A name that is not just about to be assigned to.
 _USED = re.compile(r"\b[A-Za-z_]\w*\b(?! = )")
-
-
-def is_c_name(name: str) -> bool:
-    """Whether C code can define something called `name`; `_...` and `morello_...` are taken."""
-    free = name not in _RESERVED and not name.startswith(("_", "morello_"))
-    return free and name.isascii() and name.isidentifier()
 
 
 class Names:
     """Hands out identifiers, adding a number to one that is taken."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set(_RESERVED)
+        self._taken: set[str] = set()
 
     def fresh(self, wanted: str) -> str:
         name, count = wanted, 1
-        while name in self._taken:
+        while name in self._taken or hides(name):
             count += 1
             name = f"{wanted}_{count}" if wanted[-1].isdigit() else f"{wanted}{count}"
         self._taken.add(name)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from lark import Token
 
+from morello.codegen.reserved import fault
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted, suggestion
 from morello.frontend.specfile import Declaration, SpecFile
@@ -36,6 +37,9 @@ def parse(
         raise source.error(_START, "no specs", "declare one: spec NAME = Matmul(1×64×64×64, GL, GL, GL)")
     names: dict[str, Token] = {}
     for node in declarations:
+        if refused := fault(str(node.name)):
+            reason, remedy = refused
+            raise source.error(span(node.name), f"{quoted(node.name)} cannot name a C function: it {reason}", remedy)
         first = names.setdefault(str(node.name), node.name)
         if first is not node.name:
             hint = f"the first is on line {first.line}: rename one of them"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from morello.codegen.program import Parameter, Program
+from morello.codegen.reserved import check_name
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16
 from morello.ir.impl import Impl, KernelCall, Node
@@ -30,6 +31,7 @@ class ReferenceEmitter:
         """Print `impl`, a single microkernel, as the C function `name`. Raises EmitError for anything else."""
         if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
             raise EmitError(f"{target.name} prints whole operations only", "implement the Spec with one `select`")
+        check_name(name)
         logical = impl.spec.logical
         if meaning(logical.op) is None:
             raise EmitError(f"{target.name} does not know what {logical.op} means")
