@@ -9,7 +9,7 @@ import attrs
 
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Impl, Leaf
 from morello.ir.layout import Layout
@@ -120,7 +120,14 @@ class Goal:
             known = db.program(self.target, spec) if db else None
             if known is not None:
                 return known
-            with self.searches.using(db, progress) as search:
+            try:
+                with self.searches.using(db, progress) as search:
+                    return search.synthesize(spec)
+            except NoImplementation:
+                if not self.searches.was_told(db):
+                    raise
+            # A database is not believed that there is nothing.
+            with self.searches.using(None, progress) as search:
                 return search.synthesize(spec)
 
         return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))

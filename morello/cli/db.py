@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from morello.cli.common import json_option, print_json, print_table
+from morello.cli.common import doing, json_option, print_json, print_table
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.db import exchange, upkeep
+from morello.db import exchange, proof, upkeep
 from morello.db.block import Entry, Kind
 from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
@@ -39,6 +39,9 @@ def command() -> None:
 
 
 file_argument = click.argument("file", metavar="FILE")
+
+
+trust_option = click.option("--trust", is_flag=True, help="Take it for FILE's own: you made it yourself.")
 
 
 def _open(file: str, *, new: bool = False) -> SpecStore:
@@ -72,6 +75,7 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     \b
     tables      kinds of Specs: those of one differ in sizes and limits only
     rectangles  ranges of sizes and limits with one answer per point of the iteration space
+    foreign     rectangles that are another's word, as `merge` and `import` mark them
     Specs       all combinations of sizes and limits that they cover, each counted once
     exact       Specs whose optimum is known
     none        Specs that have no program
@@ -113,6 +117,7 @@ def _counted(one: upkeep.Summary, size: int) -> dict[str, object]:
         "current": current,
         "tables": one.tables,
         "rectangles": one.boxes,
+        "foreign": one.foreign,
         "specs": one.specs,
         "exact": one.exact,
         "none": one.none,
@@ -129,7 +134,7 @@ def _overview(rows: Sequence[dict[str, object]]) -> Table:
     for row in rows:
         table.add_column(str(row["fingerprint"])[:12], justify="right")
     table.add_row("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))
-    for name in ("tables", "rectangles", "specs", "exact", "none", "lower", "bytes"):
+    for name in ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "bytes"):
         table.add_row("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows))
     table.add_row("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows))
     table.add_row("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows))
@@ -159,9 +164,19 @@ def _largest(store: SpecStore, count: int) -> Table:
     show_default=True,
     help="Solve Specs with up to this many points in their iteration space.",
 )
+@click.option("--recompute", is_flag=True, help="Prove what is another's word: search for all of it again.")
+@click.option("--limit", metavar="N", type=click.IntRange(0), help="Prove at most N rectangles.  [default: all]")
 @click.pass_context
-def verify(ctx: click.Context, file: str, sample: int, seed: int, points: int) -> None:
-    """Check FILE for damage, then solve a random sample of its entries again and report any that differ."""
+def verify(
+    ctx: click.Context, file: str, sample: int, seed: int, points: int, recompute: bool, limit: int | None
+) -> None:
+    """Check FILE for damage, then solve a random sample of its entries again and report any that differ.
+
+    With --recompute, solve all that is another's word instead: what is right is FILE's own from then on, what is wrong
+    is removed and reported.
+    """
+    if limit is not None and not recompute:
+        raise click.UsageError("--limit says how much --recompute proves: give --recompute too")
     store = _open(file)
     faults = [*upkeep.damage(store)]
     for fault in faults:
@@ -169,15 +184,34 @@ def verify(ctx: click.Context, file: str, sample: int, seed: int, points: int) -
     if faults:
         click.echo("  hint: delete the file, and what was in it is searched again", err=True)
         ctx.exit(1)
+    if recompute:
+        _recompute(ctx, store, limit, points)
+        return
     solved, wrong = upkeep.differences(store, _targets(), _solve, sample=sample, seed=seed, points=points)
-    for one in wrong:
-        what = f"{show_logical(one.spec.logical)} within {list(one.spec.limits)} on {one.target.name}"
-        click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
+    _report(wrong)
     if wrong:
         hint = "delete the file: it was written by a faulty program"
         click.echo(f"  hint: {hint}", err=True)
         ctx.exit(1)
     click.echo(f"{store.path} is whole; {solved} of its entries were solved again, with the same answers")
+
+
+def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: int) -> None:
+    with doing("while proving; what was proven before is stored"):
+        found = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
+    _report(found.wrong)
+    told = f"{found.proven:,} foreign rectangles are right, {len(found.wrong):,} wrong and removed"
+    left = f"\n{found.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
+    click.echo(f"{store.path}: {told}{left if found.left else ''}", err=bool(found.wrong))
+    if found.wrong:
+        click.echo("  hint: do not trust where they came from; what they answered is searched when asked", err=True)
+        ctx.exit(1)
+
+
+def _report(wrong: Sequence[upkeep.Difference]) -> None:
+    for one in wrong:
+        what = f"{show_logical(one.spec.logical)} within {list(one.spec.limits)} on {one.target.name}"
+        click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
 
 
 def _told(entry: Entry) -> str:
@@ -204,13 +238,17 @@ def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
 @command.command("merge")
 @file_argument
 @click.argument("others", metavar="OTHERS...", nargs=-1, required=True)
-def merge(file: str, others: Sequence[str]) -> None:
+@trust_option
+def merge(file: str, others: Sequence[str], trust: bool) -> None:
     """Add to FILE what is in OTHERS; FILE is made if it does not exist.
+
+    What comes from elsewhere is marked as another's word: it is used where it has a program that is as good as it
+    says, and `morello db verify --recompute` proves that none is better.
 
     If answers contradict each other, they are reported and FILE stays as it is.
     """
     found = [_open(other) for other in others]
-    exchange.merge(_open(file, new=True), found)
+    exchange.merge(_open(file, new=True), found, trust=trust)
 
 
 @command.command("export")
@@ -229,12 +267,18 @@ def export(file: str, out: str | None) -> None:
 @command.command("import")
 @file_argument
 @click.argument("text", metavar="[TEXT]", default="-")
-def import_text(file: str, text: str) -> None:
-    """Add to FILE what `export` wrote to TEXT, or standard input; FILE is made if it does not exist."""
+@trust_option
+def import_text(file: str, text: str, trust: bool) -> None:
+    """Add to FILE what `export` wrote to TEXT, or standard input; FILE is made if it does not exist.
+
+    It is marked as another's word, as `merge` does.
+    """
     with _lines(text) as lines:
         sheets = exchange.imported(lines, "standard input" if text == "-" else text)
-        found = [*exchange.batches(sheets)]
-    _open(file, new=True).add_boxes(found)
+        found = [*exchange.batches(sheets if trust else exchange.doubted(sheets))]
+    store = _open(file, new=True)
+    store.file.check()
+    store.add_boxes(found)
 
 
 @contextlib.contextmanager

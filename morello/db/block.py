@@ -50,9 +50,13 @@ class Block:
 
 @attrs.frozen
 class Entry:
-    """What is known of one Spec. `peak` (bytes per level) and `step` are those of the optimum, if it is EXACT."""
+    """What is known of one Spec. `peak` (bytes per level) and `step` are those of the optimum, if it is EXACT.
+
+    That a `foreign` one is the optimum is another's word.
+    """
 
     cost: int
     kind: Kind
     peak: Limits
     step: str | None
+    foreign: bool = attrs.field(default=False, eq=False)

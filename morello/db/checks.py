@@ -78,8 +78,8 @@ def rank_of(labels: str) -> int | None:
 
 
 def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, str]) -> str | None:
-    """Check id, kind, box, numerator, denominator, step and crc of rectangles, given as columns: types and widths."""
-    numbers, kinds, boxes, above, below, chosen, crcs = columns
+    """Check columns of rectangles: id, kind, box, numerator, denominator, step, foreign and crc."""
+    numbers, kinds, boxes, above, below, chosen, foreign, crcs = columns
     lengths = {1 + 2 * axes * width: width for width in (1, 2, 4, 8)}
     return _first(
         {
@@ -89,6 +89,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
             and all(length in lengths for length in set(map(len, boxes)))
             and {(one[0], len(one)) for one in boxes} <= {(width, length) for length, width in lengths.items()},
             "its cost is no number": all(map(_is_cost, {*above, *below})),
+            "its mark is none": _types(foreign) == {int} and set(foreign) <= {0, 1},
             "its checksum is none": _types(crcs) == {int} and min(crcs) >= 0 and max(crcs) < _CRC,
             "its step is missing": {type(one) for one in set(chosen)} <= {int, type(None)}
             and all(one is None or one in steps for one in set(chosen)),

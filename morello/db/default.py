@@ -58,9 +58,9 @@ class SavingStore(SpecStore):
         self._tell = tell
         self._failed = False
 
-    def add(self, target: Target, blocks: Iterable[Block]) -> None:
+    def add(self, target: Target, blocks: Iterable[Block], *, foreign: bool = False) -> None:
         parent = super()
-        self._try(lambda: parent.add(target, blocks), None)
+        self._try(lambda: parent.add(target, blocks, foreign=foreign), None)
 
     def _try(self, action: Callable[[], _T], otherwise: _T) -> _T:
         if self._failed:
@@ -84,12 +84,13 @@ class ForgivingStore(SavingStore):
         parent = super()
         return self._try(lambda: parent.has(target, labels), False)
 
-    def known(
+    def believed(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
-    ) -> tuple[Ints, npt.NDArray[np.int8]]:
+    ) -> tuple[Ints, npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
         parent = super()
-        nothing = np.zeros(len(shapes), dtype=np.int64), np.full(len(shapes), UNKNOWN, dtype=np.int8)
-        return self._try(lambda: parent.known(target, labels, shapes, limits), nothing)
+        size = len(shapes)
+        nothing = np.zeros(size, dtype=np.int64), np.full(size, UNKNOWN, dtype=np.int8), np.zeros(size, dtype=np.bool_)
+        return self._try(lambda: parent.believed(target, labels, shapes, limits), nothing)
 
     def program(self, target: Target, spec: Spec) -> Impl | None:
         parent = super()

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.db import records
-from morello.db.block import Kind
+from morello.db import checks, records
+from morello.db.block import Ints, Kind
 from morello.db.coordinates import narrow, of_limits, of_sizes, to_limits, to_sizes, volumes
 from morello.db.file import FORMAT
 from morello.db.gather import Fresh
@@ -57,12 +57,24 @@ def stored_tables(store: SpecStore) -> Iterator[tuple[Print, Stored, dict[int, s
 def sheets(store: SpecStore) -> Iterator[Sheet]:
     """All tables of a database, as `stored_tables` gives them. The boxes of each are in a fixed order."""
     for whose, stored, steps in stored_tables(store):
-        boxes = stored.boxes
-        used, step = np.unique(boxes.step, return_inverse=True)
-        texts = [steps[int(one)] for one in used if one >= 0]
-        boxes = attrs.evolve(boxes, step=step.reshape(-1) - int(used[0] < 0))
-        corners = np.concatenate([boxes.low, boxes.high, boxes.kind[:, None]], axis=1)
-        yield Sheet(whose, stored.header.labels, boxes.take(np.lexsort(corners.T[::-1])), texts)
+        sheet = sheet_of(whose, stored, steps)
+        boxes = sheet.boxes
+        corners = np.concatenate([boxes.low, boxes.high, boxes.kind[:, None], boxes.foreign[:, None]], axis=1)
+        yield attrs.evolve(sheet, boxes=boxes.take(np.lexsort(corners.T[::-1])))
+
+
+def sheet_of(whose: Print, stored: Stored, steps: dict[int, str]) -> Sheet:
+    """A table that is not empty, apart from its file."""
+    used, step = np.unique(stored.boxes.step, return_inverse=True)
+    texts = [steps[int(one)] for one in used if one >= 0]
+    boxes = attrs.evolve(stored.boxes, step=step.reshape(-1) - int(used[0] < 0))
+    return Sheet(whose, stored.header.labels, boxes, texts)
+
+
+def doubted(found: Iterable[Sheet]) -> Iterator[Sheet]:
+    """Mark all that is in tables as another's word."""
+    for sheet in found:
+        yield attrs.evolve(sheet, boxes=attrs.evolve(sheet.boxes, foreign=np.full(len(sheet.boxes), True)))
 
 
 def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, Fresh]]:
@@ -89,12 +101,15 @@ def _together(found: list[Sheet]) -> Fresh:
     return Fresh(rank, [sheet.labels for sheet in found], list(steps), merged(joined(parts), rank))
 
 
-def merge(into: SpecStore, others: Iterable[SpecStore]) -> None:
-    """Store what others know: all of it, or nothing if an answer contradicts another (Conflict)."""
+def merge(into: SpecStore, others: Iterable[SpecStore], *, trust: bool = False) -> None:
+    """Store what others know: all of it, or nothing if an answer contradicts another (Conflict).
+
+    It is marked as another's word, unless `trust` says that they are as good as `into`.
+    """
     others = [*others]
     for store in (into, *others):
         store.file.check()
-    into.add_boxes(batch for other in others for batch in batches(sheets(other)))
+    into.add_boxes(batch for other in others for batch in batches(sheets(other) if trust else doubted(sheets(other))))
 
 
 def exported(store: SpecStore) -> Iterator[str]:
@@ -127,6 +142,8 @@ def _rectangles(sheet: Sheet) -> Iterator[dict[str, Any]]:
         fields = {"kind": Kind(int(boxes.kind[i])).name.lower(), "sizes": sizes[i], "limits": limits[i], "cost": cost}
         if boxes.step[i] >= 0:
             fields["step"] = sheet.steps[int(boxes.step[i])]
+        if boxes.foreign[i]:
+            fields["foreign"] = True
         yield fields
 
 
@@ -147,12 +164,13 @@ def imported(lines: Iterable[str], name: str) -> Iterator[Sheet]:
                     waiting = []
                 if "table" in fields:
                     labels = _text(fields["table"])
+                    _expect(checks.header_fault((1, labels, 0, 0, 0)))
                 else:
                     whose, labels = _print(fields), None
             elif whose is None or labels is None:
                 raise ValueError("a rectangle before its fingerprint or its table")
             else:
-                waiting.append(_checked(fields, whose, waiting))
+                waiting.append(_checked(fields, whose, labels))
         except (ValueError, KeyError, TypeError, OverflowError, SpecError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise MorelloError(f"{name}:{number}: {what}", "give a file that `morello db export` wrote") from error
@@ -172,9 +190,13 @@ def _check_header(fields: Any) -> None:
 
 def _print(fields: dict[str, Any]) -> Print:
     found = Print(0, _text(fields["fingerprint"]), _text(fields["target"]), _text(fields["levels"]))
-    if not found.units:
-        raise ValueError("a fingerprint without levels")
+    _expect(checks.print_fault((1, found.hash, found.target, found.levels, 0)))
     return found
+
+
+def _expect(fault: str | None) -> None:
+    if fault:
+        raise ValueError(fault)
 
 
 def _text(value: Any) -> str:
@@ -183,14 +205,14 @@ def _text(value: Any) -> str:
     return value
 
 
-def _checked(fields: Any, whose: Print, before: list[dict[str, Any]]) -> dict[str, Any]:
+def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
     """A rectangle that makes sense. Raises ValueError, KeyError or TypeError for any other."""
     kind = Kind[_text(fields["kind"]).upper()]
     above, _, below = _text(fields["cost"]).partition("/")
     cost = int(above), int(below or 1)
     ends = np.array([*fields["sizes"], *fields["limits"]], dtype=np.int64).reshape(-1, 2)
     rank = len(fields["sizes"])
-    if len(fields["limits"]) != len(whose.units) or (before and rank != len(before[0]["sizes"])):
+    if len(fields["limits"]) != len(whose.units) or rank != checks.rank_of(labels):
         raise ValueError("the number of sizes is that of the table, and that of limits that of its levels")
     if cost[0] < 0 or cost[1] < 1 or gcd(*cost) != 1:
         raise ValueError(f"the cost {fields['cost']!r} is no fraction in lowest terms")
@@ -200,18 +222,28 @@ def _checked(fields: Any, whose: Print, before: list[dict[str, Any]]) -> dict[st
         raise ValueError(f"the cost {fields['cost']!r} is not whole for these sizes")
     if kind != Kind.EXACT and ends[rank:, 0].any():
         raise ValueError("what is not exact holds for all limits from 0")
-    of_limits(ends[rank:].T, whose.units)
     step = _text(fields["step"]) if kind == Kind.EXACT else None
-    return {"kind": kind, "cost": cost, "sizes": fields["sizes"], "ends": ends, "step": step}
+    _expect(None if step is None else checks.step_fault((1, step)))
+    low, high = _corners(ends[None], rank, whose)
+    _expect(checks.box_fault((low, high), np.array([kind], np.int8), (narrow(cost[:1]), narrow(cost[1:])), whose.units))
+    if type(foreign := fields.get("foreign", False)) is not bool:
+        raise ValueError(f"foreign is true or false, not {foreign!r}")
+    return {"kind": kind, "cost": cost, "sizes": fields["sizes"], "ends": ends, "step": step, "foreign": foreign}
+
+
+def _corners(ends: Ints, rank: int, whose: Print) -> tuple[Ints, Ints]:
+    """Both corners of N rectangles, of their ranges [N, axes, 2]. Raises SpecError for limits not in normal form."""
+    low, high = (
+        np.concatenate([of_sizes(ends[:, :rank, end]), of_limits(ends[:, rank:, end], whose.units)], axis=1)
+        for end in (0, 1)
+    )
+    return low, high
 
 
 def _sheet(whose: Print, labels: str, found: list[dict[str, Any]]) -> Sheet:
     rank, size = len(found[0]["sizes"]), len(found)
     ends = np.stack([one["ends"] for one in found])
-    low, high = (
-        np.concatenate([of_sizes(ends[:, :rank, end]), of_limits(ends[:, rank:, end], whose.units)], axis=1)
-        for end in (0, 1)
-    )
+    low, high = _corners(ends, rank, whose)
     steps = list(dict.fromkeys(one["step"] for one in found if one["step"] is not None))
     boxes = Boxes(
         np.zeros(size, dtype=np.int64),
@@ -222,5 +254,6 @@ def _sheet(whose: Print, labels: str, found: list[dict[str, Any]]) -> Sheet:
         narrow([one["cost"][1] for one in found]),
         np.array([-1 if one["step"] is None else steps.index(one["step"]) for one in found], dtype=np.int64),
         np.full(size, -1, dtype=np.int64),
+        np.array([one["foreign"] for one in found], dtype=np.bool_),
     )
     return Sheet(whose, labels, boxes, steps)

@@ -25,16 +25,16 @@ class Fresh:
     boxes: Boxes
 
 
-def gathered(blocks: Iterable[Block], units: Sequence[int]) -> list[Fresh]:
+def gathered(blocks: Iterable[Block], units: Sequence[int], *, foreign: bool = False) -> list[Fresh]:
     """Boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
     groups: dict[int, list[Block]] = defaultdict(list)
     for block in blocks:
         if len(block.shapes):
             groups[len(block.labels.shape)].append(block)
-    return [_group(rank, group, units) for rank, group in sorted(groups.items())]
+    return [_group(rank, group, units, foreign) for rank, group in sorted(groups.items())]
 
 
-def _group(rank: int, blocks: list[Block], units: Sequence[int]) -> Fresh:
+def _group(rank: int, blocks: list[Block], units: Sequence[int], foreign: bool) -> Fresh:
     tables: dict[str, int] = {}
     steps: dict[str, int] = {}
     table = [tables.setdefault(write(block.labels), len(tables)) for block in blocks]
@@ -74,6 +74,7 @@ def _group(rank: int, blocks: list[Block], units: Sequence[int]) -> Fresh:
         denominator,
         step,
         np.full(len(kinds), -1, dtype=np.int64),
+        np.full(len(kinds), foreign),
     )
     return Fresh(rank, list(tables), list(steps), merged(boxes, rank))
 

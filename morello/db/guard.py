@@ -52,6 +52,7 @@ CREATE TABLE rectangles (
     numerator NOT NULL CHECK (typeof(numerator) IN ('integer', 'text')),
     denominator NOT NULL CHECK (typeof(denominator) IN ('integer', 'text')),
     step INTEGER REFERENCES steps,
+    "foreign" INTEGER NOT NULL CHECK ("foreign" IN (0, 1)),
     crc INTEGER NOT NULL,
     PRIMARY KEY (tab, id)
 ) WITHOUT ROWID

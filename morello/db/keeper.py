@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,10 @@ class StoreKeeper:
     def __init__(self, store: SpecStore):
         self.store = store
         self._saved: WeakKeyDictionary[Engine, npt.NDArray[np.bool_]] = WeakKeyDictionary()
+        #: Engines that rest on another's word, so that what they find is no better proven.
+        self._doubtful: WeakSet[Engine] = WeakSet()
+        #: Whether search was told anything.
+        self.used = False
         self._failed = False
         self._last = time.monotonic()
         self._target: Target
@@ -79,7 +83,8 @@ class StoreKeeper:
         fresh[0] = False
         cells = np.flatnonzero(fresh)
         if len(cells):
-            self.store.add(engine.target, map(block_of, solved(rounds, cells)))
+            found = map(block_of, solved(rounds, cells))
+            self.store.add(engine.target, found, foreign=engine in self._doubtful)
             # Where it is not known yet which program is chosen, that waits for the next time.
             unknown = (rounds.choices.peaks(cells)[:, 0] < 0) & (engine.cells.low.values[cells] < np.inf)
             done[cells[unknown]] = False
@@ -96,7 +101,10 @@ class StoreKeeper:
             space = engine.tables.spaces[int(engine.tables.space.values[number])].space
             sizes = space.sizes[:, shape[cells]].T
             given = bytes_of(engine, limits[cells])
-            costs, kinds = self.store.known(engine.target, labels, sizes, given)
+            costs, kinds, foreign = self.store.believed(engine.target, labels, sizes, given)
+            if foreign.any():
+                self._doubtful.add(engine)
+            self.used = self.used or bool((kinds >= 0).any())
             low[cells] = np.where(kinds == Kind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
             high[cells] = np.where(kinds == Kind.EXACT, costs, np.inf)
         return low, high

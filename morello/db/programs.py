@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -21,6 +22,9 @@ from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
 from morello.schedule import rewrite_leaf
 
+#: Programs of Specs and what they take; None where a part is not there.
+Programs: TypeAlias = dict[Spec, tuple[Impl, Figures] | None]
+
 _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
 
 
@@ -35,12 +39,19 @@ def step_of(text: str, target: Target) -> Rewrite:
     return known[text]
 
 
-def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], path: Path) -> Impl | None:
+def program(
+    spec: Spec,
+    target: Target,
+    find: Callable[[Spec], Entry | None],
+    path: Path,
+    done: Programs | None = None,
+) -> Impl | None:
     """The program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
 
-    Raises Damaged for steps that do not make a program of the stored cost and peak.
+    Raises Damaged for steps that do not make a program of the stored cost and peak. `done` is what is known of this,
+    and gets what is found out.
     """
-    done: dict[Spec, tuple[Impl, Figures] | None] = {}
+    done = {} if done is None else done
     # Specs whose programs are being built: no program contains itself.
     open_: set[Spec] = set()
 
@@ -62,6 +73,7 @@ def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], pa
                 raise _wrong(path, entry.step, "its program contains itself")
             child = build(leaf.spec)
             if child is None:
+                _expect_unknown(find(leaf.spec), entry.step, path)
                 return None
             below.append(child)
         found = combine(node.expansion, [figures for _, figures in below], node.exact)
@@ -74,6 +86,12 @@ def program(spec: Spec, target: Target, find: Callable[[Spec], Entry | None], pa
     except RecursionError as error:
         raise damaged(path, "a program in it is too deep to be one") from error
     return root and root[0]
+
+
+def _expect_unknown(entry: Entry | None, step: str, path: Path) -> None:
+    """Raises Damaged if a part of a program is said to have no program."""
+    if entry is not None and entry.kind == Kind.NONE:
+        raise _wrong(path, step, "a part of its program has none")
 
 
 def _node(spec: Spec, step: str, target: Target, path: Path) -> Node:

@@ -144,7 +144,9 @@ def read_steps(file: File) -> dict[int, str]:
 
 def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
     """The boxes of a table. Raises Damaged where one is missing or not what was written."""
-    query = "SELECT id, kind, box, numerator, denominator, step, crc FROM rectangles WHERE tab = ? ORDER BY id"
+    query = (
+        'SELECT id, kind, box, numerator, denominator, step, "foreign", crc FROM rectangles WHERE tab = ? ORDER BY id'
+    )
     axes = header.axes
     largest = 1 + 2 * 8 * axes
     rows = []
@@ -159,16 +161,22 @@ def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
     if fault:
         _name(file, header, rows, fault, lambda row: checks.row_fault([[value] for value in row], axes, steps))
     seed = header.seed
-    for number, kind, box, numerator, denominator, step, crc in rows:
-        if crc != _row_crc(seed, box, kind, numerator, denominator, None if step is None else steps[step]):
+    for number, kind, box, numerator, denominator, step, foreign, crc in rows:
+        if crc != _row_crc(seed, box, kind, numerator, denominator, None if step is None else steps[step], foreign):
             raise file.damaged(f"box {number} of table {header.id} has changed")
-    crcs = [row[6] for row in rows]
+    crcs = [row[7] for row in rows]
     if len(rows) != header.boxes or sum(crcs) % _BITS != header.checksum:
         raise file.damaged(f"table {header.id} has {len(rows)} boxes, not the {header.boxes} that were written")
     found = _stored(header, rows)
     if _fault(header, found):
         _name(file, header, rows, _fault(header, found), lambda row: _fault(header, _stored(header, [row])))
     return found
+
+
+def expect_same(file: File, stored: Print, known: Print) -> None:
+    """Raises Damaged if a fingerprint is stored with another target or levels than it belongs to."""
+    if attrs.evolve(stored, id=0) != attrs.evolve(known, id=0):
+        raise file.damaged(f"fingerprint {stored.id} is of other levels than its target")
 
 
 def _expect(file: File, what: str, fault: str | None) -> None:
@@ -199,14 +207,15 @@ def _stored(header: Header, rows: Sequence[Any]) -> Stored:
         checks.cost_of([row[4] for row in rows]),
         np.array([-1 if row[5] is None else row[5] for row in rows], dtype=np.int64),
         np.arange(len(rows)),
+        np.array([row[6] for row in rows], dtype=np.bool_),
     )
-    ids, crcs = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 6))
+    ids, crcs = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 7))
     return Stored(header, boxes, ids, crcs)
 
 
-def _row_crc(seed: int, box: bytes, kind: int, numerator: Any, denominator: Any, step: str | None) -> int:
+def _row_crc(seed: int, box: bytes, kind: int, numerator: Any, denominator: Any, step: str | None, foreign: int) -> int:
     return zlib.crc32(
-        f"{kind} {numerator} {denominator} {step}".encode("utf-8", "surrogatepass"), zlib.crc32(box, seed)
+        f"{kind} {numerator} {denominator} {foreign} {step}".encode("utf-8", "surrogatepass"), zlib.crc32(box, seed)
     )
 
 
@@ -286,17 +295,19 @@ def write_boxes(
     following = {table: int(one.ids.max(initial=0)) + 1 for table, one in tables.items()}
     seeds = {table: one.header.seed for table, one in tables.items()}
     rows = []
-    columns = (new.table, new.kind, new.numerator, new.denominator, new.step)
-    for box, table, kind, above, below, step in zip(_packed(new), *(one.tolist() for one in columns), strict=True):
+    columns = (new.table, new.kind, new.numerator, new.denominator, new.step, new.foreign.astype(np.int8))
+    for box, table, kind, above, below, step, foreign in zip(
+        _packed(new), *(one.tolist() for one in columns), strict=True
+    ):
         text = None if step < 0 else steps[step]
         above, below = _storable(above), _storable(below)
-        crc = _row_crc(seeds[table], box, kind, above, below, text)
-        rows.append((table, following[table], kind, box, above, below, None if step < 0 else step, crc))
+        crc = _row_crc(seeds[table], box, kind, above, below, text, foreign)
+        rows.append((table, following[table], kind, box, above, below, None if step < 0 else step, foreign, crc))
         following[table] += 1
         change[table][0] += 1
         change[table][1] += crc
     file.connection.executemany("DELETE FROM rectangles WHERE tab = ? AND id = ?", doomed)
-    file.connection.executemany("INSERT INTO rectangles VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    file.connection.executemany("INSERT INTO rectangles VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     headers = []
     for table, (boxes, checksum) in change.items():
         old = tables[table].header

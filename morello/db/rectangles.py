@@ -36,6 +36,7 @@ class Boxes:
     denominator: Exact  # [N]
     step: Ints  # [N], -1 for none
     row: Ints  # [N], where it is stored, -1 for nowhere
+    foreign: npt.NDArray[np.bool_]  # [N], another's word: nobody has proven it here
 
     def __len__(self) -> int:
         return len(self.table)
@@ -85,7 +86,15 @@ def _values(boxes: Boxes, rank: int) -> Ints:
 
     Boxes that are no EXACT ones start at limit 0, so that comparing where boxes start compares peaks only.
     """
-    columns = [boxes.table, boxes.kind, boxes.step, boxes.numerator, boxes.denominator, *boxes.low[:, rank:].T]
+    columns = [
+        boxes.table,
+        boxes.kind,
+        boxes.foreign,
+        boxes.step,
+        boxes.numerator,
+        boxes.denominator,
+        *boxes.low[:, rank:].T,
+    ]
     stacked = np.stack([_codes(column) for column in columns], axis=1)
     order = np.lexsort(stacked.T)
     changes = (stacked[order[1:]] != stacked[order[:-1]]).any(axis=1)
@@ -164,11 +173,12 @@ def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
     return (mine > boxes.numerator[j].astype(object) * boxes.denominator[i]).astype(bool)
 
 
-def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
+def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_], found: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
     """Leave out boxes that others make superfluous; and pairs [M, 2] of the given boxes that contradict each other.
 
     Two boxes contradict each other if they answer one Spec differently, or one bounds it above the other's answer.
-    Only pairs with one of the `new` boxes are looked at. The boxes are sorted by table.
+    Only pairs with one of the `new` boxes are looked at. The boxes are sorted by table. Another's word makes no answer
+    superfluous that was proven here, and what is stored of it gives way to new boxes that search has `found`.
     """
     superfluous = np.zeros(len(boxes), dtype=bool)
     contradictions: list[Ints] = []
@@ -180,8 +190,12 @@ def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_]) -> tuple[Boxes, 
         wrong = settled[i] & settled[j] & ~((boxes.kind[i] == boxes.kind[j]) & cost) & (i < j)
         bounding = np.flatnonzero(~settled[i] & exact[j] & ~cost)
         wrong[bounding] |= _exceeds(boxes, i[bounding], j[bounding])
+        for mine, other in ((i, j), (j, i)):
+            refuted = wrong & found[mine] & boxes.foreign[other] & ~new[other]
+            superfluous[other[refuted]] = True
+            wrong &= ~refuted
         contradictions.append(np.stack([i[wrong], j[wrong]], axis=1))
-        within = inside(boxes, i, j)
+        within = inside(boxes, i, j) & (boxes.foreign[i] | ~boxes.foreign[j])
         i, j, cost = i[within], j[within], cost[within]
         superfluous[i[~settled[i] & settled[j]]] = True
         both = np.flatnonzero(~settled[i] & ~settled[j])

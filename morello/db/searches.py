@@ -41,6 +41,11 @@ class Searches:
             finally:
                 search.progress = before
 
+    def was_told(self, store: SpecStore | None) -> bool:
+        """Return whether a database has told its search anything."""
+        keeper = self.of(store).keeper
+        return isinstance(keeper, StoreKeeper) and keeper.used
+
     def _of(self, store: SpecStore | None) -> tuple[BlockSearch, threading.RLock]:
         with self._lock:
             if store not in self._found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.gather import Fresh, gathered
 from morello.db.labels import write
-from morello.db.programs import program, solved_blocks
+from morello.db.programs import Programs, program, solved_blocks
 from morello.db.records import Header, Print, Stored
 from morello.db.rectangles import Boxes, joined, merged, settle
 from morello.db.tree import Tree
@@ -61,6 +61,8 @@ class _Seen(threading.local):
         self.prints: dict[str, Print] = {}
         self.tables: dict[tuple[str, str], Table | None] = {}
         self.steps: dict[int, str] = {}
+        #: Programs of others that check out, by fingerprint.
+        self.programs: dict[str, Programs] = {}
         self.kept = 0
 
 
@@ -68,8 +70,15 @@ def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int
     """What each box says of a Spec in it, given the shapes [N, rank] of those Specs."""
     costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
     peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], units).tolist())
-    columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), strict=True)
-    return [Entry(cost, Kind(kind), peak, steps.get(step)) for cost, kind, peak, step in columns]
+    columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), boxes.foreign.tolist(), strict=True)
+    return [Entry(cost, Kind(kind), peak, steps.get(step), foreign) for cost, kind, peak, step, foreign in columns]
+
+
+def contradict(best: Entry, other: Entry) -> bool:
+    """Whether two answers to one Spec cannot both be right, the second no better known than the first."""
+    if other.kind == Kind.LOWER:
+        return best.kind == Kind.EXACT and other.cost > best.cost
+    return (best.kind, best.cost) != (other.kind, other.cost)
 
 
 class SpecStore:
@@ -93,27 +102,53 @@ class SpecStore:
         """Let go of what this thread has read; it is read again when needed."""
         self._seen.forget((0, 0))
 
-    def add(self, target: Target, blocks: Iterable[Block]) -> None:
-        """Store answers: all of them, or none if that fails. Raises Conflict if they contradict what is stored."""
+    def add(self, target: Target, blocks: Iterable[Block], *, foreign: bool = False) -> None:
+        """Store answers that search has found: all of them, or none if that fails.
+
+        `foreign` ones rest on another's word. Raises Conflict if they contradict what is stored and was proven.
+        """
         whose = records.print_of(target)
-        self.add_boxes((whose, fresh) for fresh in gathered(blocks, units_of(target)))
+        fresh = gathered(blocks, units_of(target), foreign=foreign)
+        with self.file.writing():
+            self._add(((whose, one) for one in fresh), found=True)
 
     def add_boxes(self, batches: Iterable[tuple[Print, Fresh]]) -> None:
-        """Store boxes under the fingerprints given with them, as `add` does."""
+        """Store boxes under the fingerprints given with them. Raises Conflict if they contradict what is stored."""
         with self.file.writing():
-            known = {one.hash: one for one in records.read_prints(self.file)}
+            self._add(batches, found=False)
+
+    def replace(self, gone: Mapping[Header, set[tuple[int, int]]], proven: Iterable[tuple[Print, Fresh]]) -> None:
+        """Take boxes out of tables, given by number and checksum, and store what was proven in place of them."""
+        with self.file.writing():
             steps = records.read_steps(self.file)
-            for whose, fresh in batches:
-                if whose.hash not in known:
-                    known[whose.hash] = records.write_print(self.file, whose)
-                self._write(known[whose.hash], fresh, steps)
-                # What this connection writes does not change the version that it sees.
-                self._seen.prints, self._seen.steps = {}, {}
-                for labels in fresh.labels:
-                    self._seen.tables.pop((whose.hash, labels), None)
+            for old, rows in gone.items():
+                for header in records.read_headers(self.file, old.print, old.labels):
+                    stored = records.read_boxes(self.file, header, steps)
+                    pairs = zip(stored.ids.tolist(), stored.crcs.tolist(), strict=True)
+                    kept = stored.boxes.take(np.array([pair not in rows for pair in pairs], dtype=np.bool_))
+                    origin = np.full(len(stored.ids), header.id), stored.ids
+                    records.write_boxes(self.file, {header.id: stored}, kept, origin, steps)
+            self._add(proven, found=True)
+        self.forget()
+
+    def _add(self, batches: Iterable[tuple[Print, Fresh]], *, found: bool) -> None:
+        known = {one.hash: one for one in records.read_prints(self.file)}
+        steps = records.read_steps(self.file)
+        for whose, fresh in batches:
+            if whose.hash not in known:
+                known[whose.hash] = records.write_print(self.file, whose)
+            records.expect_same(self.file, known[whose.hash], whose)
+            self._write(known[whose.hash], fresh, steps, found)
+            # What this connection writes does not change the version that it sees.
+            self._seen.prints, self._seen.steps, self._seen.programs = {}, {}, {}
+            for labels in fresh.labels:
+                self._seen.tables.pop((whose.hash, labels), None)
 
     def find(self, target: Target, spec: Spec) -> Entry | None:
-        """The answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None."""
+        """The answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None.
+
+        Of another's word only EXACT answers count, which `program` proves to be costs that can be had.
+        """
         table = self._table(target, spec.logical)
         if table is None:
             return None
@@ -124,15 +159,20 @@ class SpecStore:
         if not len(found):
             return None
         boxes = table.boxes.take(found)
+        boxes = boxes.take(~boxes.foreign | (boxes.kind == Kind.EXACT))
+        found = found[: len(boxes)]
         entries = entries_of(boxes, np.repeat(shape, len(found), axis=0), units, table.steps)
 
         def preference(entry: Entry) -> tuple[Any, ...]:
             # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
             # the choice does not depend on the order in which they came.
             bound = entry.kind == Kind.LOWER
-            return bound, -entry.cost if bound else 0, entry.peak, entry.step or ""
+            return bound, entry.foreign, -entry.cost if bound else 0, entry.peak, entry.step or ""
 
-        return min(entries, key=preference)
+        best = min(entries, key=preference, default=None)
+        if best and any(contradict(best, one) for one in entries if one.foreign == best.foreign):
+            raise self.file.damaged(f"answers to one Spec contradict each other: {best}")
+        return best
 
     def has(self, target: Target, labels: LogicalSpec) -> bool:
         """Whether anything is known of a table."""
@@ -145,14 +185,25 @@ class SpecStore:
 
         An optimum of 2^63 or more is given as a LOWER bound of 2^63 - 1.
         """
+        costs, kinds, _ = self.believed(target, labels, shapes, limits)
+        return costs, kinds
+
+    def believed(
+        self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
+    ) -> tuple[Ints, npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+        """Costs and kinds as `known` gives them, and which are another's word: costs of programs that check out."""
         costs = np.zeros(len(shapes), dtype=np.int64)
         kinds = np.full(len(shapes), UNKNOWN, dtype=np.int8)
+        foreign = np.zeros(len(shapes), dtype=np.bool_)
         table = self._table(target, labels)
         if table is None:
-            return costs, kinds
+            return costs, kinds, foreign
         points = np.concatenate([of_sizes(shapes), of_limits(limits, units_of(target))], axis=1)
         cell, found = table.tree.containing(points)
         boxes = table.boxes
+        told = boxes.foreign[found]
+        claimed = np.unique(cell[told & (boxes.kind[found] == Kind.EXACT)])
+        cell, found = cell[~told], found[~told]
         cost = costs_of(boxes.numerator[found], boxes.denominator[found], volumes(shapes)[cell])
         kind = boxes.kind[found]
         if cost.dtype == object:
@@ -160,10 +211,31 @@ class SpecStore:
             cost = np.where(too_much, _MOST, cost).astype(np.int64)
             kind = np.where(too_much, np.int8(Kind.LOWER), kind)
         order = np.lexsort((cost, kind != Kind.LOWER, cell))
+        self._expect_one_answer(cell[order], kind[order], cost[order])
         best = order[np.flatnonzero(np.diff(cell[order], append=-1))]
         costs[cell[best]] = cost[best]
         kinds[cell[best]] = kind[best]
-        return costs, kinds
+        for i in claimed[(kinds[claimed] < 0) | (kinds[claimed] == Kind.LOWER)].tolist():
+            logical = attrs.evolve(labels, shape=tuple(shapes[i].tolist()))
+            proven = self._proven(target, Spec(logical, tuple(limits[i].tolist())))
+            if proven is not None and proven < _MOST:
+                costs[i], kinds[i], foreign[i] = proven, Kind.EXACT, True
+        return costs, kinds, foreign
+
+    def _expect_one_answer(self, cell: Ints, kind: npt.NDArray[np.int8], cost: Ints) -> None:
+        """Raises Damaged where answers to one cell differ; they are sorted by cell, bounds first, then by cost."""
+        same = cell[1:] == cell[:-1]
+        settled = kind != Kind.LOWER
+        differ = (kind[1:] != kind[:-1]) | (cost[1:] != cost[:-1])
+        beyond = ~settled[:-1] & (kind[1:] == Kind.EXACT) & (cost[1:] < cost[:-1])
+        if (same & ((settled[:-1] & differ) | beyond)).any():
+            raise self.file.damaged("answers to one Spec contradict each other")
+
+    def _proven(self, target: Target, spec: Spec) -> int | None:
+        """The cost of the stored program of a Spec; None if it is not there in full. Raises Damaged if it is wrong."""
+        done = self._seen.programs.setdefault(fingerprint(target), {})
+        found = program(spec, target, lambda one: self.find(target, one), self.path, done)
+        return None if found is None else done[spec][1].cost  # pyright: ignore
 
     def program(self, target: Target, spec: Spec) -> Impl | None:
         """The program that solves a Spec; None unless it and all Specs on the way are solved."""
@@ -183,6 +255,8 @@ class SpecStore:
             if key not in seen.tables:
                 if not seen.prints:
                     seen.prints = {one.hash: one for one in records.read_prints(self.file)}
+                    if key[0] in seen.prints:
+                        records.expect_same(self.file, seen.prints[key[0]], records.print_of(target))
                 headers = records.read_headers(self.file, seen.prints[key[0]], key[1]) if key[0] in seen.prints else []
                 if headers and not seen.steps:
                     seen.steps = records.read_steps(self.file)
@@ -200,7 +274,7 @@ class SpecStore:
         if version != self._seen.version or self._seen.kept > _KEPT:
             self._seen.forget(version)
 
-    def _write(self, whose: Print, fresh: Fresh, steps: dict[int, str]) -> None:
+    def _write(self, whose: Print, fresh: Fresh, steps: dict[int, str], found: bool) -> None:
         """Merge boxes into the tables they belong to."""
         ids = records.step_ids(self.file, fresh.steps, steps)
         tables: dict[int, Stored] = {}
@@ -229,7 +303,8 @@ class SpecStore:
             old = attrs.evolve(old, row=np.arange(len(old)))
             boxes = merged(joined([old, boxes]), fresh.rank)
         boxes = boxes.take(np.argsort(boxes.table, kind="stable"))
-        kept, contradictions = settle(boxes, fresh.rank, boxes.row < 0)
+        new = boxes.row < 0
+        kept, contradictions = settle(boxes, fresh.rank, new, new & (~boxes.foreign | found))
         if len(contradictions):
             raise self._conflict(boxes, contradictions, tables, fresh.rank)
         records.write_boxes(self.file, tables, kept, origin, steps)

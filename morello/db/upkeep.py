@@ -36,6 +36,7 @@ class Summary:
     print: Print
     tables: int = 0
     boxes: int = 0
+    foreign: int = 0
     exact: int = 0
     none: int = 0
     lower: int = 0
@@ -54,6 +55,7 @@ def summaries(store: SpecStore) -> list[Summary]:
         one, boxes = found.setdefault(whose.id, Summary(whose)), stored.boxes
         one.tables += 1
         one.boxes += len(boxes)
+        one.foreign += int(boxes.foreign.sum())
         one.weight += len(stored.header.labels) + len(boxes) * (16 + 2 * boxes.axes)
         tables = waiting.setdefault((whose.id, boxes.axes), [])
         tables.append(boxes)
@@ -152,12 +154,13 @@ def differences(
     for target in dict.fromkeys(one.target for one in drawn):
         own = [one for one in drawn if one.target is target]
         for one, solved in zip(own, solve(target, [each.spec for each in own]), strict=True):
-            if not _agree(one.entry, solved):
+            if not agree(one.entry, solved):
                 wrong.append(Difference(target, one.spec, one.entry, solved))
     return len(drawn), wrong
 
 
-def _agree(stored: Entry, solved: Entry) -> bool:
+def agree(stored: Entry, solved: Entry) -> bool:
+    """Whether what is stored of a Spec is what solving it gives."""
     if stored.kind == Kind.LOWER:
         return solved.kind == Kind.NONE or stored.cost <= solved.cost
     return stored == solved

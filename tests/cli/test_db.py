@@ -69,7 +69,7 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 3}\n'
+    assert cli("db", "export", path).stdout == '{"morello database": 4}\n'
     assert "0 of its entries" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
@@ -128,14 +128,14 @@ def test_verify_reports_damage(cli, refused, solved):
 def test_export_and_import(cli, solved, tmp_path):
     text, copy = str(tmp_path / "a.json"), str(tmp_path / "b.db")
     assert cli("db", "export", solved, "-o", text).output == ""
-    assert cli("db", "import", copy, text).output == ""
+    assert cli("db", "import", "--trust", copy, text).output == ""
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
     # Twice changes nothing.
     assert cli("db", "import", copy, text).output == ""
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 3}'
+HEAD = '{"morello database": 4}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:4 L1"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
@@ -147,7 +147,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([], "is empty"),
         (["{}"], ":1: this is no exported database"),
         (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 3"),
+        (['{"morello database": 9}'], ":1: format 9, not 4"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),
@@ -155,6 +155,13 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([HEAD, PRINT, TABLE, BOX.replace("[0, 64]", "[0, 63]")], "are not in normal form"),
         ([HEAD, PRINT, TABLE, BOX.replace(", [0, 64]", "")], ":4: the number of sizes"),
         ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[8, 2]")], ":4: sizes are at least 1"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[3, 8]").replace("1/2", "1")], ":4: its box ends before"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 7]").replace("1/2", "1")], ":4: its box has sizes that"),
+        ([HEAD, PRINT, TABLE, BOX.replace("[2, 8]", "[2, 8], [1, 1]")], ":4: the number of sizes"),
+        ([HEAD, PRINT, TABLE, BOX.replace("tile [1]", "tile [1]\\n")], ":4: its text is no line"),
+        ([HEAD, PRINT, TABLE, BOX.replace('"}', '", "foreign": 1}')], ":4: foreign is true or false"),
+        ([HEAD, PRINT, TABLE.replace("layout[0]", "\\u001b")], ":3: its labels are none"),
+        ([HEAD, PRINT.replace(":4", ":0")], ":2: its levels are none"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: the cost '2/4' is no fraction"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/3")], ":4: the cost '1/3' is not whole"),
         ([HEAD, PRINT, TABLE, BOX.replace(', "step": "tile [1]"', "")], ":4: no 'step'"),
@@ -180,6 +187,28 @@ def test_merge(cli, refused, tmp_path):
     other = made(tmp_path / "other.db", block(5), attrs.evolve(block(9), shapes=np.array([[16, 16]])))
     refused(cli("db", "merge", one, two, other), "contradict", "2×2 within", "EXACT 4 and EXACT 5")
     assert cli("db", "export", one).stdout == before
+
+
+def test_what_is_merged_is_marked_until_it_is_proven(cli, refused, solved, tmp_path):
+    marked = str(tmp_path / "marked.db")
+    assert cli("db", "merge", marked, solved).output == ""
+    (told,) = json.loads(cli("db", "stats", marked, "--json").stdout)["fingerprints"]
+    assert told["foreign"] == told["rectangles"] > 3
+    assert '"foreign": true}' in cli("db", "export", marked).stdout
+    first = cli("db", "verify", marked, "--recompute", "--limit", "2")
+    assert (first.exit_code, "2 foreign rectangles are right, 0 wrong" in first.stdout) == (0, True)
+    assert f"{told['rectangles'] - 2} are left" in first.stdout
+    assert cli("db", "verify", marked, "--recompute").exit_code == 0
+    assert cli("db", "export", marked).stdout == cli("db", "export", solved).stdout
+    refused(cli("db", "verify", marked, "--limit", "2"), "give --recompute too", code=2)
+
+
+@pytest.mark.parametrize(("wrong", "words"), [(block(99), "stored is cost 99"), (block(0, Kind.NONE), "no program")])
+def test_what_is_merged_and_wrong_is_told_and_removed(cli, refused, tmp_path, wrong, words):
+    path = str(tmp_path / "a.db")
+    assert cli("db", "merge", path, made(tmp_path / "theirs.db", wrong)).output == ""
+    refused(cli("db", "verify", path, "--recompute"), "FillZero(2×2", words, "1 wrong and removed", "hint:")
+    assert "nothing is stored" in cli("db", "stats", path).stdout or '"kind"' not in cli("db", "export", path).stdout
 
 
 def test_prune(cli, tmp_path):
@@ -252,7 +281,7 @@ def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
 
 
 def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):
-    def full(self: SpecStore, *_: object) -> None:
+    def full(self: SpecStore, *_: object, **__: object) -> None:
         with self.file.messages():
             raise sqlite3.OperationalError("database or disk is full")
 

@@ -145,7 +145,7 @@ def test_what_else_may_be_wrong(cli, write, refused, tmp_path):
 
 
 def test_what_cannot_be_stored_is_an_error(cli, refused, tmp_path, monkeypatch):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise MorelloError("database: no space left")
 
     monkeypatch.setattr(SpecStore, "add", fail)

@@ -106,7 +106,7 @@ def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_still_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise MorelloError("the disk is full")
 
     monkeypatch.setattr(SpecStore, "add", full)

@@ -1,0 +1,218 @@
+"""Another's word: programs are believed as far as they check out, and that there is none, not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import morello
+from morello.cli.db import _solve
+from morello.db import exchange, proof
+from morello.db.block import Block, Entry, Kind
+from morello.db.file import Damaged
+from morello.db.programs import solved_blocks
+from morello.db.store import Conflict, SpecStore
+from morello.ir.impl import Node, figures
+from morello.ir.spec import Spec
+from morello.plugins.target import Target
+
+TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
+
+
+def goal() -> morello.Goal:
+    return morello.goal(TEXT, target="x86_avx2")
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[morello.Goal, SpecStore]:
+    store = SpecStore(tmp_path_factory.mktemp("foreign") / "theirs.db")
+    return goal().synthesize(db=store), store
+
+
+def merged(path: Path, *others: SpecStore, trust: bool = False) -> SpecStore:
+    store = SpecStore(path)
+    exchange.merge(store, others, trust=trust)
+    return store
+
+
+def told(path: Path, target: Target, blocks: Sequence[Block]) -> SpecStore:
+    """A database that was told some answers."""
+    theirs = SpecStore(path.with_name(f"{path.name}.theirs"))
+    theirs.add(target, blocks)
+    return merged(path, theirs)
+
+
+def parts(impl: object) -> tuple[Block, list[Block]]:
+    """What is stored of the root of a program, and of the rest."""
+    assert isinstance(impl, Node)
+    *others, root = solved_blocks(impl)
+    assert len(root.shapes) == 1
+    assert root.shapes[0].tolist() == list(impl.spec.shape)
+    assert root.labels.op == impl.spec.op
+    return root, others
+
+
+def changed(impl: object, **changes: object) -> list[Block]:
+    """What is stored of a program, but for the Spec of its root."""
+    root, others = parts(impl)
+    return [attrs.evolve(root, **changes), *others]
+
+
+def denied(one: morello.Goal) -> list[Block]:
+    """That there is no program for a Spec that has one."""
+    root, _ = parts(one.impl)
+    nothing = np.array([-1], dtype=np.int32)
+    return [attrs.evolve(root, costs=root.costs * 0, kinds=np.array([Kind.NONE], dtype=np.int8), step=nothing)]
+
+
+def marks(store: SpecStore) -> int:
+    return sum(int(stored.boxes.foreign.sum()) for _, stored, _ in exchange.stored_tables(store))
+
+
+def test_programs_of_others_are_used_and_marked(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, theirs = solved
+    store = merged(tmp_path / "a.db", theirs)
+    entry = store.find(first.target, first.spec)
+    assert entry
+    assert entry.foreign
+    assert store.program(first.target, first.spec) == first.impl
+    again = goal()
+    assert again.synthesize(db=store).impl == first.impl
+    assert again.searches.of(store).solved == 0
+    rows = sum(len(stored.boxes) for _, stored, _ in exchange.stored_tables(store))
+    assert marks(store) == rows > 1
+    assert marks(theirs) == 0
+
+
+def test_marks_survive_text_and_trusted_merging(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    store = merged(tmp_path / "a.db", solved[1])
+    again = merged(tmp_path / "b.db", store, trust=True)
+    copy = SpecStore(tmp_path / "c.db")
+    copy.add_boxes(exchange.batches(exchange.imported(exchange.exported(store), "text")))
+    assert marks(store) == marks(again) == marks(copy) > 1
+    assert marks(merged(tmp_path / "d.db", solved[1], trust=True)) == 0
+
+
+def test_what_was_found_here_is_never_marked_by_merging(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    own = merged(tmp_path / "a.db", solved[1], trust=True)
+    before = [*exchange.exported(own)]
+    exchange.merge(own, [solved[1]])
+    assert [*exchange.exported(own)] == before
+    # And what was another's word is one's own, once search has found it here.
+    store = merged(tmp_path / "b.db", solved[1])
+    exchange.merge(store, [own], trust=True)
+    assert marks(store) == 0
+
+
+def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, _ = solved
+    store = told(tmp_path / "a.db", first.target, denied(first))
+    assert marks(store) == 1
+    assert store.find(first.target, first.spec) is None
+    _, kinds = store.known(
+        first.target, first.spec.logical, np.array([first.spec.shape]), np.array([first.spec.limits])
+    )
+    assert kinds.tolist() == [-1]
+    assert goal().synthesize(db=store).impl == first.impl
+    # What was found out here has taken its place.
+    assert marks(store) == 0
+    assert store.find(first.target, first.spec) is not None
+
+
+def test_bounds_of_others_are_not_believed(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, _ = solved
+    bound = attrs.evolve(denied(first)[0], kinds=np.array([Kind.LOWER], dtype=np.int8), costs=np.array([10**6]))
+    store = told(tmp_path / "a.db", first.target, [bound])
+    assert store.find(first.target, first.spec) is None
+    assert goal().synthesize(db=store).impl == first.impl
+
+
+def test_no_program_is_found_out_even_where_it_is_ones_own_word(
+    solved: tuple[morello.Goal, SpecStore], tmp_path: Path
+) -> None:
+    store = SpecStore(tmp_path / "a.db")
+    store.add(solved[0].target, denied(solved[0]))
+    assert goal().synthesize(db=store).impl == solved[0].impl
+
+
+@pytest.mark.parametrize("by", [-1, 1, 1000])
+def test_a_cost_that_the_program_has_not_is_damage(
+    by: int, solved: tuple[morello.Goal, SpecStore], tmp_path: Path
+) -> None:
+    first, _ = solved
+    assert isinstance(first.impl, Node)
+    cost = figures(first.impl).cost + by
+    store = told(tmp_path / "a.db", first.target, changed(first.impl, costs=np.array([cost])))
+    with pytest.raises(Damaged, match=f"not {cost}"):
+        goal().synthesize(db=store)
+    shapes, limits = np.array([first.spec.shape]), np.array([first.spec.limits])
+    with pytest.raises(Damaged, match=f"not {cost}"):
+        store.known(first.target, first.spec.logical, shapes, limits)
+
+
+def test_what_rests_on_anothers_word_is_marked_too(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, _ = solved
+    _, others = parts(first.impl)
+    store = told(tmp_path / "a.db", first.target, others)
+    before = marks(store)
+    again = goal()
+    assert again.synthesize(db=store).impl == first.impl
+    assert again.searches.of(store).solved > 0
+    entry = store.find(first.target, first.spec)
+    assert entry
+    assert entry.foreign
+    assert marks(store) > before
+
+
+def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, theirs = solved
+    store = told(tmp_path / "a.db", first.target, denied(first))
+    with pytest.raises(Conflict):
+        exchange.merge(store, [theirs])
+    assert marks(store) == 1
+
+
+def wrong_and_right(first: morello.Goal, path: Path) -> SpecStore:
+    """A database with marks on a program, whose root is dearer than it is said to be, and on a denial."""
+    assert isinstance(first.impl, Node)
+    return told(path, first.target, changed(first.impl, costs=np.array([figures(first.impl).cost - 1])))
+
+
+def test_proving_takes_marks_off_and_wrong_answers_out(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, _ = solved
+    store = wrong_and_right(first, tmp_path / "a.db")
+    before = marks(store)
+    for limit, left in ((0, before), (1, before - 1), (None, 0)):
+        found = proof.recompute(store, [first.target], _solve, limit=limit, points=512)
+        assert found.left == marks(store) == left
+    assert store.find(first.target, first.spec) is None or not found.wrong
+    assert goal().synthesize(db=store).impl == first.impl
+    assert marks(store) == 0
+
+
+def test_proving_tells_what_is_wrong(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    first, _ = solved
+    store = wrong_and_right(first, tmp_path / "a.db")
+    before = marks(store)
+    found = proof.recompute(store, [first.target], _solve, limit=None, points=512)
+    assert (found.proven, len(found.wrong), found.left) == (before - 1, 1, 0)
+    (wrong,) = found.wrong
+    assert wrong.spec == Spec(first.spec.logical, first.spec.limits)
+    assert wrong.solved == attrs.evolve(wrong.stored, cost=wrong.stored.cost + 1)
+    assert store.find(first.target, first.spec) is None
+
+
+def test_what_cannot_be_proven_keeps_its_mark(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
+    store = merged(tmp_path / "a.db", solved[1])
+    before = marks(store)
+
+    def never(target: Target, specs: Sequence[Spec]) -> list[Entry]:
+        raise AssertionError
+
+    assert proof.recompute(store, [], never, limit=None, points=512).left == before
+    found = proof.recompute(store, [solved[0].target], _solve, limit=None, points=1)
+    assert 0 < found.left == marks(store) < before
