@@ -247,7 +247,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
             fine = fine & require(size <= extent, rule)
             smaller = smaller | (size < extent)
             if dim in whole:
-                require(
+                fine = fine & require(
                     size == extent,
                     f"{logical.op} needs {names[dim]} whole: tiles of it add up",
                     "rewrite it with to_accum first",
