@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,3 +234,28 @@ def test_norms() -> None:
         assert op.rank == 3
         assert op.untiled(3) == (2,)
         close(op.meaning((2, 3, 8), inputs, [F32] * (len(inputs) + 1))[0], expected)
+
+
+def work(count: int) -> int:
+    """How many bytecode instructions it takes to make a Compose of so many stages."""
+    stages = (*(Stage(Relu(), 2, (~(index + 1),)) for index in range(count - 1)), Stage(Relu(), 2, (0,)))
+    done = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal done
+        frame.f_trace_opcodes = True
+        done += event == "opcode"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        Compose(stages)
+    finally:
+        sys.settrace(None)
+    return done
+
+
+def test_work_grows_with_the_number_of_stages() -> None:
+    """It is linear, so that thousands of stages parse at once."""
+    few, many = work(200), work(400)
+    assert 0 < few < many < 2.1 * few

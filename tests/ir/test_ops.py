@@ -230,3 +230,9 @@ def test_parameters_are_written_if_they_are_given() -> None:
     assert str(Conv(stride=(2, 2), padding=(1, 0, 1, 0))) == "Conv[stride=2, padding=[1, 0, 1, 0]]"
     assert str(Max(dim=0, accumulate=True)) == "MaxAccum[dim=0]"
     assert str(Add(over=(0,))) == "Add[over=[0]]"
+
+
+def test_relu_converts_first() -> None:
+    """As docs/language.md says: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
+    (found,) = by_name("Relu").meaning((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
+    assert found.astype(np.uint8).tolist() == [255, 5]

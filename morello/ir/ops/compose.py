@@ -23,8 +23,9 @@ T = TypeVar("T")
 def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
     if len(stages) < 2:
         raise SpecError("Compose needs at least two operations", "write the operation alone")
+    ops = [one.op for one in stages]
     for number, stage in enumerate(stages):
-        _check_stage(number, stage, [one.op for one in stages])
+        _check_stage(number, stage, ops)
     order, external = _order(stages)
     if order != [*range(len(stages))] or external != [*range(len(external))]:
         raise SpecError("the stages of this Compose are not in normal order", "morello.ir.ops.arranged puts them in it")
