@@ -192,7 +192,7 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
 
 def usual(op: Operation) -> tuple[int, ...]:
     """A shape for which rewrites are asked."""
-    return {None: (2, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
+    return {None: (4, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
 
 
 def operations() -> list[Operation]:
