@@ -127,6 +127,7 @@ def test_loops_over_one_dimension_are_a_line(cli, write):
     ]
 
 
+@pytest.mark.slow
 def test_loops_are_lines_of_their_own_where_they_have_runner_ups(cli, write):
     path = write("spec move = Move(64×4, L1, (L1, col_major), serial)\n")
     (told,) = json.loads(cli("explain", path, "--json", "--runner-ups", "1").stdout)

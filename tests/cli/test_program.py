@@ -138,6 +138,7 @@ def test_full_disk(write):
     assert done.stderr == "error: standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_terminal_without_unicode(write):
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([*MORELLO, "explain", write()], env=environment, capture_output=True)

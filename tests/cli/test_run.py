@@ -26,6 +26,7 @@ def test_run_shows_program_file_verdict_and_speed(cli, write, runnable):
     assert Path(path).read_text(encoding="utf-8") == cli("compile", write(target=runnable)).stdout
 
 
+@pytest.mark.slow
 def test_run_compares_large_products_with_numpy(cli, runnable):
     if runnable != "x86_avx2":
         pytest.skip("the example is for x86_avx2")
@@ -35,6 +36,7 @@ def test_run_compares_large_products_with_numpy(cli, runnable):
     assert re.search(r"^speed .*GFLOP/s; numpy in f32 takes .*× its speed$", result.stdout, re.M)
 
 
+@pytest.mark.slow
 def test_run_takes_every_spec_or_the_one_named(cli, write):
     path = write(TWO, target="reference_c")
     both = cli("run", path).stdout

@@ -83,6 +83,7 @@ def test_calls_of_unrolled_loops_are_printed_together(avx2: Target, prove: Calla
     assert "for (ptrdiff_t n" not in text
 
 
+@pytest.mark.slow
 def test_outputs_that_are_no_neighbours_are_added_one_by_one(avx2: Target, prove: Callable) -> None:
     text = source(DOT.format(m=8, k=32, n=1), "tile [1, 1, 1]; select DotProductLoop", avx2, prove)
     assert "8 at once" in text

@@ -41,11 +41,13 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     assert found["commits"] >= sum(turn % 6 for turn in range(30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_that_write_one_file_at_once(processes: int, tmp_path: Path) -> None:
     assert kills.together(tmp_path / "many.db", processes, 15)["commits"] == 15 * processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "times"), [("flip", 150), ("tear", 50), ("truncate", 50)])
 def test_damage(change: str, times: int, whole: Path) -> None:
     found = flips.damage(whole, 3, times, random.Random(1), getattr(flips, change))

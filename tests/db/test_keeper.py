@@ -35,6 +35,7 @@ def test_search_goes_on_from_what_smaller_goals_left(
         assert matmul(size).synthesize(store).impl == expected[size]
 
 
+@pytest.mark.slow
 def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dict[int, Impl], avx2: Target) -> None:
     matmul(16).synthesize(SpecStore(tmp_path / "specs.db"))
     store = SpecStore(tmp_path / "specs.db")
@@ -61,6 +62,7 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path, expected: dict[int, I
     assert matmul(16).synthesize(SpecStore(tmp_path / "specs.db")).impl == expected[16]
 
 
+@pytest.mark.slow
 def test_the_compiled_loop_and_numpy_agree(expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(propagate, "compiled", lambda: None)
     assert {size: matmul(size).synthesize().impl for size in expected} == expected

@@ -171,6 +171,7 @@ def test_what_is_added_is_found_and_nothing_else_is_claimed(world: World, pieces
         check(filled(folder, "b.db", world, pieces[::-1]), world, cells)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(worlds, pieces)
 def test_text_and_merging_keep_every_answer(world: World, pieces: list[list[Cell]]) -> None:
@@ -217,6 +218,7 @@ def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]
     assert (found.exact, found.none, found.lower) == (len(exact), len(none), len(lower - exact - none))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(worlds, pieces)
 def test_nothing_is_added_unless_all_is(world: World, pieces: list[list[Cell]]) -> None:

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/primitives.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=300

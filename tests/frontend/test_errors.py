@@ -293,6 +293,7 @@ def test_a_megabyte_of_brackets(registry, before, bracket):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "}" * 50_001])
 def test_a_megabyte_of_nesting(registry, end):
     text = A + "schedule a {" + "subschedule 0 {" * 50_000 + end
@@ -322,6 +323,7 @@ TOKENS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(text=st.lists(st.sampled_from(TOKENS), max_size=30).map(" ".join) | st.text(max_size=40))
 def test_whatever_the_text_it_parses_or_its_place_is_told(registry, text):

@@ -136,6 +136,7 @@ STATEMENTS = st.recursive(
 SCHEDULES = st.lists(STATEMENTS, max_size=5).map(tuple)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_specs_survive_printing(target, data):
@@ -145,12 +146,14 @@ def test_specs_survive_printing(target, data):
     assert parse_spec(show_logical(spec.logical), target) == unlimited
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(schedule=SCHEDULES)
 def test_schedules_survive_printing(target, schedule):
     assert parse_schedule(show_schedule(schedule), target) == schedule
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_files_survive_printing(registry, target, data):

@@ -120,6 +120,7 @@ def test_search_tries_it_where_sizes_are_no_powers_of_two() -> None:
     assert tried("1×4×64×30") == ["fit 3 [15]", "fit 3 [10]", "fit 3 [8, 7]", "fit 3 [6]", "fit 3 [4, 5]", "fit 3 [5]"]
 
 
+@pytest.mark.slow
 def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
     """34 rows in eight vector registers: tiles of 4 and 2 load each value of rhs nine times, those of 5 and 4 seven."""
     without = attrs.evolve(avx2, rewrites=tuple(one for one in avx2.rewrites if one is not ExactFit))

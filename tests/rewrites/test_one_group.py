@@ -23,6 +23,7 @@ def tiled(logical: LogicalSpec, target: Target) -> set[int]:
     return {dim for step in Tile.steps(logical, target) for dim, size in enumerate(step.sizes) if size}
 
 
+@pytest.mark.slow
 def test_groups_get_the_vector_kernels_of_products(prove) -> None:
     goal = grouped("1×3×2×2×2×8×2×1", ", serial").synthesize()
     expansions = [node.expansion for node in walk(goal.impl) if isinstance(node, Node)]

@@ -142,6 +142,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 def test_a_damaged_library_is_built_again(cache: Path) -> None:
     compiler = find_compiler()
     for name, damage in DAMAGE.items():
@@ -259,6 +260,7 @@ def test_sizes_that_are_none(cache: Path, monkeypatch: pytest.MonkeyPatch, text:
     assert "500MiB" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_processes_that_build_and_evict_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MORELLO_CACHE_SIZE", "0")
     code = (

@@ -78,6 +78,7 @@ def test_workspace_has_the_size_that_was_asked_for(make: Make, compiler: Compile
                 run_sanitized(program, kernel.spec, arrays(kernel), compiler)
 
 
+@pytest.mark.slow
 def test_one_that_does_not_end(make: Make, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = make("FillZero", (2,), replace={"i0++": "i0 += 0"})
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "2")

@@ -366,6 +366,7 @@ def calls(impl: Impl) -> Iterator[KernelCall]:
             yield node.expansion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", ["1×5×6×7", "1×7×3×5", "3×5×1×6"])
 def test_sizes_that_are_no_powers_of_two(sizes: str, avx2: Target) -> None:
     spec = parse_spec(f"(Matmul({sizes}, L1, L1, L1, serial), [8, 0, 0, 0])", avx2)

@@ -42,6 +42,7 @@ def test_products(make: Make, target: Target, compiler: Compiler, op: str, dtype
     make(op, (2, 8, 5, 6), dtypes, layouts, [1, 0, 3], compiler).check(reference=target)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_rank_layout_and_contiguity(make: Make, target: Target, data: st.DataObject) -> None:
