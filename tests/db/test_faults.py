@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import re
 import sqlite3
@@ -123,6 +125,17 @@ def test_files_of_other_versions(application: int, version: int, words: str, tmp
     flips.mark(tmp_path / "a.db", application, version)
     with pytest.raises(MorelloError, match=words):
         SpecStore(tmp_path / "a.db")
+
+
+def test_a_disk_that_cannot_say_whether_the_file_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", fail)
+        with pytest.raises(MorelloError, match="cannot be read: Input/output error"):
+            SpecStore(tmp_path / "a.db")
+    assert pieces.look(SpecStore(tmp_path / "a.db"), 0) == "none"
 
 
 def test_an_empty_file_is_filled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 #: Seconds after which a process hangs.
-PATIENCE = 20
+PATIENCE = 60
 
 
 @attrs.frozen

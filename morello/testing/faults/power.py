@@ -25,7 +25,7 @@ from morello.testing.faults.shim import Shim
 from morello.testing.faults.works import Promises, Work, warm
 
 #: Draws of what is lost, at every moment; besides, all is lost that can be, nothing is, or only the last write is torn.
-DRAWS = 3
+DRAWS = 6
 _SECTORS = (512, 4096)
 _HEAD = struct.Struct("5q")
 
