@@ -140,7 +140,8 @@ class Database(ShortDatabase):
     def _merge(self) -> None:
         other = SpecStore(self.folder / "other.db")
         try:
-            merge(self.store, [other])
+            # What is stored here are no programs, so nothing of it could be proven.
+            merge(self.store, [other], trust=True)
             self.promises.make(2)
             self.promises.make(3)
         finally:
