@@ -32,6 +32,11 @@ class PluginError(MorelloError):
     """A plugin that failed or broke a rule; the message names plugin, object and rule."""
 
 
+def remedy(plugin: str) -> str:
+    """Return the hint for a plugin that breaks a rule."""
+    return f"mend or uninstall the plugin: pip uninstall {plugin}"
+
+
 class NoImplementation(MorelloError):
     """The target has no program for this Spec within its memory limits."""
 

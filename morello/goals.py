@@ -109,7 +109,7 @@ class Goal:
         below = (*self.position.path, *_flat([path]))
         child = child_at(self.impl, below)
         if not isinstance(child, Leaf):
-            raise Inapplicable(f"child {path} is scheduled already")
+            raise Inapplicable(f"child {path} is scheduled already", "schedule all of it in one `subschedule`")
         inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
         return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
 

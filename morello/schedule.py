@@ -82,7 +82,9 @@ def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesiz
     """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
     for before, statement in pairwise(schedule):
         if isinstance(before, Synthesize):
-            error = Inapplicable(f"`{statement}` comes after `synthesize`, which leaves nothing to do")
+            error = Inapplicable(
+                f"`{statement}` comes after `synthesize`, which leaves nothing to do", "write `synthesize` last"
+            )
             error.statement = statement
             raise error
     for statement in schedule:
@@ -113,7 +115,10 @@ def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
     impl = child_at(at.impl, path)
     while isinstance(impl, Node):
         if not impl.children:
-            raise Inapplicable(f"`{step}` finds no Spec left: `{impl.expansion.step}` finished this part")
+            raise Inapplicable(
+                f"`{step}` finds no Spec left: `{impl.expansion.step}` finished this part",
+                "leave it out, or write it before that step",
+            )
         index = default_child(impl)
         if index is None:
             raise Inapplicable(f"`{step}` could go on with several children of `{impl.expansion.step}`", _choices(impl))
@@ -148,7 +153,10 @@ def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
     node = expand(spec, expansion, target.exact)
     if node is None:
         short = _shortage(spec, expansion, target)
-        raise Inapplicable(f"`{step}` does not fit into the memory limits: {short}")
+        raise Inapplicable(
+            f"`{step}` does not fit into the memory limits: {short}",
+            "tile before it, so that it holds less, or raise the limits of the Spec",
+        )
     return node
 
 
@@ -181,7 +189,7 @@ def schedule_of(impl: Impl) -> Schedule:
         return ()
     step = impl.expansion.step
     if not isinstance(step, Rewrite):
-        raise MorelloError(f"`{step}` is not a schedule step")
+        raise MorelloError(f"`{step}` is not a schedule step", "only programs made of rewrites have a schedule")
     main = default_child(impl)
     found: list[Statement] = [step]
     for index, child in enumerate(impl.children):

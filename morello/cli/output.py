@@ -20,7 +20,7 @@ def check_writable(path: str, source: str) -> None:
         raise MorelloError(f"cannot write {path}: there is no directory {place.parent}", f"mkdir -p {place.parent}")
     touched = [place] if _is_special(place) else [place.parent, *([place] if place.exists() else [])]
     if not all(os.access(one, os.W_OK) for one in touched):
-        raise MorelloError(f"cannot write {path}: permission denied")
+        raise MorelloError(f"cannot write {path}: permission denied", "choose a path that you may write to")
 
 
 def write_file(path: str | Path, data: bytes) -> None:
@@ -37,7 +37,9 @@ def write_file(path: str | Path, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise MorelloError(f"cannot write {path}: {error.strerror or error}") from error
+        raise MorelloError(
+            f"cannot write {path}: {error.strerror or error}", "free some space, or choose another path"
+        ) from error
 
 
 def _is_special(place: Path) -> bool:

@@ -47,7 +47,10 @@ def of_limits(limits: Ints, units: Sequence[int]) -> Ints:
         column = limits[:, level]
         odd = column % unit if unit else column & (column - 1)
         if np.any(column < 0) or np.any(odd != 0):
-            raise SpecError(f"limits {limits[np.argmax((column < 0) | (odd != 0))].tolist()} are not in normal form")
+            raise SpecError(
+                f"limits {limits[np.argmax((column < 0) | (odd != 0))].tolist()} are not in normal form",
+                "Target.spec brings limits into normal form",
+            )
         result[:, level] = column // unit if unit else np.where(column == 0, 0, 1 + _exponent(column))
     return result
 

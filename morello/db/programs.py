@@ -34,7 +34,9 @@ def step_of(text: str, target: Target) -> Rewrite:
     if text not in known:
         found = parse_schedule(text, target)
         if len(found) != 1 or not isinstance(step := found[0], Rewrite):
-            raise MorelloError(f"`{text}` is no step of a single Spec")
+            raise MorelloError(
+                f"`{text}` is no step of a single Spec", "write one rewrite, as schedules have them, such as to_accum"
+            )
         known[text] = step
     return known[text]
 

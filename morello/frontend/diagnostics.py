@@ -127,11 +127,15 @@ def read_file(path: str | Path) -> str:
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise MorelloError(f"cannot read {path}: {error.strerror or error}") from error
+        raise MorelloError(
+            f"cannot read {path}: {error.strerror or error}", "give the path of a file that you may read"
+        ) from error
     except ValueError as error:
-        raise MorelloError(f"cannot read {path!r}: {error}") from error
+        raise MorelloError(f"cannot read {path!r}: {error}", "give the path of a file that you may read") from error
     if len(data) > MAX_FILE_BYTES:
-        raise MorelloError(f"cannot read {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB")
+        raise MorelloError(
+            f"cannot read {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB", "put its Specs into several files"
+        )
     if b"\0" in data:
         raise MorelloError(
             f"{path} is not a text file: it has a NUL byte at offset {data.index(0)}", "Spec files are UTF-8 text"

@@ -138,7 +138,9 @@ def _check_use(source: Source, equations: list[Equation]) -> None:
     except CycleError as error:
         circle = error.args[1]
         raise source.error(
-            span(by_name[circle[0]].name), f"{quoted(circle[0])} is made of itself: {' → '.join(reversed(circle))}"
+            span(by_name[circle[0]].name),
+            f"{quoted(circle[0])} is made of itself: {' → '.join(reversed(circle))}",
+            "let one of these equations use an operand instead",
         ) from None
     for one in equations[1:]:
         if str(one.name) not in used:
@@ -163,4 +165,6 @@ def parse_operation(text: str, rank: int) -> Operation:
             continue
         if op.rank == rank:
             return op
-    raise MorelloError(f"{text!r} has no variant of {rank} dimensions")
+    raise MorelloError(
+        f"{text!r} has no variant of {rank} dimensions", "give the number of dimensions that it was printed with"
+    )

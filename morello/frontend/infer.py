@@ -87,7 +87,7 @@ def infer_shape(
         if len(shape) != len(one.dims):
             sizes = "×".join(_dimension(each, compose) for each in extents(one))
             message = f"operand {index} ({names[index]}) has the {len(one.dims)} dimensions {sizes}, not {len(shape)}"
-            raise source.error(texts[index].span, message)
+            raise source.error(texts[index].span, message, "write a size for each of these dimensions")
         for axis, (extent, size) in enumerate(zip(extents(one), shape, strict=True)):
             try:
                 unknowns.add(_Equation(extent.terms, size - 1 + extent.less, index, axis), names[index])
@@ -98,7 +98,11 @@ def infer_shape(
                 raise _mismatch(source, compose, unknowns, at, names[at], shapes[at], number) from None
     missing = [compose.dims(rank)[dim] for dim in range(rank) if dim not in unknowns.values]
     if missing:
-        raise source.error(place, f"the operands' shapes do not tell the size of {', '.join(missing)}")
+        raise source.error(
+            place,
+            f"the operands' shapes do not tell the size of {', '.join(missing)}",
+            "write Specs of single operations, whose shapes give every size",
+        )
     return tuple(unknowns.values[dim] + 1 for dim in range(rank))
 
 

@@ -31,7 +31,7 @@ class _Property:
 def read_layout(source: Source, node: LayoutNode) -> Layout:
     """The layout that `layout[...]` writes out."""
     if len(node.parts) > _MAX_LAYOUT:
-        raise source.error(node.span, f"a layout has at most {_MAX_LAYOUT} physical dimensions")
+        raise source.error(node.span, f"a layout has at most {_MAX_LAYOUT} physical dimensions", "leave out strips")
     dims = tuple(_physical(source, part) for part in node.parts)
     with source.at(node.span):
         return Layout(dims)
@@ -41,7 +41,7 @@ def _physical(source: Source, token: Token) -> PhysicalDim:
     dim, kind, size = re.split(r"(p|oe|$)", token, maxsplit=1)
     number = numbers.read(source, token, dim)
     if number < 0:
-        raise source.error(span(token), "dimensions of a layout count from 0")
+        raise source.error(span(token), "dimensions of a layout count from 0", "write it as in layout[0, 1]")
     if not kind:
         return Dynamic(number)
     return (Packed if kind == "p" else OddEven)(number, numbers.read(source, token, size))

@@ -35,7 +35,9 @@ def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, 
         logical, nodes = _primitive(source, target, call, call.shape, sizes)
     if call.names and len(call.names) != len(logical.states):
         raise source.error(
-            span(call.names[0], call.names[-1]), f"{len(call.names)} names for {len(logical.states)} operands"
+            span(call.names[0], call.names[-1]),
+            f"{len(call.names)} names for {len(logical.states)} operands",
+            "name every operand, or leave the names out",
         )
     limits = None if node.limits is None else _limits(source, target, node.limits)
     try:
@@ -60,7 +62,11 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     op = operation(source, call.operation, COMPOSE, *NORMS)
     if op.rank not in (None, len(shape)):
         names = "×".join(op.dims(op.rank or 0))
-        raise source.error(text.span, f"{op} has the {op.rank} dimensions {names}, not {len(shape)}")
+        raise source.error(
+            text.span,
+            f"{op} has the {op.rank} dimensions {names}, not {len(shape)}",
+            "write a size for each of them; 1 where there is only one",
+        )
     nodes, serial = _operands(source, call)
     declared = op.operands(len(shape))
     _check_count(source, op, call, nodes, [one.name for one in declared])
@@ -165,7 +171,11 @@ def _made(call: Call) -> list[str]:
 
 def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
     if len(text.numbers) > _MAX_RANK:
-        raise source.error(text.span, f"{len(text.numbers)} dimensions are more than the {_MAX_RANK} a tensor can have")
+        raise source.error(
+            text.span,
+            f"{len(text.numbers)} dimensions are more than the {_MAX_RANK} a tensor can have",
+            "join adjacent dimensions into one",
+        )
     sizes = tuple(numbers.read(source, token) for token in text.numbers)
     for token, size in zip(text.numbers, sizes, strict=True):
         if size < 1:
@@ -193,7 +203,11 @@ def _check_count(
         return
     place: Span = span(nodes[len(names)]) if len(nodes) > len(names) else span(call.close)
     count = f"{len(names)} operand{'s' if len(names) > 1 else ''}"
-    raise source.error(place, f"{op} has {count} ({', '.join(names)}), not {len(nodes)}")
+    raise source.error(
+        place,
+        f"{op} has {count} ({', '.join(names)}), not {len(nodes)}",
+        "write each as LEVEL or (TYPE, LEVEL, ...), with commas between them",
+    )
 
 
 def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | None:

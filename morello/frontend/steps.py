@@ -51,7 +51,9 @@ def _statement(source: Source, target: Target, node: StatementNode, depth: int) 
 
 def _subschedule(source: Source, target: Target, node: StatementNode, depth: int) -> Subschedule:
     if depth >= _MAX_DEPTH:
-        raise source.error(node.span, f"subschedules nest more than {_MAX_DEPTH} deep")
+        raise source.error(
+            node.span, f"subschedules nest more than {_MAX_DEPTH} deep", "leave the innermost parts to `synthesize`"
+        )
     path = _path(source, node)
     if node.block is None:
         raise source.error(node.span, "subschedule has no statements", "write: subschedule [0] { ... }")

@@ -65,9 +65,15 @@ def _check(layout: Layout, _attribute: Any, dims: tuple[PhysicalDim, ...]) -> No
                 "a Dynamic part comes once per dimension and outermost, e.g. layout[0, 1, 0p8]",
             )
         if physical.size is not None and physical.size < 2:
-            raise SpecError(f"layout {layout}: a strip holds at least 2 values, not {physical.size}")
+            raise SpecError(
+                f"layout {layout}: a strip holds at least 2 values, not {physical.size}",
+                "leave the strip out, or make it larger",
+            )
         if physical.odd_even and physical.size is not None and physical.size % 2:
-            raise SpecError(f"layout {layout}: an odd-even strip has an even size, not {physical.size}")
+            raise SpecError(
+                f"layout {layout}: an odd-even strip has an even size, not {physical.size}",
+                f"write {physical.dim}oe{physical.size + 1}, or {physical.dim}p{physical.size}",
+            )
         seen.add(physical.dim)
 
 
@@ -240,7 +246,10 @@ def col_major(rank: int) -> Layout:
 def nhwc(rank: int) -> Layout:
     """Channels last, for a rank-4 tensor of batch, channel, height, width."""
     if rank != 4:
-        raise SpecError(f"nhwc describes tensors of 4 dimensions, not {rank}")
+        raise SpecError(
+            f"nhwc describes tensors of 4 dimensions, not {rank}",
+            "use row_major, or write the order of the dimensions, as in layout[1, 0]",
+        )
     return Layout(tuple(map(Dynamic, (0, 2, 3, 1))))
 
 
@@ -248,7 +257,10 @@ def nhwc(rank: int) -> Layout:
 def nchwc(rank: int, strip: int) -> Layout:
     """Rows of images in strips of so many channels, innermost, for a rank-4 tensor of batch, channel, height, width."""
     if rank != 4:
-        raise SpecError(f"nchw{strip}c describes tensors of 4 dimensions, not {rank}")
+        raise SpecError(
+            f"nchw{strip}c describes tensors of 4 dimensions, not {rank}",
+            "use row_major, or write strips of a dimension, as in layout[0, 1, 0p8]",
+        )
     return Layout((*map(Dynamic, range(4)), Packed(1, strip)))
 
 

@@ -59,20 +59,30 @@ class LogicalSpec:
         rank = len(self.shape)
         if self.op.rank not in (None, rank):
             names = "×".join(self.op.dims(self.op.rank or 0))
-            raise SpecError(f"{self.op} has the {self.op.rank} dimensions {names}, not {rank}")
+            raise SpecError(
+                f"{self.op} has the {self.op.rank} dimensions {names}, not {rank}",
+                "write a size for each of them; 1 where there is only one",
+            )
         if any(size < 1 for size in self.shape):
-            raise SpecError(f"sizes are at least 1, not {'×'.join(map(str, self.shape))}")
+            raise SpecError(
+                f"sizes are at least 1, not {'×'.join(map(str, self.shape))}", "write 1 where there is only one"
+            )
         declared = self.op.operands(rank)
         if len(declared) != len(self.states):
             names = ", ".join(one.name for one in declared)
-            raise SpecError(f"{self.op} has {len(declared)} operands ({names}), not {len(self.states)}")
+            raise SpecError(
+                f"{self.op} has {len(declared)} operands ({names}), not {len(self.states)}", "give one for each"
+            )
         shape = tuple(int(size) for size in self.shape)
         fault = self.op.check(shape, [state.dtype for state in self.states])
         if fault:
-            raise SpecError(f"{self.op}: {fault}")
+            raise SpecError(f"{self.op}: {fault.message}", fault.hint)
         for one, tensor in zip(declared, self.operands, strict=True):
             if tensor.bytes > MAX_BYTES:
-                raise SpecError(f"{self.op}: {one.name} holds {tensor.bytes} bytes, more than 2^47 can be addressed")
+                raise SpecError(
+                    f"{self.op}: {one.name} holds {tensor.bytes} bytes, more than 2^47 can be addressed",
+                    "make the sizes smaller",
+                )
         states = tuple(tensor.canonical().state for tensor in self.operands)
         return attrs.evolve(self, op=self.op.normal(rank), states=states)
 

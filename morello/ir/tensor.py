@@ -113,7 +113,10 @@ class OperandState:
             return self
         names = {axis: dim for dim, axis in enumerate(axes) if axis is not None}
         if any(physical.dim not in names for physical in self.layout.dims):
-            raise Inapplicable(f"{self.layout} has dimensions that are not of size 1 but left out")
+            raise Inapplicable(
+                f"{self.layout} has dimensions that are not of size 1 but left out",
+                "move the operand to row_major first",
+            )
         dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
         return attrs.evolve(self, layout=Layout(dims))
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, PluginError, SpecError
+from morello.errors import MorelloError, PluginError, SpecError, remedy
 from morello.ir.ops import register
 from morello.plugins import hookspecs
 from morello.plugins.target import Target, TargetInfo, Weights
@@ -48,7 +48,7 @@ class Registry:
             except Exception as error:
                 raise PluginError(
                     f"plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}",
-                    _remedy(entry.dist.name if entry.dist else entry.name),
+                    remedy(entry.dist.name if entry.dist else entry.name),
                 ) from error
             cls._register(manager, plugin, entry.name)
         return cls(manager)
@@ -67,13 +67,19 @@ class Registry:
         try:
             manager.register(plugin, name=name)
         except pluggy.PluginValidationError as error:
-            raise PluginError(f"plugin {name!r} implements a hook with other arguments: {error}") from error
+            raise PluginError(
+                f"plugin {name!r} implements a hook with other arguments: {error}",
+                "morello.plugins.hookspecs lists the hooks and their arguments",
+            ) from error
         except ValueError as error:
-            raise PluginError(f"plugin {name!r} is registered twice: {error}", _remedy(name)) from error
+            raise PluginError(f"plugin {name!r} is registered twice: {error}", remedy(name)) from error
         try:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
-            raise PluginError(f"plugin {name!r} implements a hook that does not exist: {error}") from error
+            raise PluginError(
+                f"plugin {name!r} implements a hook that does not exist: {error}",
+                "morello.plugins.hookspecs lists the hooks and their arguments",
+            ) from error
 
     @property
     def plugins(self) -> list[PluginInfo]:
@@ -111,7 +117,9 @@ class Registry:
             infos: dict[str, tuple[TargetInfo, str]] = {}
             for plugin, info in self._ask("morello_targets"):
                 if not isinstance(info, TargetInfo):
-                    raise PluginError(f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}")
+                    raise PluginError(
+                        f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}", remedy(plugin)
+                    )
                 if info.name in infos:
                     raise PluginError(
                         f"plugins {infos[info.name][1]!r} and {plugin!r} both own a target {info.name!r}",
@@ -125,7 +133,7 @@ class Registry:
         for plugin, op in self._ask("morello_operations"):
             rule = operation_rule(op)
             if rule:
-                raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", _remedy(plugin))
+                raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin))
             try:
                 register(op, plugin)
             except SpecError as error:
@@ -182,7 +190,7 @@ class Registry:
             except Exception as error:
                 raise PluginError(
                     f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
-                    _remedy(impl.plugin_name),
+                    remedy(impl.plugin_name),
                 ) from error
             yield impl.plugin_name, answer
 
@@ -193,10 +201,6 @@ class Registry:
             names = " and ".join(repr(plugin) for plugin, _ in given)
             raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may")
         return given[0] if given else None
-
-
-def _remedy(plugin: str) -> str:
-    return f"mend or uninstall the plugin: pip uninstall {plugin}"
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from morello.errors import PluginError, SpecError
+from morello.errors import PluginError, SpecError, remedy
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.limits import Limits
@@ -118,7 +118,9 @@ class Target:
     def fault(self, kernel: Microkernel, rule: str) -> PluginError:
         """A rule that a microkernel breaks, blamed on the plugin it comes from."""
         plugin = self.origins.get(f"microkernel {kernel.name}", self.name)
-        return PluginError(f"plugin {plugin!r}, microkernel {kernel.name} of target {self.name}: {rule}")
+        return PluginError(
+            f"plugin {plugin!r}, microkernel {kernel.name} of target {self.name}: {rule}", remedy(plugin)
+        )
 
     def move_cost(self, tensor: TensorSpec) -> Num:
         """m(t) of paper §3: lines · hit cost, doubled unless contiguous; 0 for registers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from morello.errors import PluginError
+from morello.errors import PluginError, remedy
 from morello.ir.dtypes import BY_NAME
 from morello.ir.ops.base import Operation
 from morello.plugins.microkernel import Jam, Microkernel, Multiple, OperandPattern
@@ -20,7 +20,7 @@ def check_target(target: Target, owner: str) -> None:
     """Check a target as assembled from all plugins. Raises PluginError for the first broken rule."""
 
     def broken(plugin: str, thing: str, rule: str) -> PluginError:
-        return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}")
+        return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}", remedy(plugin))
 
     def origin(label: str) -> str:
         return target.origins.get(label, owner)

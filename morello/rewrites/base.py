@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import attrs
 import numpy as np
 
-from morello.errors import Inapplicable, MorelloError, PluginError
+from morello.errors import Inapplicable, MorelloError, PluginError, remedy
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import Cells, Mask, partition, take
@@ -44,6 +44,8 @@ class Vector:
         return f"v{self.size}"
 
 
+#: What to do about a step that does not apply.
+LEAVE_OUT = "leave it out; `synthesize` finds steps that apply"
 #: What the arguments of a schedule step are made of.
 Atom = int | tuple[int, ...] | Word | Vector | Layout
 
@@ -106,7 +108,7 @@ class Rewrite(ABC):
         # All of them are drawn: a Ctrl-C while Python closes an unfinished generator would be lost.
         cases = [*self.cases(logical, target)]
         if not cases:
-            raise Inapplicable(f"`{self}` does not apply to {logical.op}")
+            raise Inapplicable(f"`{self}` does not apply to {logical.op}", LEAVE_OUT)
         return self._checked(cases[0].expansion, target)
 
     def _checked(self, expansion: Expansion, target: Target) -> Expansion:
@@ -115,7 +117,8 @@ class Rewrite(ABC):
             plugin = target.origins.get(f"rewrite {self.keyword}", target.name)
             raise PluginError(
                 f"plugin {plugin!r}, rewrite {self.keyword} of target {target.name}: a node costs at least as much as "
-                "each of its children, so its own cost is not negative and each of its parts runs at least once"
+                "each of its children, so its own cost is not negative and each of its parts runs at least once",
+                remedy(plugin),
             )
         return expansion
 
@@ -198,6 +201,11 @@ def only_tiled(op: Operation, target: Target) -> tuple[int, ...] | None:
 def layout_name(layout: Layout, rank: int) -> str | None:
     """The name that the language has for a layout of tensors of this rank, None if it has none."""
     return name_of(layout, (2,) * rank)
+
+
+def wrong_operation(step: Rewrite, takes: str, op: Operation) -> Inapplicable:
+    """Return the error for a step on an operation that it is not for."""
+    return Inapplicable(f"`{step.keyword}` is for {takes}, not for {op}", LEAVE_OUT)
 
 
 def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case
+from morello.rewrites.base import Case, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class BroadcastFirst(Placed):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, DivideVecScalar):
-            raise Inapplicable(f"`{self.keyword}` is for DivideVecScalar, not for {op}")
+            raise wrong_operation(self, "DivideVecScalar", op)
 
         def jobs(kept: LogicalSpec) -> list[Job]:
             return [Job(Broadcast(dim=op.dim), kept.shape, (0, 2)), Job(DivideVec(), kept.shape, (2, 1))]

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case
+from morello.rewrites.base import Case, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
@@ -39,9 +38,7 @@ class Convert(Placed):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         converted = _converted(logical)
         if not converted:
-            raise Inapplicable(
-                f"`{self.keyword}` is for reductions to bf16 and for integers of several types, not for {logical.op}"
-            )
+            raise wrong_operation(self, "reductions to bf16 and for integers of several types", logical.op)
         declared = logical.op.operands(len(logical.shape))
         numbers = {operand: len(declared) + at for at, operand in enumerate(converted)}
         wanted = [

@@ -76,7 +76,7 @@ class ExactFit(Rewrite):
             raise Inapplicable(f"{logical.op} has no dimension {self.dim}", names)
         name, size = logical.dims[self.dim], logical.shape[self.dim]
         if not self.sizes or len(set(self.sizes)) < len(self.sizes) or min(self.sizes) < 1:
-            raise Inapplicable(f"`{self}`: sizes of tiles are positive, and each is given once")
+            raise Inapplicable(f"`{self}`: sizes of tiles are positive, and each is given once", "leave out the others")
         if self.dim in logical.op.untiled(rank):
             raise Inapplicable(
                 f"{logical.op} needs {name} whole: tiles of it add up",
@@ -88,7 +88,7 @@ class ExactFit(Rewrite):
                 f"sizes are multiples of {logical.op.granule(self.dim)}",
             )
         rule = f"`{self}` leaves {logical.op} as large as it is: {name} is {largest(size)}"
-        fine = require(size > max(self.sizes), rule)
+        fine = require(size > max(self.sizes), rule, "choose smaller sizes, or leave it out")
         return fine & require(
             _each(size, lambda one: bool(_trips(one, self.sizes))),
             f"no number of tiles of {' and '.join(map(str, self.sizes))} makes {largest(size)}, the size of {name}",

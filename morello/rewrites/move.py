@@ -96,7 +96,9 @@ class Move(Rewrite):
             yield attrs.evolve(state, vector=self._vector(level)), None
             return
         mask = require(
-            layout.applies(tensor.shape), f"{layout} does not describe {name}, a tensor of shape {_sizes(tensor)}"
+            layout.applies(tensor.shape),
+            f"{layout} does not describe {name}, a tensor of shape {_sizes(tensor)}",
+            "choose another layout, such as row_major",
         )
         if not is_batch(tensor.shape):
             known = canonical(layout, tuple(map(int, tensor.shape)))
@@ -113,11 +115,16 @@ class Move(Rewrite):
         self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Target
     ) -> Iterator[Case]:
         """The node for one new operand state."""
-        require(state != tensor.state, f"`{self}` leaves {one.name} where and as it is")
+        require(
+            state != tensor.state,
+            f"`{self}` leaves {one.name} where and as it is",
+            "choose another level, layout or vector, or leave it out",
+        )
         shape = tuple(take(size, cells) for size in tensor.shape)
         fine = require(
             TensorSpec(shape, state).has_whole_vectors(),
             f"{one.name} does not fill vectors of {state.vector}",
+            "choose a smaller vector, or tile it to multiples of this one",
         )
         cells = masked(cells, fine)
         kept = select_cells(logical, cells)

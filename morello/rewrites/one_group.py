@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.ops.base import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite, masked, require, select_cells
+from morello.rewrites.base import Case, Rewrite, masked, require, select_cells, wrong_operation
 from morello.rewrites.staged import Job, pipeline
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class OneGroup(Rewrite):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, GroupedConv):
-            raise Inapplicable(f"`{self.keyword}` is for GroupedConv, not for {op}")
+            raise wrong_operation(self, "GroupedConv", op)
         cells = masked(None, require(logical.shape[G] == 1, "there are several groups", "tile them by 1"))
         kept = select_cells(logical, cells)
         axes = (_IMAGE, _FILTERS, _IMAGE)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.pad import Pad as PadOperation
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, only_tiled
+from morello.rewrites.base import Case, only_tiled, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Pad(Placed):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
-            raise Inapplicable(f"`{self.keyword}` is for convolutions with padding, not for {op}")
+            raise wrong_operation(self, "convolutions with padding", op)
         image, plain = logical.states[0], op.unpadded()
         fresh = Fresh("padded", plain.operands(len(logical.shape))[0].shape(logical.shape), image.dtype)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.dtypes import F32
 from morello.ir.numbers import Num
 from morello.ir.ops.divide import DivideVecScalar
@@ -20,7 +19,7 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaledFromMax,
 )
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite
+from morello.rewrites.base import Case, Rewrite, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline, places
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class _OfSoftmax(Placed):
 
     def _op(self, logical: LogicalSpec) -> SoftmaxLike:
         if not isinstance(logical.op, self.takes):
-            raise Inapplicable(f"`{self.keyword}` is for {self.takes.__name__}, not for {logical.op}")
+            raise wrong_operation(self, self.takes.__name__, logical.op)
         return logical.op
 
 
@@ -130,7 +129,7 @@ class ToMaxAndDenominator(Rewrite):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
-            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMax, not for {op}")
+            raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
         jobs = [
             Job(Max(dim=op.dim), logical.shape, (0, 1)),
             Job(SoftmaxDenominator(dim=op.dim), logical.shape, (0, 1, 2)),

@@ -13,7 +13,17 @@ from morello.ir.numbers import Cells
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
+from morello.rewrites.base import (
+    Case,
+    Rewrite,
+    argument,
+    largest,
+    masked,
+    require,
+    select_cells,
+    within,
+    wrong_operation,
+)
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline
 
 if TYPE_CHECKING:
@@ -44,15 +54,19 @@ class ParallelSplitSoftmax(Placed):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
-            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMax, not for {op}")
+            raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
         if op.axis(len(logical.shape)) != len(logical.shape) - 1:
-            raise Inapplicable(f"`{self.keyword}` is for rows along the last dimension, not along {op.dim}")
+            raise Inapplicable(
+                f"`{self.keyword}` is for rows along the last dimension, not along {op.dim}",
+                "use another step, such as to_max_and_denominator",
+            )
         if self.size < 1:
-            raise Inapplicable(f"parts of {self.size} values")
+            raise Inapplicable(f"a part has at least 1 value, not {self.size}", "for example 1024")
         length = logical.shape[-1]
         fine = require(
             (length % self.size == 0) & (length > self.size),
             f"rows are not several parts of {self.size} values",
+            "choose a smaller size that divides theirs",
         )
         inside = masked(None, fine)
         yield from self._split(logical, inside, target)
@@ -88,7 +102,7 @@ class OnePart(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
-            raise Inapplicable(f"`{self.keyword}` is for SoftmaxDenominatorAndMaxPerPart, not for {logical.op}")
+            raise wrong_operation(self, "SoftmaxDenominatorAndMaxPerPart", logical.op)
         cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))
         kept = select_cells(logical, cells)
         shape = (*kept.shape[:-2], kept.shape[-1])

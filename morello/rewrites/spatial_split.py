@@ -57,7 +57,10 @@ class SpatialSplit(Rewrite):
                 found = True
                 yield Case(cells, pipeline(self, *self._product(select_cells(logical, cells), pixels), target))
         if not found:
-            raise Inapplicable(f"several images of several pixels, or a stride between pixels: tile {op} further")
+            raise Inapplicable(
+                f"{op} has several images of several pixels, or a stride between pixels",
+                "tile w by 1, or where there is no stride, b by 1",
+            )
 
     def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list, list[Job]]:
         """The Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""

@@ -40,7 +40,7 @@ class Split(Rewrite):
                 "tile with a size for every iteration dimension",
             )
         if self.size < 1:
-            raise Inapplicable(f"split size {self.size} is not positive")
+            raise Inapplicable(f"split size {self.size} is not positive", "write a size of at least 1")
         sizes = tuple(self.size if dim == dims[0] else 0 for dim in range(rank))
         yield from loop_cases(logical, sizes, self, target)
 

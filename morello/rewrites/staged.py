@@ -111,7 +111,11 @@ class Placed(Rewrite):
         for state, inner in move.fresh(one.name, tensor, target):
             made = TensorSpec(tuple(take(size, inner) for size in shape), state)
             try:
-                fine = require(made.has_whole_vectors(), f"{one.name} does not fill vectors of {state.vector}")
+                fine = require(
+                    made.has_whole_vectors(),
+                    f"{one.name} does not fill vectors of {state.vector}",
+                    "choose a smaller vector, or tile it to multiples of this one",
+                )
             except Inapplicable:
                 if inner is None:
                     raise

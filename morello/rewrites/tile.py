@@ -156,7 +156,8 @@ def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, .
         names = logical.dims
         raise Inapplicable(
             f"tile takes {len(output)} sizes ({'×'.join(names[dim] for dim in output)}) or {rank} "
-            f"({'×'.join(names)}) for {logical.op}, not {len(sizes)}"
+            f"({'×'.join(names)}) for {logical.op}, not {len(sizes)}",
+            "write a size for each; the full size keeps a dimension whole",
         )
     given = dict(zip(output, sizes, strict=True))
     return tuple(given.get(dim, 0) for dim in range(rank))
@@ -233,7 +234,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
     smaller: Any = False
     for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
         if size < 0:
-            raise Inapplicable(f"tile size {size} of {names[dim]} is not positive")
+            raise Inapplicable(f"tile size {size} of {names[dim]} is not positive", "write a size of at least 1")
         if size:
             granule = logical.op.granule(dim)
             if size % granule:
@@ -244,7 +245,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
                 )
             # Of a batch the largest size is told: to print arrays takes longer than all else here.
             rule = f"tile size {size} of {names[dim]} is larger than {largest(extent)}"
-            fine = fine & require(size <= extent, rule)
+            fine = fine & require(size <= extent, rule, "choose a smaller size")
             smaller = smaller | (size < extent)
             if dim in whole:
                 fine = fine & require(
@@ -252,7 +253,11 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
                     f"{logical.op} needs {names[dim]} whole: tiles of it add up",
                     "rewrite it with to_accum first",
                 )
-    return fine & require(smaller, f"tile {list(sizes)} is as large as {logical.op} itself, so nothing gets smaller")
+    return fine & require(
+        smaller,
+        f"tile {list(sizes)} is as large as {logical.op} itself, so nothing gets smaller",
+        "choose a smaller size, or leave it out",
+    )
 
 
 def _tile_codes(logical: LogicalSpec, body: Body, target: Target) -> list[Any]:
@@ -272,7 +277,10 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
         count = 0 if state.layout is None else len(state.layout.dims) + 1
         own, codes = codes[:count], codes[count:]
         if Fit.STRADDLES in own[:-1]:
-            raise Inapplicable(f"`{step}` breaks up strips of {state.layout}")
+            raise Inapplicable(
+                f"`{step}` breaks up strips of {state.layout}",
+                "choose multiples of the strips, or move the operand to another layout first",
+            )
         states.append(state.tiled(own))
     return tuple(states)
 
@@ -288,8 +296,9 @@ def _loop(
             fine = fine & require(
                 tensor.has_whole_vectors(),
                 f"`{step}` cuts {one.name} into tiles that split its vectors of {tensor.state.vector}",
+                "choose multiples of the vectors, or tile before the operand moves to them",
             )
-    require(fine, f"`{step}` splits vectors")
+    require(fine, f"`{step}` splits vectors", "choose multiples of the vectors")
     cells = masked(None, fine)
     parts = tuple(
         _part(select_cells(tile, cells), body.select(cells), target)

@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.impl import Block, Part
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite, only_tiled
+from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, only_tiled
 
 if TYPE_CHECKING:
     from morello.plugins.target import Target
@@ -31,7 +31,7 @@ class ToAccum(Rewrite):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         accumulating = logical.op.accumulating()
         if accumulating is None:
-            raise Inapplicable(f"{logical.op} has no accumulating variant to turn into")
+            raise Inapplicable(f"{logical.op} has no accumulating variant to turn into", LEAVE_OUT)
         nothing = target.nothing()
         written = [index for index, one in enumerate(logical.op.operands(len(logical.shape))) if one.writes]
         fills = [

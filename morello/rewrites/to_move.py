@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, Rewrite
+from morello.rewrites.base import Case, Rewrite, wrong_operation
 from morello.rewrites.staged import Job, pipeline
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class ToMove(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         if not isinstance(logical.op, OnePrefix):
-            raise Inapplicable(f"`{self.keyword}` is for OnePrefix, not for {logical.op}")
+            raise wrong_operation(self, "OnePrefix", logical.op)
         same = tuple(range(len(logical.shape)))
         axes = (same, tuple(dim + 1 for dim in same))
         yield Case(None, pipeline(self, logical, [], [Job(MoveOperation(), logical.shape, (0, 1), axes)], target))

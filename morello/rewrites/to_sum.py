@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
 from morello.ir.dtypes import F32
 from morello.ir.numbers import Cells
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.unary import Scale
 from morello.ir.spec import LogicalSpec
-from morello.rewrites.base import Case, by_group, select_cells, within
+from morello.rewrites.base import Case, by_group, select_cells, within, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class ToSum(Placed):
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, Mean):
-            raise Inapplicable(f"`{self.keyword}` is for Mean, not for {op}")
+            raise wrong_operation(self, "Mean", op)
         axis = op.axis(len(logical.shape))
 
         def of_length(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:

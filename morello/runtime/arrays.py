@@ -7,6 +7,7 @@ bf16 are `ml_dtypes.bfloat16`, or uint16 bit patterns.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -147,4 +148,8 @@ def _of_type(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _require_shape(array: np.ndarray, shape: tuple[Any, ...], kind: str) -> None:
     if array.shape != tuple(shape):
-        raise ArgumentError(f"expected an array of the {kind} shape {tuple(shape)}, got {array.shape}")
+        fits = array.size == math.prod(shape)
+        raise ArgumentError(
+            f"expected an array of the {kind} shape {tuple(shape)}, got {array.shape}",
+            f"reshape it: array.reshape({tuple(shape)})" if fits else "compile the Spec with the sizes of the array",
+        )

@@ -15,7 +15,7 @@ from pathlib import Path
 from morello.errors import ToolchainError
 from morello.runtime.cache import cache_directory, find, keep, size_limit, unusable
 from morello.runtime.process import run
-from morello.runtime.toolchain import BASE_FLAGS, Compiler, timeout_seconds
+from morello.runtime.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, timeout_seconds
 
 
 def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float | None = None) -> Path:
@@ -69,7 +69,7 @@ def _compile(
         ) from error
     except OSError as error:
         raise ToolchainError(
-            f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}"
+            f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}", CHOOSE_HINT
         ) from error
     if done.code or not (folder / "library.so").is_file():
         raise ToolchainError(

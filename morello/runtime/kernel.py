@@ -14,7 +14,7 @@ import numpy as np
 from morello import schedule
 from morello.codegen.parallel import MAX_THREADS
 from morello.codegen.program import Program
-from morello.errors import ArgumentError, EmitError, ToolchainError
+from morello.errors import ArgumentError, EmitError, ToolchainError, remedy
 from morello.ir.impl import Figures, Impl, figures
 from morello.ir.limits import Limits
 from morello.ir.spec import Spec
@@ -62,7 +62,7 @@ class Kernel:
         self._compiler = compiler
         self._lock = threading.Lock()
         self._local = threading.local()
-        _check_parameters(program, impl.spec)
+        _check_parameters(program, impl.spec, target)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.name}>"
@@ -225,15 +225,15 @@ class Kernel:
         return self._local.workspace
 
 
-def _check_parameters(program: Program, spec: Spec) -> None:
+def _check_parameters(program: Program, spec: Spec, target: Target) -> None:
     """Raises EmitError if the emitter's parameters are not the Spec's operands."""
-    operands = spec.operands
+    operands, hint = spec.operands, remedy(target.origins.get("emitter", target.name))
     if len(program.parameters) != len(operands):
-        raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands")
+        raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands", hint)
     for parameter, tensor in zip(program.parameters, operands, strict=True):
         layout = tensor.state.layout
         strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
         if parameter.strides != strides:
             raise EmitError(
-                f"{program.name}: {parameter.name} takes {parameter.strides} strides, its Spec has {strides}"
+                f"{program.name}: {parameter.name} takes {parameter.strides} strides, its Spec has {strides}", hint
             )

@@ -50,7 +50,9 @@ def implement(logical: LogicalSpec, target: Target) -> Node:
         # A kernel for all operations of a class may not take this one.
         with contextlib.suppress(Inapplicable):
             return rewrite_leaf(spec, step, target)
-    raise Inapplicable(f"{target.name} has no microkernel for {logical.op}")
+    raise Inapplicable(
+        f"{target.name} has no microkernel for {logical.op}", "check against a reference target that has one"
+    )
 
 
 class Reference:

@@ -38,6 +38,8 @@ _DEFAULT_TIMEOUT = 120.0
 _PROBE_TIMEOUT = 30.0
 #: What the system can wait for.
 _LONGEST_TIMEOUT = 1e6
+#: What to do about a compiler that does not work.
+CHOOSE_HINT = "name another compiler with MORELLO_CC or --cc, or install it again"
 _NO_COMPILER_HINT = "install one: `apt install gcc`, `xcode-select --install` on a Mac, or `pip install ziglang`"
 
 
@@ -146,7 +148,7 @@ def thread_flags(compiler: Compiler) -> tuple[str, ...]:
                 if not run(command, timeout_seconds(_PROBE_TIMEOUT)).code and _loads(library):
                     return flags
             except OSError as error:
-                raise ToolchainError(f"{compiler.name} cannot be started: {error}") from error
+                raise ToolchainError(f"{compiler.name} cannot be started: {error}", CHOOSE_HINT) from error
     raise ToolchainError(
         f"{compiler.name} has neither OpenMP nor pthreads, which parallel loops need", "make the Spec `serial`"
     )
@@ -175,10 +177,12 @@ def _probe(command: tuple[str, ...]) -> Compiler:
             built = run([*command, *BASE_FLAGS, "-o", str(library), str(source)], timeout)
         except OSError as error:
             reason = str(error) if isinstance(error, TimeoutError) else f"cannot be started: {error.strerror or error}"
-            raise ToolchainError(f"`{shown}` {reason}") from error
+            raise ToolchainError(f"`{shown}` {reason}", CHOOSE_HINT) from error
         if built.code or not library.is_file():
             said = built.excerpt().strip().splitlines()
-            raise ToolchainError(f"`{shown}` cannot compile C: {said[0] if said else f'exit code {built.code}'}")
+            raise ToolchainError(
+                f"`{shown}` cannot compile C: {said[0] if said else f'exit code {built.code}'}", CHOOSE_HINT
+            )
     first = version.excerpt().strip().splitlines()
     name = "zig cc" if "ziglang" in command else os.path.basename(command[0])
     return Compiler(command, name, first[0] if first else "unknown version")

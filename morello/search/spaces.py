@@ -320,7 +320,10 @@ def _cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[Case]:
 def _check_structural(made: Expansion, step: Rewrite) -> None:
     held = [made.needs, *(part.live for part in made.parts)]
     if made.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
-        raise PluginError(f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory")
+        raise PluginError(
+            f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory",
+            "its class should not say `structural = True`",
+        )
 
 
 def _parts(space: Space, target: Target, dtypes: DTypes | None) -> Iterator[Part]:

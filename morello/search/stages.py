@@ -131,7 +131,10 @@ class Stages:
         for known, part in zip(stage.parts, made.parts, strict=True):
             shape = known.space.numbers([np.broadcast_to(np.asarray(size), cells.shape) for size in part.logical.shape])
             if np.any((known.shape[cells] >= 0) & (known.shape[cells] != shape)):
-                raise PluginError(f"rewrite {step.keyword} calls itself staged, but shapes depend on new tensors")
+                raise PluginError(
+                    f"rewrite {step.keyword} calls itself staged, but shapes depend on new tensors",
+                    "its class should not say `staged = True`",
+                )
             known.shape[cells], known.times[cells] = shape, part.times
         row = stage.row(step, rank, space.count)
         for index, tensor in enumerate(made.tensors):
@@ -151,7 +154,10 @@ class Stages:
         for arg, axis in zip(args, own, strict=True):
             if axis is not None:
                 if arg >= len(space.operands):
-                    raise PluginError("a staged rewrite sees a new tensor under other dimensions than its own")
+                    raise PluginError(
+                        "a staged rewrite sees a new tensor under other dimensions than its own",
+                        "its class should not say `staged = True`",
+                    )
                 self.axes.add((len(space.operands[arg].dims), axis))
         count = space.count
         return StagePart(below, args, own, holds, np.full(count, -1), np.zeros(count, dtype=np.int64))
@@ -173,5 +179,6 @@ class Stages:
             wrong |= any(np.any(np.asarray(part.times) != 1) for part in made.parts)
         if wrong:
             raise PluginError(
-                f"rewrite {step.keyword} calls itself staged, but `{step}` costs or holds something besides its tensors"
+                f"rewrite {step.keyword} calls itself staged, but `{step}` costs or holds more than its tensors",
+                "its class should not say `staged = True`",
             )

@@ -90,7 +90,10 @@ class Draws:
         while index < count:
             names = [name for name in names if self._hopeful(name)]
             if not names:
-                raise SpecError(f"{self.target.name} has no programs for any of the operations asked for")
+                raise SpecError(
+                    f"{self.target.name} has no programs for any of the operations asked for",
+                    "ask for other operations",
+                )
             drawn = self._draw(rng, rng.choice(names), index)
             if drawn:
                 index += 1

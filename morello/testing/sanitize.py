@@ -18,7 +18,7 @@ from morello.ir.spec import Spec
 from morello.ir.tensor import TensorSpec
 from morello.runtime.arrays import Form, form_of
 from morello.runtime.process import run
-from morello.runtime.toolchain import Compiler, timeout_seconds
+from morello.runtime.toolchain import CHOOSE_HINT, Compiler, timeout_seconds
 from morello.testing.batch import translation_unit, units
 
 FLAGS = ("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
@@ -182,7 +182,10 @@ def _buffers(job: Job, start: int) -> list[_Buffer]:
     """The job's buffers; their bytes are in the file from `start` on."""
     program = job.program
     if len(job.arrays) != len(program.parameters):
-        raise ArgumentError(f"{program.name} takes {len(program.parameters)} arrays, got {len(job.arrays)}")
+        raise ArgumentError(
+            f"{program.name} takes {len(program.parameters)} arrays, got {len(job.arrays)}",
+            "give one for each parameter",
+        )
     found: list[_Buffer] = []
     for index, (parameter, tensor) in enumerate(zip(program.parameters, job.spec.operands, strict=True)):
         form = form_of(tensor)
@@ -233,7 +236,8 @@ def _check(buffer: _Buffer, array: np.ndarray) -> None:
     if array.shape != form.shape or array.dtype.itemsize != form.dtype.bytes:
         raise ArgumentError(
             f"operand {buffer.parameter.name}: expected {form.dtype.numpy.name} of shape {form.shape}, "
-            f"got {array.dtype} of shape {array.shape}"
+            f"got {array.dtype} of shape {array.shape}",
+            "convert or reshape it",
         )
 
 
@@ -279,7 +283,7 @@ def _build(programs: Sequence[Program], folder: Path, compiler: Compiler, saniti
     try:
         done = run(command, timeout_seconds() * len(files), folder)
     except OSError as error:
-        raise ToolchainError(f"{compiler.name} failed to build the sanitized {names}: {error}") from error
+        raise ToolchainError(f"{compiler.name} failed to build the sanitized {names}: {error}", CHOOSE_HINT) from error
     if done.code:
         raise ToolchainError(
             f"{compiler.name} failed to build the sanitized {names}:\n{_first_lines(done.err)}",
@@ -293,7 +297,10 @@ def _execute(jobs: Sequence[Job], folder: Path, first: int) -> tuple[int, Verifi
         done = run([str(folder / "harness"), str(first)], timeout_seconds(), folder, _ENVIRONMENT)
     except TimeoutError as error:
         failed = _current(folder)
-        return failed, VerificationError(f"{jobs[failed].program.name} does not end: {error}")
+        return failed, VerificationError(
+            f"{jobs[failed].program.name} does not end: {error}",
+            "give it more time with MORELLO_CC_TIMEOUT (seconds), if it only takes long",
+        )
     if not done.code:
         return len(jobs), None
     failed = _current(folder)

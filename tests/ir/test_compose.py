@@ -163,7 +163,9 @@ def test_sizes_that_must_agree() -> None:
     op = arranged(stages).compose
     dtypes = [F32] * 3
     assert op.check((1, 2, 5, 6, 3, 3), dtypes) is None
-    assert op.check((1, 2, 5, 6, 3, 2), dtypes) == "rhs0 is needed with size 6 and with size 5"
+    refused = op.check((1, 2, 5, 6, 3, 2), dtypes)
+    assert refused
+    assert refused.message == "rhs0 is needed with size 6 and with size 5"
     assert [one.shape((1, 2, 5, 6, 3, 3)) for one in op.operands(6)][:2] == [(1, 2, 5, 6), (2, 2, 3, 3)]
 
 

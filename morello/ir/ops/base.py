@@ -126,7 +126,10 @@ class Operation(ABC):
 
         Inputs and errors are float64, in the order of `meaning`. Raises SpecError where the operation does not say.
         """
-        raise SpecError(f"{self} does not say how it spreads errors, so it cannot be part of a Compose")
+        raise SpecError(
+            f"{self} does not say how it spreads errors, so it cannot be part of a Compose",
+            "write it as a Spec of its own, or let its plugin define `spread`",
+        )
 
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -147,8 +150,8 @@ class Operation(ABC):
         """
         return ()
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
-        """Why this shape or these data types cannot be; None if they can."""
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+        """Return the error for a shape or data types that cannot be; None if they can."""
         return None
 
     def reductions(self, rank: int) -> tuple[int, ...]:

@@ -59,9 +59,10 @@ class Binary(AnyRank):
     def whole_numbers(self) -> bool:
         return True
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if self.over and self.over[-1] >= len(shape):
-            return f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
+            message = f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
+            return SpecError(message, "leave out those that it does not have")
         return convertible(dtypes[:2], dtypes[2])
 
 
@@ -116,7 +117,7 @@ class Div(Binary):
     ) -> list[np.ndarray]:
         return [quotient_spread(*inputs, *errors)]
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operation, parameter
 
@@ -39,10 +40,11 @@ class Along(AnyRank):
     def normal(self, rank: int) -> Operation:
         return attrs.evolve(self, dim=None) if self.dim == rank - 1 else self
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if self.dim is not None and not 0 <= self.dim < len(shape):
-            return f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
-        return None if shape else "a tensor of rank 0 has no dimension to go along"
+            message = f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
+            return SpecError(message, "leave `dim` out for the last")
+        return None if shape else SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
 
 
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
@@ -52,16 +54,18 @@ def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
     return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)
 
 
-def floats_only(dtypes: Sequence[DType]) -> str | None:
-    """Why an operation that is defined for floats only does not take these types."""
+def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
+    """Return why an operation that is defined for floats only does not take these types; None if it does."""
     wrong = next((dtype for dtype in dtypes if not dtype.is_float), None)
-    return f"it is defined for f32 and bf16, not for {wrong}" if wrong else None
+    if not wrong:
+        return None
+    return SpecError(f"it is defined for f32 and bf16, not for {wrong}", "convert integers to f32 with a Move first")
 
 
-def convertible(sources: Sequence[DType], out: DType) -> str | None:
-    """Why values of types `sources` cannot be converted to `out`."""
+def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
+    """Return why values of types `sources` cannot be converted to `out`; None if they can."""
     wrong = next((dtype for dtype in sources if dtype.is_float and not out.is_float), None)
-    return f"{wrong} does not convert to {out}: make the output f32 or bf16" if wrong else None
+    return SpecError(f"{wrong} does not convert to {out}", "make the output f32 or bf16") if wrong else None
 
 
 def exp(values: np.ndarray) -> np.ndarray:

@@ -36,13 +36,19 @@ def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
     if isinstance(stage.op, Compose):
         raise SpecError("Compose cannot contain a Compose", "write its operations in its place")
     if stage.op.rank not in (None, stage.rank):
-        raise SpecError(f"{stage.op} has {stage.op.rank} dimensions, not {stage.rank}")
+        raise SpecError(
+            f"{stage.op} has {stage.op.rank} dimensions, not {stage.rank}",
+            "compose it with operations on as many dimensions",
+        )
     operands = stage.op.operands(stage.rank)
     used = {dim for one in operands for terms in one.dims for dim, _ in terms} | {*stage.op.untiled(stage.rank)}
     if used - {*range(stage.rank)}:
-        raise SpecError(f"{stage.op} does not apply to {stage.rank} dimensions")
+        raise SpecError(f"{stage.op} does not apply to {stage.rank} dimensions", "give it tensors of more dimensions")
     if len(operands) < 2 or sum(one.writes for one in operands) != 1 or not operands[-1].writes:
-        raise SpecError(f"Compose cannot contain {stage.op}: it needs an input and exactly one output")
+        raise SpecError(
+            f"Compose cannot contain {stage.op}: it needs an input and exactly one output",
+            "write it as a Spec of its own",
+        )
     if number and operands[-1].reads:
         raise SpecError(
             f"Compose: {stage.op} adds to its output, which only the first operation may do",
@@ -51,7 +57,7 @@ def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
     if len(stage.inputs) != len(operands) - 1:
         names = ", ".join(one.name for one in operands[:-1])
         count = f"{len(operands) - 1} input{'s' if len(operands) > 2 else ''}"
-        raise SpecError(f"{stage.op} has {count} ({names}), not {len(stage.inputs)}")
+        raise SpecError(f"{stage.op} has {count} ({names}), not {len(stage.inputs)}", "give it one tensor for each")
 
 
 def _check_links(stages: Sequence[Stage]) -> None:
@@ -63,9 +69,15 @@ def _check_links(stages: Sequence[Stage]) -> None:
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
             rank, op = ranks.setdefault(entry, (len(one.dims), stage.op))
             if rank != len(one.dims) and entry < 0:
-                raise SpecError(f"{stage.op} reads {len(one.dims)} dimensions, but {op} before it makes {rank}")
+                raise SpecError(
+                    f"{stage.op} reads {len(one.dims)} dimensions, but {op} before it makes {rank}",
+                    "put an operation between them that changes the number of dimensions, or write Specs of their own",
+                )
             if rank != len(one.dims):
-                raise SpecError(f"{stage.op} reads {len(one.dims)} dimensions where {op} reads {rank}")
+                raise SpecError(
+                    f"{stage.op} reads {len(one.dims)} dimensions where {op} reads {rank}",
+                    "use tensors of their own, or write Specs of their own",
+                )
 
 
 @attrs.frozen(cache_hash=True)
@@ -179,18 +191,20 @@ class Compose(Operation):
         ]
         return (*read, self.intermediate_dtype(stage, dtypes))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         for dim, name in enumerate(self.dims(len(shape))):
             if not any(one.uses(dim) for one in self.operands(len(shape))):
-                return f"no operand has the dimension {name}, so none tells its size"
+                message = f"no operand has the dimension {name}, so none tells its size"
+                return SpecError(message, "write Specs of single operations, whose shapes give every size")
         for each in self.wiring.agreements:
             one, other = each.one.size(shape), each.other.size(shape)
             if one != other:
-                return f"{each.tensor} is needed with size {one} and with size {other}"
+                message = f"{each.tensor} is needed with size {one} and with size {other}"
+                return SpecError(message, "give all operands that share a dimension the same size along it")
         for number, stage in enumerate(self.stages):
             fault = stage.op.check(self.stage_shape(number, shape), self.stage_dtypes(number, dtypes))
             if fault:
-                return f"{stage.op}: {fault}"
+                return SpecError(f"{stage.op}: {fault.message}", fault.hint)
         return None
 
     def run(self, inputs: Sequence[T], one: Callable[[int, list[T]], T]) -> list[T]:
@@ -330,7 +344,9 @@ def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
             waiting.append((number, True))
             for entry in (entry for entry in stages[number].inputs if entry < 0):
                 if not done.get(~entry, True):
-                    raise SpecError(f"{stages[number].op} needs what is made of its own output")
+                    raise SpecError(
+                        f"{stages[number].op} needs what is made of its own output", "let it use an operand instead"
+                    )
                 waiting.append((~entry, False))
     unused = [number for number in range(len(stages)) if number not in done]
     if unused:

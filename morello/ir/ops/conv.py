@@ -27,12 +27,18 @@ def _shortest(given: Any) -> Sizes:
 
 def _check_pair(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 2) or min(_each(given, 2), default=0) < 1:
-        raise SpecError(f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]")
+        raise SpecError(
+            f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]",
+            f"for example {field.name}=2 or {field.name}=[2, 1]",
+        )
 
 
 def _check_padding(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 4) or min(_each(given, 4), default=-1) < 0:
-        raise SpecError(f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]")
+        raise SpecError(
+            f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]",
+            "for example padding=1 or padding=[1, 1, 0, 0]",
+        )
 
 
 def _each(given: Sizes, count: int) -> tuple[int, ...]:
@@ -142,10 +148,11 @@ class _Convolution(Operation):
     def whole_numbers(self) -> bool:
         return True
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         height, width = self.operands(len(shape))[0].shape(shape)[-2:]
         if height < 1 or width < 1:
-            return f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
+            message = f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
+            return SpecError(message, "make the output larger, or the padding smaller")
         return convertible(dtypes[:2], dtypes[2])
 
 

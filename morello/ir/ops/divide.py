@@ -8,6 +8,7 @@ from functools import cache
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, flattened, operand
 from morello.ir.ops.binary import quotient_spread
@@ -49,7 +50,7 @@ class DivideVec(_Division, AnyRank):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank, None)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
 
 
@@ -64,7 +65,7 @@ class DivideVecScalar(_Division, Along):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank, self.axis(rank))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import I8, I16, U8, DType
 from morello.ir.ops.base import Operand, Operation, operand, parameter
 from morello.ir.ops.fill import FillZero
@@ -83,12 +84,13 @@ class Matmul(Operation):
         """Pairs along k stay together."""
         return 2 if self.saturating and dim == K else 1
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         lhs, rhs, out = dtypes
         if self.saturating:
             return _check_saturating(shape, dtypes)
         if any(dtype.is_float for dtype in (lhs, rhs)) and not out.is_float:
-            return f"a product of {lhs} and {rhs} does not fit an output of {out}; make the output f32 or bf16"
+            message = f"a product of {lhs} and {rhs} does not fit an output of {out}"
+            return SpecError(message, "make the output f32 or bf16")
         return None
 
 
@@ -101,10 +103,11 @@ def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     return out
 
 
-def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
     if tuple(dtypes) != (U8, I8, I16):
-        return f"saturates products of u8 and i8 to i16, not of {dtypes[0]} and {dtypes[1]} to {dtypes[2]}"
-    return f"adds up pairs along k, and {shape[K]} is odd; make k even" if shape[K] % 2 else None
+        message = f"saturates products of u8 and i8 to i16, not of {dtypes[0]} and {dtypes[1]} to {dtypes[2]}"
+        return SpecError(message, "leave out `saturating`")
+    return SpecError(f"adds up pairs along k, and {shape[K]} is odd", "make k even") if shape[K] % 2 else None
 
 
 _INPUTS = (operand("lhs", (B, M, K)), operand("rhs", (B, K, N)))

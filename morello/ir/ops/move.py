@@ -8,6 +8,7 @@ from functools import cache
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
 
@@ -42,10 +43,11 @@ class Move(Operation):
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         source, out = dtypes
         if source.is_float and not out.is_float:
-            return f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
+            message = f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
+            return SpecError(message, "make the output f32 or bf16")
         return None
 
     @property

@@ -86,7 +86,7 @@ class Norm:
         """The norm with this `eps`. Raises SpecError for one that is no number."""
         eps = given.get("eps", self.eps)
         if isinstance(eps, (bool, str, tuple)) or not math.isfinite(eps) or eps < 0:
-            raise SpecError(f"{self.name}: eps is a number of at least 0, not {eps!r}")
+            raise SpecError(f"{self.name}: eps is a number of at least 0, not {eps!r}", "for example eps=1e-5")
         return attrs.evolve(self, eps=float(eps))
 
 

@@ -8,6 +8,7 @@ from functools import cache
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.ops.common import AnyRank, as_type, convertible
@@ -40,7 +41,7 @@ class OnePrefix(AnyRank):
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return convertible(dtypes[:1], dtypes[1])
 
     @property

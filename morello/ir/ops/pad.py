@@ -15,7 +15,10 @@ from morello.ir.ops.common import AnyRank
 
 def _check(op: Operation, _field: attrs.Attribute, given: tuple[int, ...]) -> None:
     if len(given) != 4 or min(given) < 0:
-        raise SpecError(f"{op.name}: padding is four numbers of at least 0: [top, left, bottom, right]")
+        raise SpecError(
+            f"{op.name}: padding is four numbers of at least 0: [top, left, bottom, right]",
+            "for example padding=[1, 1, 0, 0]",
+        )
 
 
 @attrs.frozen(cache_hash=True)
@@ -42,13 +45,18 @@ class Pad(AnyRank):
         # A tile at the edge would have zeros on other sides than one inside.
         return (rank - 2, rank - 1)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if len(shape) < 2:
             written = "×".join(map(str, (1, 1, *shape)[-2:]))
-            return f"zeros go around the last two dimensions, and this tensor has {len(shape)}: write {written}"
+            message = f"zeros go around the last two dimensions, and this tensor has {len(shape)}"
+            return SpecError(message, f"write {written}")
         if min(self.operands(len(shape))[0].shape(shape)) < 1:
-            return f"nothing is left of {shape[-2]}×{shape[-1]} inside of padding {list(self.padding)}"
-        return None if dtypes[0] == dtypes[1] else f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
+            message = f"nothing is left of {shape[-2]}×{shape[-1]} inside of padding {list(self.padding)}"
+            return SpecError(message, "sizes are those of the output, zeros and all: make them larger")
+        if dtypes[0] == dtypes[1]:
+            return None
+        message = f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
+        return SpecError(message, "convert with a Move before or after it")
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]

@@ -36,7 +36,10 @@ def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: i
         _spread_ranks(ops, wires, found)
     unknown = [str(op) for op, rank in zip(ops, found, strict=True) if rank is None]
     if unknown:
-        raise SpecError(f"the number of dimensions of {unknown[0]} does not follow from the other operations")
+        raise SpecError(
+            f"the number of dimensions of {unknown[0]} does not follow from the other operations",
+            "let an operation of the others use what it makes, or make what it uses",
+        )
     return tuple(rank for rank in found if rank is not None)
 
 
@@ -60,4 +63,7 @@ def _rank(op: Operation, operand: int, dims: int) -> int:
     for rank in (dims, dims - 1, dims + 1):
         if rank >= 0 and len(op.operands(rank)[operand].dims) == dims:
             return rank
-    raise SpecError(f"{op} has no operand {op.operands(dims)[operand].name} of {dims} dimensions")
+    raise SpecError(
+        f"{op} has no operand {op.operands(dims)[operand].name} of {dims} dimensions",
+        "compose it with operations on as many dimensions",
+    )

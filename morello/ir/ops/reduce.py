@@ -8,6 +8,7 @@ from functools import cache
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, flattened, operand
 from morello.ir.ops.common import Along, convertible, floats_only
@@ -25,7 +26,7 @@ class Reduction(Along):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank, self.axis(rank), self.accumulates)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
 
 
@@ -104,7 +105,7 @@ class Mean(Reduction):
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape) + self.volume(shape) // shape[self.axis(len(shape))]
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, flattened, operand
 from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, floats_only, grown
@@ -24,7 +25,7 @@ class SoftmaxLike(Along):
     def name(self) -> str:
         return type(self).__name__
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
     @property

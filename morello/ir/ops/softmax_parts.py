@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.ops.common import EXP_ROUNDINGS, TINY, exp, grown
@@ -116,11 +117,11 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
         return () if self.accumulate else (FillZero(), None)
 
 
-def holds_maxima(source: DType, largest: DType) -> str | None:
-    """Why another type cannot keep the maxima of a type: denominators would belong to maxima that were rounded."""
+def holds_maxima(source: DType, largest: DType) -> SpecError | None:
+    """Return why another type cannot keep maxima: denominators would belong to maxima that were rounded."""
     if largest.unit_roundoff <= source.unit_roundoff:
         return None
-    return f"max is {largest}, which does not hold every {source}: make it {source}"
+    return SpecError(f"max is {largest}, which does not hold every {source}", f"make it {source}")
 
 
 @attrs.frozen(cache_hash=True)
@@ -138,7 +139,7 @@ class _Parts(Accumulating):
         largest = self._largest(shape, maxima)
         return [largest, self._combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or holds_maxima(dtypes[0], dtypes[-2])
 
     def _largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:

@@ -17,7 +17,7 @@ from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, holds_maxima
 
 def _check_length(op: Operation, _field: attrs.Attribute, given: int) -> None:
     if given < 1:
-        raise SpecError(f"{op.name}: a part has at least 1 value, not {given}")
+        raise SpecError(f"{op.name}: a part has at least 1 value, not {given}", "for example of=64")
 
 
 @attrs.frozen(cache_hash=True)
@@ -43,11 +43,11 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
         results = (operand(name, range(value), reads=False, writes=True) for name in ("max", "denom"))
         return (Operand("src", (*outer, ((part, self.of), (value, 1)))), *results)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if len(shape) < 2:
-            return "it has a dimension of parts, and one of their values"
+            return SpecError("it has a dimension of parts, and one of their values", "write 2 sizes or more")
         if shape[-1] != self.of:
-            return f"parts have {self.of} values, not {shape[-1]}"
+            return SpecError(f"parts have {self.of} values, not {shape[-1]}", f"write of={shape[-1]}")
         return floats_only(dtypes) or holds_maxima(dtypes[0], dtypes[1])
 
     def meaning(

@@ -64,7 +64,7 @@ class Unary(AnyRank):
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 1
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
 
 
@@ -84,7 +84,7 @@ class Relu(Unary):
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> str | None:
+    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return convertible(dtypes[:1], dtypes[1])
 
     @property
@@ -296,7 +296,7 @@ def _one_of(op: Operation, given: str, known: Sequence[str]) -> None:
 
 def _finite(op: Operation, by: float) -> None:
     if not abs(by) <= float(np.finfo(np.float32).max):
-        raise SpecError(f"{op.name}: by={by} is no finite f32")
+        raise SpecError(f"{op.name}: by={by} is no finite f32", "write a number between -3.4e38 and 3.4e38")
 
 
 @cache

@@ -34,7 +34,9 @@ class ReferenceEmitter:
         check_name(name)
         logical = impl.spec.logical
         if meaning(logical.op) is None:
-            raise EmitError(f"{target.name} does not know what {logical.op} means")
+            raise EmitError(
+                f"{target.name} does not know what {logical.op} means", f"install a version of {target.name} that does"
+            )
         declared = logical.op.operands(len(logical.shape))
         values, parameters = [], []
         for one, tensor in zip(declared, logical.operands, strict=True):
