@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from morello.errors import MorelloError
+from morello.unfinished import unfinished
 
 
 def check_writable(path: str, source: str) -> None:
@@ -30,12 +30,9 @@ def write_file(path: str | Path, data: bytes) -> None:
         if _is_special(place):
             place.write_bytes(data)
             return
-        temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}")
-        try:
-            temporary.write_bytes(data)
-            os.replace(temporary, place)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with unfinished(place) as aside:
+            aside.write_bytes(data)
+            os.replace(aside, place)
     except OSError as error:
         raise MorelloError(
             f"cannot write {path}: {error.strerror or error}", "free some space, or choose another path"

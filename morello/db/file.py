@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from morello.db.guard import PATIENCE, TABLES, Endless, Guarded, connect, error_name, patiently, schema_fault
 from morello.errors import MorelloError
+from morello.unfinished import unfinished
 
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
@@ -179,27 +179,22 @@ class File:
 
     def _make(self) -> None:
         """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
-        aside = self.path.with_name(f".{self.path.name[:100]}.{secrets.token_hex(4)}")
         try:
-            connection = connect(aside)
-            try:
-                _fill(connection)
-                _use_wal(connection)
-            finally:
-                connection.close()
-            # Unlike renaming, this does not replace what another process made meanwhile.
-            os.link(aside, self.path)
+            with unfinished(self.path) as aside:
+                connection = connect(aside)
+                try:
+                    _fill(connection)
+                    _use_wal(connection)
+                finally:
+                    connection.close()
+                # Unlike renaming, this does not replace what another process made meanwhile.
+                os.link(aside, self.path)
         except OSError as error:
             if isinstance(error, FileExistsError) or error.errno in _NO_LINKS:
                 return  # without links, an empty file is made and filled in place
             raise MorelloError(
                 f"database {self.path} cannot be made: {error.strerror or error}", "give another path"
             ) from error
-        finally:
-            # What cannot be removed takes room, and does no harm.
-            with suppress(OSError):
-                for leftover in self.path.parent.glob(f"{aside.name}*"):
-                    leftover.unlink(missing_ok=True)
 
     def _recognised(self, connection: Guarded) -> bool:
         """Whether it is a database of this format, rather than an empty one. Raises MorelloError if it is neither."""
@@ -238,7 +233,7 @@ class File:
         return MorelloError(f"database {self.path}: {error}", hint)
 
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
 
 

@@ -101,7 +101,7 @@ def test_files_that_are_no_database(make, message: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(MorelloError, match="unable to open"):
+    with pytest.raises(MorelloError, match="cannot be made: No such file or directory"):
         SpecStore(tmp_path / "missing" / "solved.db")
 
 

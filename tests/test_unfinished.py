@@ -1,0 +1,117 @@
+"""Files are made aside; what killed processes leave there goes when the file is made again, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from morello.cli.output import write_file
+from morello.db.file import File
+from morello.errors import MorelloError
+from morello.unfinished import unfinished
+
+#: A process that stays in the middle of writing a file.
+WRITES = """
+import os, sys
+def stay(*_):
+    print("stays", flush=True)
+    sys.stdin.read()
+os.link = os.replace = stay
+{imports}
+{call}
+"""
+#: How a database and any other file is made.
+WAYS = {
+    "database": ("from morello.db.file import File", "File(sys.argv[1])"),
+    "output": ("from morello.cli.output import write_file", "write_file(sys.argv[1], b'new')"),
+}
+
+
+@contextmanager
+def writer(path: Path, way: str) -> Iterator[subprocess.Popen[str]]:
+    """A process in the middle of making a file, which is killed in the end."""
+    imports, call = WAYS[way]
+    code = WRITES.format(imports=imports, call=call)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout
+        assert child.stdout.readline() == "stays\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def hidden(folder: Path) -> list[Path]:
+    """What stands in a folder besides files, made to look old."""
+    found = sorted(folder.glob(".*"))
+    for one in found:
+        os.utime(one, (0, 0))
+    return found
+
+
+def make(path: Path, way: str) -> None:
+    if way == "database":
+        path.unlink(missing_ok=True)
+        File(path).close()
+    else:
+        write_file(path, b"mine")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_killed_process_leaves_is_removed(way: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.db"
+    with writer(path, way):
+        (left,) = hidden(tmp_path)
+        make(path, way)
+        assert hidden(tmp_path) == [left], "it was still in use"
+    assert hidden(tmp_path) == [left], "nobody could remove it"
+    make(path, way)
+    assert [one.name for one in tmp_path.iterdir()] == ["file.db"]
+
+
+def test_what_was_just_made_may_be_about_to_be_locked(tmp_path: Path) -> None:
+    young = tmp_path / ".file.morello-abcdefgh"
+    young.mkdir()
+    write_file(tmp_path / "file", b"mine")
+    assert young.is_dir()
+
+
+def test_nothing_else_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    (tmp_path / ".file.morello-linked").symlink_to(tmp_path / "kept")
+    (tmp_path / ".file.morello-afile").touch()
+    for name in (".file.config", ".other.morello-abcdefgh", ".file"):
+        (tmp_path / name).mkdir()
+    before = hidden(tmp_path)
+    os.utime(tmp_path / "kept", (0, 0))
+    write_file(tmp_path / "file", b"mine")
+    assert hidden(tmp_path) == before
+    assert (tmp_path / "kept" / "file").exists()
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "語" * 85, "[a]*", "-"])
+def test_any_name_will_do(name: str, tmp_path: Path) -> None:
+    write_file(tmp_path / name, b"whole")
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"whole"
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MorelloError, match="cannot be made: No such file"):
+        File(tmp_path / "missing" / "file.db")
+    with pytest.raises(MorelloError, match="cannot write"):
+        write_file(tmp_path / "folder" / ("a" * 256), b"whole")
+    with pytest.raises(FileNotFoundError), unfinished(tmp_path / "folder") as aside:
+        aside.replace(tmp_path / "other")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "folder"]
