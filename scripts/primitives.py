@@ -20,7 +20,7 @@ from morello.ir.dtypes import ALL, BY_NAME, DType
 from morello.ir.layout import col_major, row_major
 from morello.ir.numbers import Num, product
 from morello.ir.ops import BY_NAME as OPERATIONS
-from morello.ir.ops import Operation, origin
+from morello.ir.ops import Operation
 from morello.ir.ops.base import Value
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -197,7 +197,7 @@ def usual(op: Operation) -> tuple[int, ...]:
 
 def operations() -> list[Operation]:
     """Morello's own in the language's order, each once; parameters after what they are parameters of."""
-    own = [op for op in OPERATIONS.values() if origin(op.name) is None]
+    own = [*OPERATIONS.values()]
     accumulating = {op.accumulating() for op in own}
     found = []
     for op in own:

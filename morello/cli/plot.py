@@ -15,6 +15,7 @@ from morello.db.labels import read
 from morello.db.records import Stored
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
+from morello.plugins.registry import installed
 
 _COLORS = {Kind.EXACT: "tab:blue", Kind.LOWER: "tab:orange", Kind.NONE: "tab:gray"}
 
@@ -27,7 +28,7 @@ def draw(store: SpecStore, path: str, number: int | None, axes: str | None) -> N
     except ImportError as error:
         raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
     stored = _chosen(store, number)
-    logical = read(stored.header.labels)
+    logical = read(stored.header.labels, installed().operations)
     names = [*logical.dims, *stored.header.print.names]
     x, y = _axes(axes, names, len(logical.shape))
     figure = figures.Figure(figsize=(8, 6), layout="constrained")

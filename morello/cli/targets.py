@@ -48,8 +48,10 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
     owner = registry.owner(target.name)
     contributed: dict[str, Counter[str]] = defaultdict(Counter)
     for label, plugin in target.origins.items():
-        if plugin != owner:
-            contributed[plugin][label.split()[0]] += 1
+        kind = label.split()[0]
+        # Operations are for all targets: they extend none.
+        if plugin != owner and kind != "operation":
+            contributed[plugin][kind] += 1
     return {
         "name": target.name,
         "description": target.info.description,

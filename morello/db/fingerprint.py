@@ -51,6 +51,8 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield "weights", target.weights
     yield "casts", target.info.casts
     yield "layouts", target.info.layouts
+    for name, op in target.operations.items():
+        yield f"operation {name}", op
     for rewrite in target.rewrites:
         yield f"rewrite {rewrite.keyword}", rewrite
     for one in target.kernels:
@@ -60,7 +62,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
 
 def _contributed(target: Target) -> Iterator[Any]:
     """What plugins contributed that has sources."""
-    yield from (target.emitter, target.info.layouts, *target.rewrites)
+    yield from (target.emitter, target.info.layouts, *target.rewrites, *target.operations.values())
     for one in target.kernels:
         yield from (type(one), one.op, one.cost, one.emit, one.when)
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from morello.errors import MorelloError
-from morello.frontend.graphs import parse_operation
+from morello.frontend.graphs import Operations, parse_operation
 from morello.ir import dtypes
 from morello.ir.layout import Layout, PhysicalDim
 from morello.ir.ops import Operation
@@ -39,15 +39,17 @@ def _write_state(state: OperandState) -> str:
     return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}"
 
 
-@lru_cache(maxsize=1 << 12)
-def read(text: str) -> LogicalSpec:
-    """The labels that `write` made text of, with every size 1. Raises MorelloError for any other text."""
+def read(text: str, operations: Operations) -> LogicalSpec:
+    """Return the labels that `write` made text of, with every size 1, where the language has these operations.
+
+    Raises MorelloError for any other text.
+    """
     found = _LABELS.fullmatch(text)
     if found is None:
         raise _unknown(text)
     states = tuple(_read_state(state) for state in found["states"].split(_SEPARATOR))
     rank = int(found["rank"])
-    return LogicalSpec(parse_operation(found["op"], rank), (1,) * rank, states, bool(found["serial"]))
+    return LogicalSpec(parse_operation(found["op"], rank, operations), (1,) * rank, states, bool(found["serial"]))
 
 
 def _read_state(text: str) -> OperandState:

@@ -59,7 +59,7 @@ class _Claim:
         header = self.stored.header
         high = self.stored.boxes.high[[self.i], self.rank :]
         limits = tuple(to_limits(high, header.print.units)[0].tolist())
-        labels = read(header.labels)
+        labels = read(header.labels, self.target.operations)
         return [Spec(attrs.evolve(labels, shape=tuple(shape)), limits) for shape in self.shapes.tolist()]
 
     @property

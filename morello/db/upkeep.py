@@ -195,7 +195,7 @@ def _draw(
     shape = to_sizes(point[:, :rank])
     if volumes(shape)[0] > points:
         shape = to_sizes(box.low[:, :rank])
-    logical = attrs.evolve(read(stored.header.labels), shape=tuple(shape[0].tolist()))
+    logical = attrs.evolve(read(stored.header.labels, target.operations), shape=tuple(shape[0].tolist()))
     spec = Spec(logical, tuple(to_limits(point[:, rank:], units)[0].tolist()))
     return _Drawn(chance, target, spec, entries_of(box, shape, units, steps)[0])
 

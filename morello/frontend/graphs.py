@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 import attrs
 from lark import Token
@@ -13,7 +13,7 @@ from morello.errors import MorelloError
 from morello.frontend import numbers, syntax
 from morello.frontend.diagnostics import Source, Span, closest, quoted, suggestion
 from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
-from morello.ir.ops import BY_NAME, Arranged, Operation, Stage, arranged
+from morello.ir.ops import Arranged, Operation, Stage, arranged
 from morello.ir.ops.base import Value
 from morello.ir.ops.norms import NORMS
 from morello.ir.ops.ranks import chained, ranks_of
@@ -23,19 +23,23 @@ COMPOSE = "Compose"
 _RANKS = 33
 
 
-def operation(source: Source, node: OperationNode, *others: str) -> Operation:
-    """The operation that the text names; `others` might have stood here too."""
+#: The operations of a target or a registry, by name.
+Operations: TypeAlias = Mapping[str, Operation]
+
+
+def operation(source: Source, known: Operations, node: OperationNode, *others: str) -> Operation:
+    """Return the operation that the text names; `others` might have stood here too."""
     if node.name in NORMS and node.name not in others:
         raise source.error(
             span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
         )
-    if node.name not in BY_NAME:
-        known = sorted([*BY_NAME, *others])
-        listing = f"operations are {', '.join(known)}"
+    if node.name not in known:
+        names = sorted([*known, *others])
+        listing = f"operations are {', '.join(names)}"
         raise source.error(
-            span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, known, listing)
+            span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, names, listing)
         )
-    return configured(source, BY_NAME[node.name], node)
+    return configured(source, known[node.name], node)
 
 
 class Configurable(Protocol):
@@ -98,20 +102,20 @@ class Graph:
             return arranged([Stage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
 
 
-def read_graph(source: Source, components: Sequence[OperationNode | Equation]) -> Graph:
-    """The operations in the brackets of a Compose: a chain, or equations."""
+def read_graph(source: Source, known: Operations, components: Sequence[OperationNode | Equation]) -> Graph:
+    """Return the operations in the brackets of a Compose: a chain, or equations."""
     place = span(components[0], components[-1])
     equations = [one for one in components if isinstance(one, Equation)]
     if equations and len(equations) < len(components):
         plain = next(one for one in components if isinstance(one, OperationNode))
         raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
     if equations:
-        return _equations(source, equations, place)
-    ops = tuple(operation(source, one) for one in components if isinstance(one, OperationNode))
+        return _equations(source, known, equations, place)
+    ops = tuple(operation(source, known, one) for one in components if isinstance(one, OperationNode))
     return Graph(place, ops, chained(ops), None)
 
 
-def _equations(source: Source, equations: list[Equation], place: Span) -> Graph:
+def _equations(source: Source, known: Operations, equations: list[Equation], place: Span) -> Graph:
     made: dict[str, int] = {}
     for number, one in enumerate(equations):
         if str(one.name) in made:
@@ -124,7 +128,7 @@ def _equations(source: Source, equations: list[Equation], place: Span) -> Graph:
             if str(name) not in made:
                 external.setdefault(str(name), name)
     entries = {name: number for number, name in enumerate(external)} | {name: ~number for name, number in made.items()}
-    ops = tuple(operation(source, one.operation) for one in equations)
+    ops = tuple(operation(source, known, one.operation) for one in equations)
     wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
     return Graph(place, ops, wires, (*external.values(), equations[0].name))
 
@@ -151,13 +155,16 @@ def _check_use(source: Source, equations: list[Equation]) -> None:
             raise source.error(span(one.name), f"nothing uses {quoted(one.name)}", hint)
 
 
-def parse_operation(text: str, rank: int) -> Operation:
-    """The operation that `str` wrote, with `rank` iteration dimensions. Raises MorelloError for any other text."""
+def parse_operation(text: str, rank: int, known: Operations) -> Operation:
+    """Return the operation that `str` wrote, with `rank` iteration dimensions.
+
+    Raises MorelloError for any other text.
+    """
     source = Source("<operation>", text)
     node = syntax.parse_formula(source)
     if not node.components:
-        return operation(source, node.operation)
-    graph = read_graph(source, node.components)
+        return operation(source, known, node.operation)
+    graph = read_graph(source, known, node.components)
     for output in range(_RANKS):
         try:
             op = graph.arranged(source, output).compose

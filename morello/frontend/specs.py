@@ -59,7 +59,7 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     shape = sizes or _shape(source, text)
     if call.name in NORMS:
         return _norm(source, target, call, shape)
-    op = operation(source, call.operation, COMPOSE, *NORMS)
+    op = operation(source, target.operations, call.operation, COMPOSE, *NORMS)
     if op.rank not in (None, len(shape)):
         names = "×".join(op.dims(op.rank or 0))
         raise source.error(
@@ -102,7 +102,7 @@ def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) ->
 def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
     place = span(call.components[0], call.components[-1])
     if call.name != COMPOSE:
-        operation(source, call.operation, COMPOSE, *NORMS)
+        operation(source, target.operations, call.operation, COMPOSE, *NORMS)
         raise source.error(
             place,
             f"{call.name} takes a shape such as 1×64×64×64, not a list of operations",
@@ -110,7 +110,7 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
         )
     if call.operation.parameters:
         raise source.error(call.operation.parameters[0].span, "Compose takes no parameters", "its operations do")
-    graph = read_graph(source, call.components)
+    graph = read_graph(source, target.operations, call.components)
     operands, serial = _operands(source, call)
     groups = _labelled(source, call, graph, [one for one in operands if isinstance(one, Group)])
     output = groups[-1].shape

@@ -7,7 +7,7 @@ targets of others that you extend, and return None or nothing for all the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -32,7 +32,7 @@ def morello_targets() -> Iterable[TargetInfo] | None:
 
 @hookspec
 def morello_operations() -> Iterable[Operation] | None:
-    """Operations that become part of the Spec language, for all targets."""
+    """Operations that become part of the Spec language, for all targets of the registry."""
 
 
 @hookspec
@@ -46,8 +46,8 @@ def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
 
 
 @hookspec
-def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    """Microkernels for `target`."""
+def morello_microkernels(target: str, operations: Mapping[str, Operation]) -> Iterable[Microkernel] | None:
+    """Microkernels for `target`. `operations`, which may be left out, are all that the Spec language has."""
 
 
 @hookspec

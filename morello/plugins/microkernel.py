@@ -9,7 +9,7 @@ import attrs
 
 from morello.ir.layout import Layout, col_major, row_major
 from morello.ir.numbers import Mask, Num
-from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -123,11 +123,10 @@ class Microkernel:
         """Whether the kernel is for this operation, on some operands."""
         return isinstance(op, self.op) if isinstance(self.op, type) else op == self.op
 
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """The operation it is for; of a class, those instances that the Spec language has a name for."""
+    def operations(self, target: Target) -> tuple[Operation, ...]:
+        """Return the operation it is for; of a class, those instances that the target has a name for."""
         if isinstance(self.op, type):
-            return tuple(op for op in BY_NAME.values() if isinstance(op, self.op))
+            return tuple(op for op in target.operations.values() if isinstance(op, self.op))
         return (self.op,)
 
     @property

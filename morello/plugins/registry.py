@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, PluginError, SpecError, remedy
-from morello.ir.ops import register
+from morello.errors import MorelloError, PluginError, remedy
+from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops.norms import NORMS
 from morello.plugins import hookspecs
 from morello.plugins.target import Target, TargetInfo, Weights
 from morello.plugins.validation import check_target, label_of, operation_rule
@@ -30,7 +32,7 @@ class PluginInfo:
 
 
 class Registry:
-    """The targets that a set of plugins makes up. Plugins are asked once, when a target is first needed."""
+    """The operations and targets that a set of plugins makes up. Plugins are asked once, when one is first needed."""
 
     def __init__(self, manager: pluggy.PluginManager):
         self._manager = manager
@@ -95,6 +97,12 @@ class Registry:
     def names(self) -> list[str]:
         return list(self._known())
 
+    @cached_property
+    def operations(self) -> Mapping[str, Operation]:
+        """The operations of the Spec language, by name: Morello's own, and those that plugins add. Raises PluginError
+        for one that breaks a rule."""
+        return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._added.items()}})
+
     def owner(self, target: str) -> str:
         """The plugin that owns a target."""
         return self._known()[target][1]
@@ -113,7 +121,8 @@ class Registry:
 
     def _known(self) -> dict[str, tuple[TargetInfo, str]]:
         if self._infos is None:
-            self._register_operations()
+            # What is wrong with operations is told of all targets.
+            _ = self.operations
             infos: dict[str, tuple[TargetInfo, str]] = {}
             for plugin, info in self._ask("morello_targets"):
                 if not isinstance(info, TargetInfo):
@@ -129,22 +138,27 @@ class Registry:
             self._infos = infos
         return self._infos
 
-    def _register_operations(self) -> None:
+    @cached_property
+    def _added(self) -> dict[str, tuple[str, Operation]]:
+        """The operations that plugins add, each with its plugin."""
+        found: dict[str, tuple[str, Operation]] = {}
         for plugin, op in self._ask("morello_operations"):
             rule = operation_rule(op)
             if rule:
                 raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin))
-            try:
-                register(op, plugin)
-            except SpecError as error:
-                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {error.message}", error.hint) from error
+            if op.name in found or op.name in (*BY_NAME, *NORMS, "Compose"):
+                owner = found[op.name][0] if op.name in found else "Morello"
+                rule = f"the name {op.name} is taken by an operation of {owner}"
+                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {rule}", "give it another name")
+            found[op.name] = plugin, op
+        return found
 
     def _assemble(self, info: TargetInfo, owner: str) -> Target:
-        origins: dict[str, str] = {}
+        origins = {label_of("operation", op): plugin for plugin, op in self._added.values()}
 
         def collect(hook: str, kind: str) -> tuple[Any, ...]:
             found = []
-            for plugin, item in self._ask(hook, target=info.name):
+            for plugin, item in self._ask(hook, target=info.name, operations=self.operations):
                 label = label_of(kind, item)
                 if label in origins:
                     raise PluginError(
@@ -168,6 +182,7 @@ class Registry:
             rewrites=collect("morello_rewrites", "rewrite"),
             kernels=collect("morello_microkernels", "microkernel"),
             emitter=single("morello_emitter", "emitter", None),
+            operations=self.operations,
             origins=origins,
         )
         check_target(target, owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.limits import Limits
 from morello.ir.numbers import Num, floor_pow2
+from morello.ir.ops import Compose, Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 
@@ -83,6 +84,8 @@ class Target:
     rewrites: tuple[type[Rewrite], ...]
     kernels: tuple[Microkernel, ...]
     emitter: Emitter
+    #: The operations of the Spec language, by name: Morello's own, and those that the registry's plugins add.
+    operations: Mapping[str, Operation]
     #: Which plugin contributed each object, by "kind name", e.g. "microkernel Assign".
     origins: dict[str, str] = attrs.field(factory=dict)
 
@@ -114,6 +117,13 @@ class Target:
         except KeyError:
             names = ", ".join(level.name for level in self.levels)
             raise SpecError(f"unknown memory level {name!r}", f"{self.name} has the levels {names}") from None
+
+    def check_operation(self, op: Operation) -> None:
+        """Raises SpecError for an operation that the target does not have: it may be one of another registry."""
+        for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
+            if type(self.operations.get(one.name)) is not type(one):
+                hint = "there are Morello's and those that plugins of the same registry add (hook morello_operations)"
+                raise SpecError(f"this {one.name} is no operation of {self.name}", hint)
 
     def fault(self, kernel: Microkernel, rule: str) -> PluginError:
         """A rule that a microkernel breaks, blamed on the plugin it comes from."""
@@ -198,6 +208,7 @@ class Target:
 
     def spec(self, logical: LogicalSpec, limits: Sequence[int] | None = None) -> Spec:
         """The Spec in normal form for this target. Raises SpecError where it makes no sense here."""
+        self.check_operation(logical.op)
         logical = logical.canonical()
         for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
             self._check_vector(one.name, tensor)

@@ -131,9 +131,10 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "its operands are morello.plugins.OperandPattern"
     if not all(_is_size(size) for size in kernel.shape or ()):
         return "sizes in its shape are positive integers, Multiple or None"
-    if not kernel.operations:
+    operations = kernel.operations(target)
+    if not operations:
         return f"no operation is a {kernel.op_name}: give the language one with the hook morello_operations"
-    for op in kernel.operations:
+    for op in operations:
         rank = op.rank if op.rank is not None else len(kernel.shape or (0,))
         if len(kernel.operands) != len(op.operands(rank)):
             return f"{op} has {len(op.operands(rank))} operands, it lists {len(kernel.operands)}"

@@ -12,7 +12,7 @@ from morello.errors import Inapplicable, MorelloError, VerificationError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
 from morello.ir.layout import Layout, row_major
-from morello.ir.ops import origin
+from morello.ir.ops import BY_NAME
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
@@ -66,13 +66,14 @@ class Reference:
         self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
 
     @property
-    def unknown(self) -> str | None:
-        """An operation of a plugin that the reference has no kernel for, with the plugin; None if it knows them all."""
-        op = self._logical.op
+    def unknown(self) -> Operation | None:
+        """An operation of a plugin that the reference has no kernel for; None if it knows them all."""
+        op, kernels = self._logical.op, self._target.kernels
         for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
-            plugin = origin(one.name)
-            if plugin is not None and not any(kernel.implements(one) for kernel in self._target.kernels):
-                return f"{one} of plugin {plugin}"
+            kind = type(one)
+            # A kernel for a class that it is derived from may mean something else.
+            if type(BY_NAME.get(one.name)) is not kind and not any(each.op in (kind, one) for each in kernels):
+                return one
         return None
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from morello.errors import VerificationError
 from morello.ir.impl import KernelCall, Node, walk
+from morello.ir.ops import Operation
 from morello.plugins.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
@@ -140,8 +141,19 @@ def verify(
         results.append(judge(kernel, data, inputs, got, others))
     operation = f"{op}({'×'.join(map(str, shape))})"
     return CheckReport(
-        kernel.program.name, operation, kernel.target.name, str(kernel.compiler), seed, tuple(results), unknown
+        kernel.program.name,
+        operation,
+        kernel.target.name,
+        str(kernel.compiler),
+        seed,
+        tuple(results),
+        unknown and _stranger(unknown, kernel.target),
     )
+
+
+def _stranger(op: Operation, target: Target) -> str:
+    """Return an operation of a plugin with the plugin's name, or with where it comes from if the target lacks it."""
+    return f"{op} of plugin {target.origins.get(f'operation {op.name}', type(op).__module__)}"
 
 
 def _run(

@@ -334,7 +334,7 @@ class _Drawing:
         """The kernel's operation, or one of its class with any parameters."""
         if isinstance(self._kernel.op, Operation):
             return self._kernel.op
-        return random_parameters(self._rng, self._rng.choice(self._kernel.operations))
+        return random_parameters(self._rng, self._rng.choice(self._kernel.operations(self._target)))
 
     def _shape(self, op: Operation) -> tuple[int, ...]:
         rng, kernel = self._rng, self._kernel

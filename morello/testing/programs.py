@@ -15,7 +15,7 @@ from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
-from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops import Operation
 from morello.plugins.microkernel import Microkernel
 from morello.plugins.target import Target
 from morello.testing.generate import RandomPrograms, made_for, random_parameters, random_spec
@@ -85,7 +85,7 @@ class Draws:
     def programs(self, count: int) -> Iterator[Drawn]:
         """The first `count` programs; the same each time for the same target and seed."""
         rng = random.Random(f"{self.seed} {self.target.name}")
-        names = [name for name in (*sorted(BY_NAME), COMPOSE) if not self.names or name in self.names]
+        names = [name for name in (*sorted(self.target.operations), COMPOSE) if not self.names or name in self.names]
         index = 0
         while index < count:
             names = [name for name in names if self._hopeful(name)]
@@ -119,7 +119,7 @@ class Draws:
             dtypes: Types | None = (types.F32,) * len(configured.operands(len(shape)))
             among = levels[-1:]
         else:
-            op = BY_NAME[name]
+            op = self.target.operations[name]
             configured = random_parameters(own, op)
             shape = _shape(own, op.rank or own.choice([1, 2, 2, 2, 3, 3, 4]), volume)
             configured = made_for(configured, shape)

@@ -12,7 +12,7 @@ from morello.ir import dtypes as types
 from morello.ir.dtypes import DType
 from morello.ir.limits import Limits
 from morello.ir.numbers import product
-from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops import Operation
 from morello.ir.spec import Spec
 from morello.plugins.target import Target
 from morello.testing.generate import random_parameters, random_spec
@@ -38,7 +38,7 @@ def drawn_spec(target: Target, seed: int, number: int) -> Spec:
     reach = Reach(target)
     spec = None
     while spec is None:
-        name = rng.choice((*sorted(BY_NAME), "Compose"))
+        name = rng.choice((*sorted(target.operations), "Compose"))
         keep = rng.random() < _HOPELESS
         for _ in range(_REDRAWS):
             found = _draw(rng, target, name)
@@ -68,7 +68,7 @@ def _draw(rng: random.Random, target: Target, name: str) -> Spec | None:
         op, shape = random_compose(rng, stages=rng.choice([2, 2, 3]), largest=rng.choice([2, 3]))
         dtypes: tuple[DType, ...] | None = (types.F32,) * len(op.operands(len(shape)))
     else:
-        op = random_parameters(rng, BY_NAME[name])
+        op = random_parameters(rng, target.operations[name])
         shape = _shape(rng, op.rank or rng.choice([1, 2, 2, 3, 4]), volume)
         dtypes = _dtypes(rng, op, shape)
     operands = op.operands(len(shape))

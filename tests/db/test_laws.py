@@ -299,7 +299,7 @@ def test_neighbouring_powers_of_two_are_neighbours() -> None:
 )
 def test_labels_are_read_as_they_were_written(text: str) -> None:
     logical = parse_spec(text, TARGET).logical
-    again = labels.read(labels.write(logical))
+    again = labels.read(labels.write(logical), TARGET.operations)
     assert attrs.evolve(again, shape=logical.shape) == logical
     assert labels.write(again) == labels.write(logical)
 
@@ -307,7 +307,7 @@ def test_labels_are_read_as_they_were_written(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "FillZero", "Pet 1: f32 L1 - c0", "FillZero 1: f32 L1 layout[x] c1"])
 def test_labels_that_are_none(text: str) -> None:
     with pytest.raises(MorelloError):
-        labels.read(text)
+        labels.read(text, TARGET.operations)
 
 
 _side = st.tuples(st.integers(0, 6), st.integers(0, 3))

@@ -4,7 +4,6 @@ import attrs
 import pytest
 
 from morello.frontend import parse, parse_schedule, parse_spec, show_schedule
-from morello.ir import ops
 from morello.ir.dtypes import BF16, F32, U8
 from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
@@ -167,10 +166,20 @@ class Blur(Operation):
         return 0
 
 
-def test_compose_infers_through_strides(target, monkeypatch):
-    monkeypatch.setitem(ops.BY_NAME, "Blur", Blur())
+class Blurring:
+    @hookimpl
+    def morello_operations(self):
+        return [Blur()]
+
+
+@pytest.fixture
+def blurring(plugin):
+    return Registry.of(tiny=plugin, blurring=Blurring()).target("tiny")
+
+
+def test_compose_infers_through_strides(blurring):
     # Outer: 5 outputs of windows of 3 need 11 inputs; inner: 11 outputs of windows of 4 need 24.
-    spec = parse_spec("Compose([Blur, Blur], [(3, GL), (24, GL), (4, GL), (5, GL)])", target)
+    spec = parse_spec("Compose([Blur, Blur], [(3, GL), (24, GL), (4, GL), (5, GL)])", blurring)
     assert spec.shape == (5, 3, 4)
 
 
@@ -181,9 +190,8 @@ def test_compose_infers_through_strides(target, monkeypatch):
         ("(3, GL), (‹24›, GL), (5, GL), (5, GL)", "operand 1 (image1) is 24, which does not fit"),
     ],
 )
-def test_compose_contradicts_through_strides(target, monkeypatch, fails, operands, message):
-    monkeypatch.setitem(ops.BY_NAME, "Blur", Blur())
-    error = fails(f"Compose([Blur, Blur], [{operands}])", lambda text: parse_spec(text, target))
+def test_compose_contradicts_through_strides(blurring, fails, operands, message):
+    error = fails(f"Compose([Blur, Blur], [{operands}])", lambda text: parse_spec(text, blurring))
     assert error.message.startswith(message)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, operand
@@ -20,39 +22,21 @@ __all__ = [
     "arranged",
     "by_name",
     "operand",
-    "origin",
-    "register",
 ]
 
-BY_NAME: dict[str, Operation] = {
-    op.name: op
-    for module in pkgutil.iter_modules(__path__)
-    for op in getattr(importlib.import_module(f"{__name__}.{module.name}"), "OPERATIONS", ())
-}
+#: Morello's own operations. Those of plugins are in `Registry.operations` and `Target.operations`.
+BY_NAME: Mapping[str, Operation] = MappingProxyType(
+    {
+        op.name: op
+        for module in pkgutil.iter_modules(__path__)
+        for op in getattr(importlib.import_module(f"{__name__}.{module.name}"), "OPERATIONS", ())
+    }
+)
 
 
 def by_name(name: str) -> Operation:
-    """The operation called `name`. Raises SpecError for a name that is none."""
+    """Return Morello's own operation called `name`. Raises SpecError for a name that is none."""
     try:
         return BY_NAME[name]
     except KeyError:
         raise SpecError(f"unknown operation {name!r}", f"operations are {', '.join(sorted(BY_NAME))}") from None
-
-
-#: Which plugin gave those operations that are not Morello's own.
-_ORIGINS: dict[str, str] = {}
-
-
-def register(op: Operation, plugin: str) -> None:
-    """Make an operation of a plugin part of the language; again is no harm. Raises SpecError for a name in use."""
-    taken = BY_NAME.get(op.name)
-    owner = _ORIGINS.get(op.name)
-    if taken is not None and (owner != plugin or taken != op):
-        raise SpecError(f"the name {op.name} is taken by an operation of {owner or 'Morello'}", "give it another name")
-    BY_NAME[op.name] = op
-    _ORIGINS[op.name] = plugin
-
-
-def origin(name: str) -> str | None:
-    """The plugin that an operation comes from, None for Morello's own."""
-    return _ORIGINS.get(name)

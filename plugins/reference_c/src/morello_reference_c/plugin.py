@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from morello.errors import EmitError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
-from morello.ir.ops import BY_NAME, Operation
+from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.plugins import MemoryLevel, Microkernel, OperandPattern, Target, TargetInfo, hookimpl
 from morello.rewrites import Rewrite, Select
@@ -65,8 +65,8 @@ def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
 
 
 @hookimpl
-def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    return [_kernel(op) for op in BY_NAME.values() if meaning(op)] if target == NAME else None
+def morello_microkernels(target: str, operations: Mapping[str, Operation]) -> Iterable[Microkernel] | None:
+    return [_kernel(op) for op in operations.values() if meaning(op)] if target == NAME else None
 
 
 @hookimpl
