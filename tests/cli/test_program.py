@@ -19,7 +19,7 @@ from morello.plugins.registry import Registry
 
 MORELLO = [sys.executable, "-m", "morello.cli"]
 #: Takes search longer than any test waits.
-LONG = "spec long = Matmul(1×64×64×64, GL, GL, GL, serial)\n"
+LONG = "spec large = Matmul(1×64×64×64, GL, GL, GL, serial)\n"
 
 
 def test_version(cli):
@@ -111,13 +111,13 @@ def test_ctrl_c_says_what_was_interrupted(write):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "long for x86_avx2:\n"
+    assert process.stdout.readline() == "large for x86_avx2:\n"
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     (line,) = err.splitlines()
-    assert line.startswith("interrupted the search for long: ")
+    assert line.startswith("interrupted the search for large: ")
     assert "Specs had been solved" in line
 
 
