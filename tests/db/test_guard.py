@@ -20,7 +20,8 @@ VIEW = (
     "SELECT * FROM n"
 )
 WAITS = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from morello.db.file import File
 file = File(sys.argv[1])
 try:
@@ -46,12 +47,15 @@ def interrupted(work: str, does: str, path: Path) -> str:
     """What a process says that gets Ctrl-C while it waits for SQLite."""
     code = WAITS.format(work=work, does=does)
     child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout
-    assert child.stdout.readline() == "goes\n"
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(0.3)
-    child.send_signal(signal.SIGINT)
-    return child.communicate(timeout=20)[0]
+    try:
+        assert child.stdout
+        assert child.stdout.readline() == "goes\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.3)
+        child.send_signal(signal.SIGINT)
+        return child.communicate(timeout=20)[0]
+    finally:
+        child.kill()
 
 
 def test_ctrl_c_ends_a_query(tmp_path: Path) -> None:
@@ -71,6 +75,13 @@ def test_a_query_takes_no_longer_than_the_file_accounts_for(tmp_path: Path) -> N
         list(file.rows(ENDLESS))
     # What is not counted goes on.
     assert file.connection.execute("SELECT count(*) FROM steps").fetchone() == (0,)
+
+
+def test_after_waiting_in_naps_a_connection_is_as_patient_as_before(tmp_path: Path) -> None:
+    file = File(tmp_path / "a.db")
+    (before,) = file.connection.execute("PRAGMA busy_timeout").fetchone()
+    with file.writing() as connection:
+        assert connection.execute("PRAGMA busy_timeout").fetchone() == (before,) == (guard.PATIENCE * 1000,)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import morello
 from morello.db import keeper
 from morello.db.store import SpecStore
+from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, walk
 from morello.plugins.target import Target
 from morello.search import propagate
@@ -44,6 +46,38 @@ def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dic
     again = matmul(16)
     assert again.synthesize(store).impl == expected[16]
     assert again.searches.of(store).solved == 0
+
+
+def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
+    """How often search, while it goes on and at its end, tries to store what it has found."""
+    count = 0
+    add = SpecStore.add
+
+    def counted(*args: Any, **options: Any) -> None:
+        nonlocal count
+        count += 1
+        if fails:
+            raise MorelloError("the disk is full")
+        add(*args, **options)
+
+    monkeypatch.setattr(SpecStore, "add", counted)
+    matmul(4).synthesize(SpecStore(path))
+    return count
+
+
+def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_PAUSE", 1e9)
+    at_the_end = saves(monkeypatch, tmp_path / "a.db", fails=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    assert saves(monkeypatch, tmp_path / "b.db", fails=False) > at_the_end > 0
+
+
+def test_after_saving_has_failed_nothing_more_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    with pytest.warns(NotSaved) as told:
+        assert saves(monkeypatch, tmp_path / "a.db", fails=True) == 1
+    assert len(told) == 1
 
 
 @pytest.mark.slow

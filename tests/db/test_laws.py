@@ -240,6 +240,16 @@ def test_a_bound_above_an_answer_contradicts_it(tmp_path: Path) -> None:
         store.add(TARGET, [bound])
 
 
+@pytest.mark.parametrize("shape", [(1 << 47, 1), ((1 << 47) - 1, 1), (1, 1), (63, 65)])
+def test_the_largest_sizes_are_stored_and_read(shape: tuple[int, int], tmp_path: Path) -> None:
+    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    block = world.block([Cell(0, (4, 4), LIMITS[-1], None)])
+    block = attrs.evolve(block, shapes=np.array([shape]), costs=np.array([math.prod(shape)]))
+    SpecStore(tmp_path / "a.db").add(TARGET, [block])
+    found = SpecStore(tmp_path / "a.db").find(TARGET, spec(0, shape, LIMITS[-1]))
+    assert found == Entry(math.prod(shape), Kind.EXACT, (0, 0, 0, 0), "tile [1, 1]")
+
+
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
