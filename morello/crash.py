@@ -29,6 +29,8 @@ EXIT = 70
 #: A text, or what makes one when it is needed.
 Fact: TypeAlias = str | Callable[[], object]
 
+#: How many of the innermost frames of a traceback are told: all, unless recursion has no end.
+_FRAMES = 1000
 _FACTS = "_morello_facts"
 _PACKAGE = Path(__file__).parent
 
@@ -64,7 +66,7 @@ def told(error: BaseException, **facts: Fact) -> str:
 
 def kind(error: BaseException) -> str:
     """Return the exception's type and the place that it comes from: in Morello or a plugin, not in a library."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
     if not frames:
         return type(error).__name__
     own = [frame for frame in frames if not _in_library(Path(frame.filename))]
@@ -96,7 +98,7 @@ def report(error: BaseException, **facts: Fact) -> str:
         **{name: _text(fact) for name, fact in facts.items() if name not in _facts(error)},
         "versions": _text(_versions),
         "environment": "\n".join(environment) or "nothing of Morello's is set",
-        "traceback": _text(lambda: "".join(traceback.format_exception(error))),
+        "traceback": _text(lambda: "".join(traceback.format_exception(error, limit=-_FRAMES))),
     }
     return "\n".join(f"== {name.replace('_', ' ')}\n\n{text.rstrip()}\n" for name, text in sections.items())
 

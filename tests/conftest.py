@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,12 @@ settings.load_profile("repeated")
 
 #: Verifies a complete program and returns its kernel.
 Prove = Callable[..., Kernel]
+
+
+def pytest_configure() -> None:
+    """Let tests of Ctrl-C work where it is ignored, as in a script's background jobs."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

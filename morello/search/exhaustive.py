@@ -111,7 +111,7 @@ class ExhaustiveSearch:
 
     def solve(self, spec: Spec) -> Solution | None:
         """The best solution of `spec`; None if there is none."""
-        with _deep_recursion():
+        with deep_recursion():
             for bound in BOUNDS if self.prune else (UNBOUNDED,):
                 found = self._solve(spec, bound)
                 if found is not None:
@@ -197,7 +197,7 @@ class ExhaustiveSearch:
 
 
 @contextlib.contextmanager
-def _deep_recursion() -> Iterator[None]:
+def deep_recursion() -> Iterator[None]:
     """Programs nest deeper than Python's default limit allows; its calls of Python functions take no C stack."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, 1_000_000))

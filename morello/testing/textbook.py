@@ -6,7 +6,6 @@ shapes and little memory.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
@@ -15,7 +14,7 @@ from morello.frontend.printer import show_logical
 from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
 from morello.ir.spec import LogicalSpec, Spec
 from morello.plugins.target import Target
-from morello.search.exhaustive import expansions
+from morello.search.exhaustive import deep_recursion, expansions
 
 
 @attrs.frozen
@@ -36,16 +35,19 @@ class Textbook:
 
     def solve(self, spec: Spec) -> Found | None:
         """The cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
-        if spec not in self.seen:
-            self.seen[spec] = self._best(spec)
-        return self.seen[spec]
+        with deep_recursion():
+            return self._solve(spec)
 
     def expansions(self, logical: LogicalSpec) -> list[Expansion]:
         """What every step makes of a Spec, in tie-break order."""
         if logical not in self._expansions:
             self._expansions[logical] = [*expansions(logical, self.target)]
         return self._expansions[logical]
+
+    def _solve(self, spec: Spec) -> Found | None:
+        if spec not in self.seen:
+            self.seen[spec] = self._best(spec)
+        return self.seen[spec]
 
     def _best(self, spec: Spec) -> Found | None:
         best: Found | None = None
@@ -60,7 +62,7 @@ class Textbook:
         node = expand(spec, expansion, self.target.exact)
         children = []
         for leaf in leaves(node) if node else ():
-            child = self.solve(leaf.spec)
+            child = self._solve(leaf.spec)
             if child is None:
                 return None
             children.append(child)

@@ -136,7 +136,12 @@ def test_too_deep_for_python(write: Write, state: Path, monkeypatch: pytest.Monk
         return deeper()
 
     monkeypatch.setattr("morello.api.parse_file", deeper)
-    result = CliRunner().invoke(main, ["compile", write(), "--no-db"])
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(5000)
+    try:
+        result = CliRunner().invoke(main, ["compile", write(), "--no-db"])
+    finally:
+        sys.setrecursionlimit(limit)
     assert result.exit_code == 70
     assert "nested more deeply" in result.stderr
     assert "Previous line repeated" in bundle(result)

@@ -91,6 +91,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return go
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_with_the_toy(run: Any, toy: Any) -> None:
     code, told = run(toy, "--seconds", "0.3")
     assert code == 0
@@ -143,6 +144,7 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("specs")
+@pytest.mark.slow
 def test_a_hang_and_a_crash_are_told_with_the_place(run: Any, toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def synthesize(self: BlockSearch, spec: Spec) -> Impl:
         if spec.shape[0] == 1:
@@ -192,6 +194,7 @@ def test_faults_of_kernels_are_told(run: Any, toy: Any, specs: list[Spec], code:
     assert counts(told)["verified"] == 1
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_the_counts(tmp_path: Path) -> None:
     command = [*COMMAND, "--specs", "100000", "--seed", "1", "--target", "reference_c"]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
@@ -199,7 +202,10 @@ def test_an_interrupt_leaves_the_counts(tmp_path: Path) -> None:
         assert process.stdout
         assert any(line.startswith("60 of 100,000 Specs examined") for line in process.stdout)
         process.send_signal(signal.SIGINT)
-        told = process.stdout.read()
+        try:
+            told, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert counts(told)["verified"] >= 50
 
