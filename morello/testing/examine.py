@@ -21,6 +21,7 @@ from morello.plugins.target import Target
 from morello.runtime.machine import missing_features
 from morello.search.blocks import BlockSearch
 from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.propagate import compiled
 from morello.testing.specs import drawn_spec
 from morello.testing.trials import Trials
 
@@ -74,6 +75,7 @@ class Examiner:
 
     def examine(self, numbers: Sequence[int], begin: Callable[[int | None], None]) -> Iterator[Outcome]:
         """Examine Specs by number, telling `begin` of each before, and None before the programs are built."""
+        compiled()  # What it imports would stay broken if time were up meanwhile.
         programs: dict[int, tuple[Node, str | None]] = {}
         for number in numbers:
             begin(number)

@@ -17,6 +17,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
+from morello.ir.ops.pad import Pad
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
@@ -239,3 +240,11 @@ def test_relu_converts_first() -> None:
     """As docs/language.md says: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
     (found,) = by_name("Relu").meaning((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
     assert found.astype(np.uint8).tolist() == [255, 5]
+
+
+def test_zeros_go_around_two_dimensions_or_more() -> None:
+    assert Pad().check((4, 4), [F32, F32]) is None
+    assert Pad().check((2, 4, 4), [F32, F32]) is None
+    refused = Pad().check((8,), [F32, F32])
+    assert refused
+    assert refused.hint == "write 1×8"

@@ -28,6 +28,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins.target import Target
 from morello.rewrites.base import Rewrite
+from morello.rewrites.tile import Tile
 from morello.testing.generate import random_spec
 
 SHAPES = {
@@ -133,6 +134,19 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2:
             assert together(batch, step, avx2, len(shapes)) == expected, str(step)
             applied += any(one is not None for one in expected)
     assert applied
+
+
+@pytest.mark.parametrize(("name", "parallel"), [("Matmul", False), ("MatmulAccum", True)])
+def test_tiles_of_what_stays_whole_are_for_shapes_that_they_cover(name: str, parallel: bool, avx2: Target) -> None:
+    """Search offers none, but schedules may."""
+    op = by_name(name)
+    states = tuple(OperandState(F32, "GL", None) for _ in op.operands(4))
+    specs = [LogicalSpec(op, (1, 4, k, 4), states, serial=not parallel) for k in (4, 8, 16)]
+    batch = attrs.evolve(specs[0], shape=tuple(map(np.array, zip(*(one.shape for one in specs), strict=True))))
+    step = Tile((0, 2, 8, 0), parallel)
+    expected = [alone(one, step, avx2) for one in specs]
+    assert [one is not None for one in expected] == [False, True, False]
+    assert together(batch, step, avx2, len(specs)) == expected
 
 
 def agree(rng: random.Random, op: Operation, shape: tuple[int, ...], seed: int, avx2: Target) -> set[type[Rewrite]]:
