@@ -43,6 +43,7 @@ MACROS = frozenset(
     htole16 htole32 htole64 i386 isfinite isgreater isgreaterequal isinf isless islessequal islessgreater isnan
     isnormal isunordered le16toh le32toh le64toh linux math_errhandling mips noreturn offsetof sched_priority
     signbit sparc stderr stdin stdout sun unix vax
+    va_arg va_copy va_end va_start
     """.split()
 )
 

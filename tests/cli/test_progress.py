@@ -65,7 +65,7 @@ def test_interrupt_while_saving_is_told():
 
 
 def test_ctrl_c_keeps_what_was_solved(write, tmp_path):
-    path, db = write("spec long = Matmul(1×64×64×64, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
+    path, db = write("spec large = Matmul(1×64×64×64, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
     command = [sys.executable, "-m", "morello.cli", "explain", path, "--db", str(db)]
     process = subprocess.Popen(
         command,
@@ -81,6 +81,6 @@ def test_ctrl_c_keeps_what_was_solved(write, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.startswith("interrupted the search for long: ")
+    assert err.startswith("interrupted the search for large: ")
     assert f"kept in {db}" in err
     assert "Traceback" not in err
