@@ -20,9 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-import platformdirs
-
 from morello.errors import MorelloError
+from morello.folders import crash_folder, make_private
 
 #: What a program that ends by a fault of its own returns: EX_SOFTWARE of sysexits.h.
 EXIT = 70
@@ -140,7 +139,7 @@ def _written(text: str, name: str) -> tuple[Path | None, str]:
     """
     file = f"morello-crash-{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:10]}.txt"
     places: tuple[Callable[[], Path], ...] = (
-        lambda: platformdirs.user_state_path("morello") / "crashes",
+        crash_folder,
         Path.cwd,
         lambda: Path(tempfile.mkdtemp(prefix="morello-crash-")),
     )
@@ -149,7 +148,7 @@ def _written(text: str, name: str) -> tuple[Path | None, str]:
         path = None
         try:
             path = place() / file
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path.parent)
             if not path.is_file():
                 _create(path, text)
             return path, ""

@@ -1,4 +1,4 @@
-"""Finds the folder in which Morello keeps what it would otherwise have to do again."""
+"""Finds the folders in which Morello keeps things for its user."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def user_folder() -> Path:
     """
     asked = os.environ.get("MORELLO_CACHE_DIR")
     return Path(os.path.abspath(os.path.expanduser(asked)) if asked else platformdirs.user_cache_dir("morello"))
+
+
+def crash_folder() -> Path:
+    """Return the folder of files about faults: no cache, which things may empty. It may not exist yet."""
+    return platformdirs.user_state_path("morello") / "crashes"
 
 
 def make_private(folder: Path) -> None:

@@ -18,6 +18,7 @@ from morello.db.default import default_path
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
+from morello.folders import make_private
 from morello.frontend.diagnostics import SourceError, read_file
 from morello.frontend.family import Family, families, family
 from morello.ir.numbers import product
@@ -81,7 +82,7 @@ def _path(given: str | None) -> Path:
     if path is None:
         raise MorelloError("there is no database to fill: the default one is switched off", "give one with --db PATH")
     if given is None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
     return path
 
 
