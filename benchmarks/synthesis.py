@@ -24,8 +24,8 @@ from rich.table import Table
 from morello import api
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
-from morello.search.engine import Engine
-from morello.search.rounds import Rounds
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
 
 PACKED = "layout[0, 1, 2, 1p8]"
 GOALS = {

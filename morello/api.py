@@ -13,8 +13,8 @@ from morello.frontend.parser import parse_spec
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
 from morello.runtime.kernel import Kernel
 from morello.schedule import Position, apply
 from morello.search.progress import Progress

@@ -14,7 +14,7 @@ from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Impl, Leaf
 from morello.ir.layout import Layout
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import Move

@@ -11,7 +11,7 @@ import attrs
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import Expansion, Impl, Leaf, Node, expand
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 
 #: Finds an implementation for a Spec leaf.

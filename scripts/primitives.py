@@ -24,9 +24,9 @@ from morello.ir.ops import Operation
 from morello.ir.ops.base import Value
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.plugins.microkernel import Microkernel, Multiple
+from morello.kernels.microkernel import Microkernel, Multiple
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
 from morello.rewrites import ExactFit, Move, Select, Split, Tile
 
 PAGE = Path(__file__).parents[1] / "docs" / "primitives.md"

@@ -25,12 +25,12 @@ from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.impl import figures
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import Target
 from morello.plugins import Weights
-from morello.plugins.microkernel import Microkernel
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.block_search import BlockSearch
+from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.generate import random_spec
 from morello.testing.textbook import Found, Textbook, describe, differences
 

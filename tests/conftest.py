@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from morello.codegen.program import Program
 from morello.ir.impl import Impl
+from morello.ir.program import Program
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
 from morello.runtime import Compiler, Kernel, available_compilers, empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 

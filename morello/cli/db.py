@@ -22,9 +22,9 @@ from morello.errors import MorelloError
 from morello.frontend.printer import show_logical
 from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 
 #: Specs with larger iteration spaces take too long to solve again.
 _POINTS = 512

@@ -14,7 +14,7 @@ from morello.frontend.printer import show_logical
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
-from morello.search.blocks import Alternative
+from morello.search.block_search import Alternative
 
 
 @click.command("explain")

@@ -23,9 +23,9 @@ from morello.frontend.diagnostics import SourceError, read_file
 from morello.frontend.family import Family, families, family
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
 
 #: Specs that are solved together; what they have in common is looked at once.

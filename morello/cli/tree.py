@@ -13,7 +13,7 @@ from morello.codegen.emitter import short
 from morello.codegen.loops import goes_on, until
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 
 @attrs.frozen

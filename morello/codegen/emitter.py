@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
 
-from morello.codegen.buffers import ALIGNMENT, Buffer, View, strides_of
 from morello.codegen.loops import (
     Jammed,
     Outer,
@@ -25,19 +24,20 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.parallel import RUNTIME, ParallelLoops
-from morello.codegen.program import Parameter, Program
 from morello.codegen.reserved import check_name
-from morello.codegen.site import KernelSite
 from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, figures, leaves, walk
 from morello.ir.index import Index, Symbol, as_index
 from morello.ir.layout import row_major
+from morello.ir.program import Parameter, Program
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
-from morello.plugins.microkernel import Microkernel
-from morello.plugins.target import Target
+from morello.kernels.buffers import ALIGNMENT, Buffer, View, strides_of
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.site import KernelSite
+from morello.kernels.target import Target
 from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.

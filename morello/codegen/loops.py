@@ -7,13 +7,13 @@ from itertools import product as combinations
 
 import attrs
 
-from morello.codegen.buffers import View
-from morello.codegen.site import KernelSite
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike
 from morello.ir.index import Index, as_index
 from morello.ir.spec import LogicalSpec
-from morello.plugins.microkernel import Jam, Microkernel
-from morello.plugins.target import Target
+from morello.kernels.buffers import View
+from morello.kernels.microkernel import Jam, Microkernel
+from morello.kernels.site import KernelSite
+from morello.kernels.target import Target
 
 
 @attrs.frozen

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from morello.codegen.buffers import ALIGNMENT, View
 from morello.codegen.writer import Writer
 from morello.ir.impl import Impl, Part
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
+from morello.kernels.buffers import ALIGNMENT, View
 
 if TYPE_CHECKING:
     from morello.codegen.emitter import Emission

@@ -13,7 +13,7 @@ import numpy as np
 
 from morello.db.block import Exact, Ints
 from morello.errors import SpecError
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 #: Sizes that are no powers of two begin here; 2^47 is the largest size there is.
 OTHERS = 64

@@ -16,7 +16,7 @@ from morello.errors import MorelloError
 from morello.folders import make_private, user_folder
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 _T = TypeVar("_T")
 #: Hears why the default database is not used.

@@ -13,7 +13,7 @@ from morello.db.file import FORMAT
 from morello.db.sources import core, package_of
 from morello.db.values import Values
 from morello.errors import PluginError
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 _known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
 

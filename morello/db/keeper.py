@@ -15,10 +15,10 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
-from morello.search.engine import Engine
-from morello.search.rounds import Rounds
-from morello.search.solved import Solved, by_table, bytes_of, solved
+from morello.kernels.target import Target
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
+from morello.search.solve.export import Solved, by_table, bytes_of, solved
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -28,7 +28,7 @@ _PAUSE = 10.0
 
 
 class StoreKeeper:
-    """A `Keeper` of `morello.search.blocks` that uses a SpecStore."""
+    """A `Keeper` of `morello.search.block_search` that uses a SpecStore."""
 
     def __init__(self, store: SpecStore):
         self.store = store

@@ -18,7 +18,7 @@ from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Figures, Impl, Leaf, Node, combine
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.schedule import rewrite_leaf
 

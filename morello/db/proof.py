@@ -19,7 +19,7 @@ from morello.db.records import Header, Stored
 from morello.db.store import SpecStore, entries_of
 from morello.db.upkeep import Difference, Solver, agree
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 #: Rectangles that are proven together, before that is stored.
 _TOGETHER = 256

@@ -14,7 +14,7 @@ from morello.db.block import Ints
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.rectangles import Boxes
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 #: The integer types a box is stored in: the first one that holds all its coordinates. All are little-endian.
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.kernels.target import Target
+from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
 
 

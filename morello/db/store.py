@@ -25,7 +25,7 @@ from morello.db.tree import Tree
 from morello.errors import MorelloError
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 __all__ = ["Block", "Conflict", "Entry", "Kind", "SpecStore"]
 

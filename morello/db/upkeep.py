@@ -21,7 +21,7 @@ from morello.db.rectangles import Boxes, joined, pairs
 from morello.db.store import SpecStore, entries_of
 from morello.db.tree import covered
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 #: Boxes that are counted together.
 _TOGETHER = 50_000

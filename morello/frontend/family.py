@@ -12,7 +12,7 @@ from morello.frontend.parser import parse
 from morello.frontend.specs import read_spec
 from morello.frontend.syntax import DeclarationNode, SpecNode
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 
 @attrs.frozen

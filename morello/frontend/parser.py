@@ -14,8 +14,8 @@ from morello.frontend.specs import read_spec
 from morello.frontend.steps import places, read_schedule
 from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
 from morello.schedule import Schedule
 
 _START = (0, 1)

@@ -10,7 +10,7 @@ from morello.ir.layout import Layout, name_of
 from morello.ir.ops import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.schedule import Schedule, lines
 
 _INDENT = "    "

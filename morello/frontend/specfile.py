@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.frontend.diagnostics import Source, Span
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.schedule import Schedule
 
 

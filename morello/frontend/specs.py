@@ -17,7 +17,7 @@ from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.norms import NORMS
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 #: As many as numpy arrays can have.
 _MAX_RANK = 32

@@ -14,7 +14,7 @@ from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, named
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Atom, Rewrite, Vector, Word
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize
 

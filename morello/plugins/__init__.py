@@ -1,9 +1,9 @@
 """What plugin authors use: hook marker, and targets, levels, weights and microkernels as data."""
 
+from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
+from morello.kernels.target import MemoryLevel, Target, TargetInfo, Weights
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
-from morello.plugins.target import MemoryLevel, Target, TargetInfo, Weights
 
 __all__ = [
     "Jam",

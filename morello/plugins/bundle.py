@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from morello.codegen.program import Emitter
+from morello.ir.program import Emitter
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import MemoryLevel, TargetInfo, Weights
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.microkernel import Microkernel
-from morello.plugins.target import MemoryLevel, TargetInfo, Weights
 from morello.rewrites.base import Rewrite
 
 

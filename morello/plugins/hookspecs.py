@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from morello.codegen.program import Emitter
     from morello.ir.ops import Operation
-    from morello.plugins.microkernel import Microkernel
-    from morello.plugins.target import MemoryLevel, TargetInfo, Weights
+    from morello.ir.program import Emitter
+    from morello.kernels.microkernel import Microkernel
+    from morello.kernels.target import MemoryLevel, TargetInfo, Weights
     from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.

@@ -21,7 +21,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 
 if TYPE_CHECKING:
-    from morello.plugins.target import MemoryLevel, Target
+    from morello.kernels.target import MemoryLevel, Target
 
 
 @attrs.frozen

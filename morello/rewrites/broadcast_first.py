@@ -14,7 +14,7 @@ from morello.rewrites.base import Case, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

@@ -17,7 +17,7 @@ from morello.rewrites.base import Case, Rewrite, argument, largest, masked, requ
 from morello.rewrites.tile import Body, body_cases, searched
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 #: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
 #: tiles is cheap, and smaller ones reuse little.

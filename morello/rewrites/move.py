@@ -31,7 +31,7 @@ from morello.rewrites.base import (
 )
 
 if TYPE_CHECKING:
-    from morello.plugins.target import MemoryLevel, Target
+    from morello.kernels.target import MemoryLevel, Target
 
 
 @attrs.frozen(cache_hash=True)

@@ -14,7 +14,7 @@ from morello.rewrites.base import Case, Rewrite, masked, require, select_cells, 
 from morello.rewrites.staged import Job, pipeline
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 B, G = range(2)
 #: The dimensions of the operands without that of groups.

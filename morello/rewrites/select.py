@@ -15,8 +15,8 @@ from morello.ir.spec import LogicalSpec
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
 
 if TYPE_CHECKING:
-    from morello.plugins.microkernel import Microkernel
-    from morello.plugins.target import Target
+    from morello.kernels.microkernel import Microkernel
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

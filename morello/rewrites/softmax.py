@@ -23,7 +23,7 @@ from morello.rewrites.base import Case, Rewrite, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline, places
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

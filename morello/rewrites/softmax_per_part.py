@@ -27,7 +27,7 @@ from morello.rewrites.base import (
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
 _LONG, _SHORTEST = 4096, 64

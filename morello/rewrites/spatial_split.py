@@ -15,7 +15,7 @@ from morello.rewrites.base import Case, Rewrite, argument, masked, require, sele
 from morello.rewrites.staged import Job, pipeline
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 B, F, C, H, W, FH, FW = range(7)
 

@@ -13,7 +13,7 @@ from morello.rewrites.base import Case, Rewrite, argument, powers_of_two_below
 from morello.rewrites.tile import loop_cases
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

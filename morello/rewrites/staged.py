@@ -35,7 +35,7 @@ from morello.rewrites.base import (
 from morello.rewrites.move import Move
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from morello.rewrites.base import (
 )
 
 if TYPE_CHECKING:
-    from morello.plugins.target import MemoryLevel, Target
+    from morello.kernels.target import MemoryLevel, Target
 
 #: Dimensions that search tiles at once in a parallel loop: with one alone, few tiles may be left for many threads.
 _PARALLEL_DIMS = 2

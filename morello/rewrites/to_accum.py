@@ -13,7 +13,7 @@ from morello.ir.spec import LogicalSpec
 from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, only_tiled
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

@@ -16,7 +16,7 @@ from morello.rewrites.base import Case, by_group, select_cells, within, wrong_op
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 if TYPE_CHECKING:
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

@@ -11,7 +11,7 @@ import numpy as np
 from morello.errors import ArgumentError
 from morello.ir.dtypes import BF16
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.runtime.arrays import Form, form_of
 
 #: Beyond this much work to find an element that two arrays share, they are taken to share one.

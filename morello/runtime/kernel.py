@@ -13,12 +13,12 @@ import numpy as np
 
 from morello import schedule
 from morello.codegen.parallel import MAX_THREADS
-from morello.codegen.program import Program
 from morello.errors import ArgumentError, EmitError, ToolchainError, remedy
 from morello.ir.impl import Figures, Impl, figures
 from morello.ir.limits import Limits
+from morello.ir.program import Program
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.runtime.arguments import Argument, arguments_of, check_apart
 from morello.runtime.arrays import ALIGNMENT, aligned_bytes, empty
 from morello.runtime.build import build

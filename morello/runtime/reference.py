@@ -17,8 +17,8 @@ from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
 from morello.rewrites.select import Select
 from morello.runtime.arrays import pack, unpack
 from morello.runtime.kernel import Kernel

@@ -11,7 +11,7 @@ import numpy as np
 from morello.errors import VerificationError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.ops import Operation
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from morello.codegen.program import Program
 from morello.errors import ArgumentError, ToolchainError
+from morello.ir.program import Program
 from morello.runtime.build import build
 from morello.runtime.kernel import Kernel
 from morello.runtime.toolchain import Compiler

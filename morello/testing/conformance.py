@@ -22,8 +22,8 @@ from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operand, Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.plugins.microkernel import Microkernel, Multiple, OperandPattern
-from morello.plugins.target import Target
+from morello.kernels.microkernel import Microkernel, Multiple, OperandPattern
+from morello.kernels.target import Target
 from morello.rewrites.select import Select, checked_cost
 from morello.rewrites.tile import Tile
 from morello.runtime.machine import missing_features

@@ -16,12 +16,12 @@ from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.ir.impl import Impl, Node, figures
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.plugins.target import Target
 from morello.runtime.machine import missing_features
-from morello.search.blocks import BlockSearch
-from morello.search.exhaustive import ExhaustiveSearch
-from morello.search.propagate import compiled
+from morello.search.block_search import BlockSearch
+from morello.search.solve.propagate import compiled
+from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.specs import drawn_spec
 from morello.testing.trials import Trials
 

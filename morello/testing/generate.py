@@ -20,7 +20,7 @@ from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
-from morello.plugins.target import MemoryLevel, Target
+from morello.kernels.target import MemoryLevel, Target
 from morello.rewrites import Move, Rewrite, Select, Split, Tile
 from morello.rewrites.base import layout_name
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax

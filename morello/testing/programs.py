@@ -16,8 +16,8 @@ from morello.ir.dtypes import DType
 from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
-from morello.plugins.microkernel import Microkernel
-from morello.plugins.target import Target
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import Target
 from morello.testing.generate import RandomPrograms, made_for, random_parameters, random_spec
 from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach

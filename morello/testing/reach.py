@@ -9,8 +9,8 @@ from morello.ir.dtypes import by_name
 from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
-from morello.plugins.microkernel import Microkernel
-from morello.plugins.target import Target
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import Target
 from morello.rewrites import ExactFit, Move, Select, Split, Tile, ToAccum
 
 #: Rewrites whose ways are known here: those that change nothing but sizes have none.

@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from morello.codegen.program import Parameter, Program
 from morello.errors import ArgumentError, ToolchainError, VerificationError
+from morello.ir.program import Parameter, Program
 from morello.ir.spec import Spec
 from morello.ir.tensor import TensorSpec
 from morello.runtime.arrays import Form, form_of

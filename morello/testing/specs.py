@@ -14,7 +14,7 @@ from morello.ir.limits import Limits
 from morello.ir.numbers import product
 from morello.ir.ops import Operation
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
 from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach

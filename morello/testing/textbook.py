@@ -13,8 +13,8 @@ import attrs
 from morello.frontend.printer import show_logical
 from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
-from morello.search.exhaustive import deep_recursion, expansions
+from morello.kernels.target import Target
+from morello.testing.exhaustive import deep_recursion, expansions
 
 
 @attrs.frozen

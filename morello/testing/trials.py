@@ -18,7 +18,7 @@ from morello.errors import MorelloError, VerificationError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.ir.impl import Node
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.runtime.arrays import pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets, random_values
 from morello.runtime.kernel import Kernel

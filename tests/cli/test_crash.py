@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from morello import api, crash
 from morello.cli.app import main
 from morello.plugins.registry import installed
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 
 Write = Callable[..., str]
 

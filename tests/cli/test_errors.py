@@ -98,5 +98,5 @@ def test_out_of_memory(cli, refused, write, monkeypatch):
     def exhaust(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("morello.search.blocks.BlockSearch.programs", exhaust)
+    monkeypatch.setattr("morello.search.block_search.BlockSearch.programs", exhaust)
     refused(cli("explain", write()), "error: out of memory")

@@ -79,7 +79,7 @@ def test_database_saves_the_search(cli, write, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.blocks.BlockSearch.programs", fail)
+    monkeypatch.setattr("morello.search.block_search.BlockSearch.programs", fail)
     second = cli("explain", write(), "--db", db)
     assert second.exit_code == 0
     assert "solved before, nothing to search" in second.stdout

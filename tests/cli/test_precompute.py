@@ -13,7 +13,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.family import families, family
 from morello.frontend.parser import parse_spec
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 
 TRANSPOSE = "Move({}, GL, (GL, col_major), serial)"
 PACK = "Move({}, GL, (GL, layout[0, 1, 0p4]), serial)"
@@ -49,7 +49,7 @@ def test_compiles_without_a_search(fill, cli, write, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.blocks.BlockSearch.settle", fail)
+    monkeypatch.setattr("morello.search.block_search.BlockSearch.settle", fail)
     for shape in ("1×1", "2×4", "4×4"):
         path = write(f"spec move = {TRANSPOSE.format(shape)}\n")
         assert cli("compile", path, "--db", str(store.path)).exit_code == 0

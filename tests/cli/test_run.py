@@ -8,9 +8,9 @@ import attrs
 import pytest
 from morello_reference_c.emitter import ReferenceEmitter
 
-from morello.codegen.program import Program
 from morello.ir.impl import Impl
-from morello.plugins.target import Target
+from morello.ir.program import Program
+from morello.kernels.target import Target
 
 TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
 

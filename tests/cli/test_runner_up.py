@@ -10,7 +10,7 @@ import pytest
 from morello.cli.explain import _runner_up
 from morello.cli.tree import program_tree
 from morello.frontend.parser import parse_spec
-from morello.search.blocks import Alternative, BlockSearch
+from morello.search.block_search import Alternative, BlockSearch
 
 SMALL = "spec small = Matmul(1×2×2×8, L1, L1, L1, serial)\n"
 #: The loop is the user's, what it runs is left to search.
@@ -86,7 +86,7 @@ def test_from_the_database_only_when_asked(cli, write, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr("morello.search.blocks.BlockSearch.settle", fail)
+    monkeypatch.setattr("morello.search.block_search.BlockSearch.settle", fail)
     warm = cli("explain", path, "--db", db)
     assert warm.exit_code == 0
     assert " or " not in warm.stdout

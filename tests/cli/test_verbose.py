@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from morello.search.singles import Singles
+from morello.search.solve.one_by_one import Singles
 
 
 def test_verbose_tells_how_the_search_went(cli, write) -> None:

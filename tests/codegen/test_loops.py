@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import morello
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 DOT = "MatmulAccum(1×{m}×{k}×{n}, L1, (f32, L1, col_major), L1, serial)"
 

@@ -15,9 +15,9 @@ from morello.ir.layout import row_major
 from morello.ir.ops import by_name
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites import Case, Rewrite, Word, argument
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.testing.exhaustive import ExhaustiveSearch
 
 
 @attrs.frozen(cache_hash=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import morello
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 
 @pytest.mark.parametrize(

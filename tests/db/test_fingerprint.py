@@ -28,8 +28,8 @@ from morello.db.sources import ASIDE, core, hash_of
 from morello.db.store import SpecStore
 from morello.errors import PluginError
 from morello.ir.impl import figures
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = {
@@ -43,8 +43,8 @@ PACKAGES = {
 }
 #: Rules that are in methods, by the file that they are in.
 RULES = {
-    "Target.move_cost": "plugins/target.py",
-    "Target.footprint": "plugins/target.py",
+    "Target.move_cost": "kernels/target.py",
+    "Target.footprint": "kernels/target.py",
     "ExactFit.offered": "rewrites/fit.py",
     "OneGroup.awaits": "rewrites/one_group.py",
     "Matmul.granule": "ir/ops/matmul.py",
@@ -138,7 +138,7 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
     for name in ("morello/ir/tensor.py", "morello/frontend/morello.lark", "morello_x86_avx2/target.py"):
         (file,) = folder.glob(name.replace("morello.lark", "*.lark"))
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    (folder / "morello" / "search" / "_propagate.cpython-39-other.so").write_bytes(b"\x7fELF")
+    (folder / "morello" / "search" / "solve" / "_propagate.cpython-39-other.so").write_bytes(b"\x7fELF")
     (folder / "morello" / "cli" / "app.py").write_text("from morello.cli.common import nothing")
     edited = [folder / name / "plugin.py" for name in PACKAGES if name != "morello"]
     edited[0] = folder / "morello_reference_c" / "meanings" / "products.py"

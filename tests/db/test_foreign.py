@@ -18,7 +18,7 @@ from morello.db.programs import solved_blocks
 from morello.db.store import Conflict, SpecStore
 from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 

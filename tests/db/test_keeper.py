@@ -12,9 +12,9 @@ from morello.db import keeper
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, walk
-from morello.plugins.target import Target
-from morello.search import propagate
+from morello.kernels.target import Target
 from morello.search.progress import Progress
+from morello.search.solve import propagate
 
 
 def matmul(size: int) -> morello.Goal:

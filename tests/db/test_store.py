@@ -16,8 +16,8 @@ from morello.db.programs import solved_blocks
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved, SpecError
 from morello.ir.impl import Node
+from morello.kernels.target import Target
 from morello.plugins import Weights
-from morello.plugins.target import Target
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 

@@ -13,8 +13,8 @@ from morello.ir.layout import NAMED
 from morello.ir.limits import lower
 from morello.ir.ops import BY_NAME
 from morello.ir.spec import MAX_BYTES
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
 
 PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 PICTURES = re.findall(r"^```text\n(layout\[[^\n]*\]) of (\d+)×(\d+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

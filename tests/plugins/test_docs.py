@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from morello import api
-from morello.codegen.site import KernelSite, OperandSite
+from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import MemoryLevel, Microkernel, OperandPattern, TargetInfo, Weights, hookspecs
 from morello.plugins.registry import Registry
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import morello
-from morello.codegen.site import KernelSite
 from morello.db import labels
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
@@ -21,6 +20,7 @@ from morello.frontend.printer import show_spec
 from morello.ir.impl import figures
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.unary import Unary
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
 from morello.plugins.registry import Registry
 from morello.testing.programs import Draws

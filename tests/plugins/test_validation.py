@@ -37,8 +37,8 @@ from morello.plugins import (
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, Rewrite, Select, argument
 from morello.rewrites.base import Case
-from morello.search.blocks import BlockSearch
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.block_search import BlockSearch
+from morello.testing.exhaustive import ExhaustiveSearch
 
 REGISTERS = MemoryLevel(name="R", kind="scalar", capacity=32, unit=4)
 VECTORS = MemoryLevel(name="V", kind="vector", capacity=64, unit=16, vectors=(8, 16))

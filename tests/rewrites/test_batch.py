@@ -26,7 +26,7 @@ from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.tile import Tile
 from morello.testing.generate import random_spec

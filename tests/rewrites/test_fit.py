@@ -14,9 +14,9 @@ import morello
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule, parse_spec
 from morello.ir.impl import Impl, Loop, Node, Part, figures, walk
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites import ExactFit
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 
 
 def matmul(shape: str = "1×34×8×16", op: str = "MatmulAccum", operands: str = "GL, GL, GL") -> morello.Goal:

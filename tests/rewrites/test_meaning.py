@@ -25,7 +25,7 @@ from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Relu
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.testing.generate import RandomPrograms, random_spec
 
 SHAPES = {

@@ -9,7 +9,7 @@ import morello
 from morello.errors import MorelloError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.spec import LogicalSpec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites import Move, OneGroup, Select, Tile, ToAccum
 from morello.runtime import available_compilers
 

@@ -9,10 +9,10 @@ import attrs
 import pytest
 from morello_reference_c import plugin
 
-from morello.codegen.program import Program
 from morello.ir.dtypes import F32, DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.ops import Operation, by_name
+from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target

@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from morello.codegen.program import Program
 from morello.errors import ArgumentError, EmitError, SpecError, ToolchainError
 from morello.ir.dtypes import BF16, F32, I8, I32, U8
 from morello.ir.impl import Leaf
 from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
+from morello.ir.program import Program
 from morello.plugins import Target
 from morello.runtime import Compiler, Kernel, empty, pack
 

@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 import pytest
 
-from morello.codegen.program import Program
 from morello.errors import VerificationError
 from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U8, U32
 from morello.ir.impl import Impl
@@ -19,6 +18,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.norms import layer_norm
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Scale
+from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target

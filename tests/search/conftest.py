@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "sweep.py"
 

@@ -19,17 +19,17 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, KernelCall, Leaf, Node, child_limits, figures, walk
 from morello.ir.limits import fits
 from morello.ir.spec import LogicalSpec, Spec
+from morello.kernels.target import Target
 from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
 from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import Case
 from morello.rewrites.tile import loop_cases
-from morello.search import propagate
-from morello.search.blocks import BlockSearch
-from morello.search.engine import Engine
-from morello.search.exhaustive import ExhaustiveSearch, expansions
-from morello.search.rounds import Rounds
+from morello.search.block_search import BlockSearch
+from morello.search.solve import propagate
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
+from morello.testing.exhaustive import ExhaustiveSearch, expansions
 from morello.testing.textbook import Textbook, differences
 
 NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")

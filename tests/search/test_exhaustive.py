@@ -17,12 +17,12 @@ from morello.ir.dtypes import F32
 from morello.ir.impl import figures, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
 from morello.schedule import Position, apply, schedule_of
-from morello.search.blocks import BlockSearch
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
+from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.generate import random_spec
 from morello.testing.textbook import Textbook
 

@@ -7,8 +7,8 @@ import pytest
 
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
-from morello.search.engine import Engine
-from morello.search.rounds import Rounds
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
 
 GOALS = [
     ("x86_avx2", "Move(16×24, (f32, GL, row_major), (f32, GL, col_major), serial)"),

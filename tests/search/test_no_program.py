@@ -10,8 +10,8 @@ from morello.ir.impl import Leaf, Node, figures, walk
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.plugins.registry import installed
-from morello.search.blocks import BlockSearch
-from morello.search.exhaustive import ExhaustiveSearch
+from morello.search.block_search import BlockSearch
+from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.textbook import Textbook
 
 #: Targets, Specs and what their cheapest programs cost.

@@ -15,9 +15,9 @@ from morello.ir.impl import Impl, KernelCall, Node, walk
 from morello.ir.numbers import product
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 
 PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: What cells can say besides nothing.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morello.ir.ops.matmul import Matmul
-from morello.search.spaces import Key, Space
+from morello.search.tables.shapes import Key, Space
 
 sizes = st.sampled_from([1, 2, 3, 8, 64])
 

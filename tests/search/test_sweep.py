@@ -12,8 +12,8 @@ import pytest
 
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Loop, Node, figures, walk
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.kernels.target import Target
+from morello.search.block_search import BlockSearch
 from morello.testing.textbook import Textbook, differences
 
 #: Per set: the target, how many Specs are compared at least, and the goals.

@@ -19,9 +19,9 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl
 from morello.ir.ops.fill import FillZero
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.plugins.target import Target
-from morello.search.blocks import BlockSearch
+from morello.search.block_search import BlockSearch
 from morello.testing import campaign
 from morello.testing.examine import OutOfTime, within
 from morello.testing.specs import drawn_spec

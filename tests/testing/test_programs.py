@@ -15,8 +15,8 @@ from morello import api
 from morello.ir.impl import Node
 from morello.ir.ops import BY_NAME
 from morello.ir.ops.compose import Compose
+from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.plugins.target import Target
 from morello.testing.programs import COMPOSE, Draws
 from morello.testing.trials import Trials, spec_file
 

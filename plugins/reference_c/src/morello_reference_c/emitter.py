@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from morello.codegen.program import Parameter, Program
 from morello.codegen.reserved import check_name
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16
 from morello.ir.impl import Impl, KernelCall, Node
+from morello.ir.program import Parameter, Program
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Target
 from morello_reference_c.meanings import HELPERS, looped, meaning

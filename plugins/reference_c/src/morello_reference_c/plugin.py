@@ -17,7 +17,7 @@ from morello_reference_c.emitter import ReferenceEmitter
 from morello_reference_c.meanings import meaning
 
 if TYPE_CHECKING:
-    from morello.codegen.program import Emitter
+    from morello.ir.program import Emitter
 
 NAME = "reference_c"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.layout import PhysicalDim
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.lanes import repeat

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from morello.codegen.site import KernelSite
 from morello.ir.ops.conv import Conv
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
 from morello_x86_avx2.kernels.common import SCALAR, one_value
 from morello_x86_avx2.kernels.reduce import accumulates

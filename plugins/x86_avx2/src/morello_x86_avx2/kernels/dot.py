@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import BF16, F32, I16, U16, U32, DType
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
 from morello_x86_avx2.kernels.convert import even_and_odd, unsigned, vector_as

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import ALL, F32, DType
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import PREFIX, SCALAR, one_value
 from morello_x86_avx2.kernels.lanes import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import DType
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.lanes import repeat

@@ -12,11 +12,11 @@ from typing import Any
 
 import attrs
 
-from morello.codegen.site import KernelSite, OperandSite
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.numbers import ceil_div
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
+from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import OperandPattern
 from morello_x86_avx2.kernels.convert import scalar_as, vector_as
 from morello_x86_avx2.kernels.values import literal

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.numbers import product
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import move_costs
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import I16
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, NEAR, PREFIX, move_costs
 from morello_x86_avx2.kernels.convert import pair_of_i16, values_at, vector_as

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import DType
 from morello.ir.numbers import ceil_div, choose
 from morello.ir.ops.binary import Add, Maximum
@@ -13,6 +12,7 @@ from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import NEAR, SCALAR, move_costs, one_value
 from morello_x86_avx2.kernels.elementwise import of_values, of_vectors

@@ -6,7 +6,6 @@ double precision and rounded once.
 
 from __future__ import annotations
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import F32
 from morello.ir.ops.base import Operation
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
@@ -17,6 +16,7 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaled,
     SoftmaxDenominatorAndUnscaledFromMax,
 )
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
 from morello_x86_avx2.kernels.common import SCALAR, one_value
 from morello_x86_avx2.kernels.reduce import accumulates

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import F32
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Maximum
@@ -22,6 +21,7 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaledFromMax,
 )
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx2.kernels.common import F32_SCALAR, PREFIX
 from morello_x86_avx2.kernels.lanes import (

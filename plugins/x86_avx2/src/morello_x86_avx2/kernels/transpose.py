@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import F32, DType
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, PREFIX
 

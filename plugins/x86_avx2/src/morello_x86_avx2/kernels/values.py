@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Target
 from morello_x86_avx2.kernels.common import move_costs
 from morello_x86_avx2.kernels.convert import scalar_as

@@ -14,8 +14,8 @@ from string import Template
 
 import attrs
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import F32, I32, U32
+from morello.kernels.site import KernelSite
 from morello_x86_avx2.kernels.common import PREFIX
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import DType
+from morello.kernels.site import KernelSite
 
 #: Bytes of the vectors that are masked.
 WIDTH = 64

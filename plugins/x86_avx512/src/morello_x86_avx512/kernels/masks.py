@@ -8,12 +8,12 @@ from typing import Any
 from morello_x86_avx2.kernels.common import INTEGERS, NEAR, move_costs
 from morello_x86_avx2.kernels.convert import unsigned
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import DType
 from morello.ir.numbers import ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
 

@@ -7,9 +7,9 @@ from typing import Any
 from morello_x86_avx2.kernels.common import NEAR, PREFIX
 from morello_x86_avx2.kernels.convert import unsigned, values_at
 
-from morello.codegen.site import KernelSite, OperandSite
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 

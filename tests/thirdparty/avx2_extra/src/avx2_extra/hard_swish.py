@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.codegen.site import KernelSite
 from morello.ir.ops.unary import Unary
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 
 

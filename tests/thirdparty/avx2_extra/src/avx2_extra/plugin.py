@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from morello.codegen.site import KernelSite
 from morello.ir.numbers import Num
 from morello.ir.ops import Operation
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
 
 from .hard_swish import HARD_SWISH, HardSwish

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from morello.codegen.site import KernelSite
 from morello.ir.dtypes import DType
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
 from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
 
 from .target import ALIGNMENT

@@ -20,8 +20,8 @@ from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Figures, Impl, Leaf, Node, child_limits, combine, expand
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
-from morello.search.missing import missing
+from morello.kernels.target import Target
+from morello.search.infeasible import missing
 from morello.search.progress import Progress
 
 #: More than any program costs.

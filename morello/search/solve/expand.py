@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.ops.base import Operation
-from morello.search.bounds import Bounds
-from morello.search.cells import Cells, Tables
-from morello.search.kernels import KernelRow
-from morello.search.relaxed import MoveClass, StageClass
-from morello.search.spaces import StructuralStep
-from morello.search.states import WHOLE
+from morello.search.bounds.relaxed import MoveClass, StageClass
+from morello.search.bounds.solve import Bounds
+from morello.search.solve.cells import Cells, Tables
+from morello.search.tables.kernels import KernelRow
+from morello.search.tables.operand_states import WHOLE
+from morello.search.tables.shapes import StructuralStep
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -22,7 +22,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, masked, only_tiled, select_cells, within
 from morello.rewrites.move import Move
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import MorelloError
-from morello.search.cells import Column
-from morello.search.choices import Choices
-from morello.search.engine import Engine
-from morello.search.expand import Edges
-from morello.search.propagate import Taken, propagate
+from morello.search.solve.cells import Column
+from morello.search.solve.engine import Engine
+from morello.search.solve.expand import Edges
+from morello.search.solve.extraction import Choices
+from morello.search.solve.propagate import Taken, propagate
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from morello.errors import NoImplementation
 from morello.ir.impl import Figures
 from morello.ir.spec import Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 Solve = Callable[[Spec], Figures | None]
 

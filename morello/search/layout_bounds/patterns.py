@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.tensor import OperandState
-from morello.search.states import NEVER, States
+from morello.search.tables.operand_states import NEVER, States
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

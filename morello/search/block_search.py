@@ -1,6 +1,6 @@
 """Search on blocks: the cheapest programs of Specs, found for whole arrays of Specs at once.
 
-It gives the same answers as `morello.search.exhaustive`: the same costs, peaks and programs.
+It gives the same answers as `morello.testing.exhaustive`: the same costs, peaks and programs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
-from morello.search.choices import RECALLED
-from morello.search.engine import Engine
-from morello.search.missing import missing
+from morello.kernels.target import Target
+from morello.search.infeasible import missing
 from morello.search.progress import Progress
-from morello.search.propagate import compiled
-from morello.search.rounds import Rounds
-from morello.search.singles import Uncovered, is_known
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
+from morello.search.solve.extraction import RECALLED
+from morello.search.solve.one_by_one import Uncovered, is_known
+from morello.search.solve.propagate import compiled
 
 
 class _DoesNotFit(Exception):

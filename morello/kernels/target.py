@@ -18,8 +18,8 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 
 if TYPE_CHECKING:
-    from morello.codegen.program import Emitter
-    from morello.plugins.microkernel import Microkernel
+    from morello.ir.program import Emitter
+    from morello.kernels.microkernel import Microkernel
     from morello.rewrites.base import Rewrite
 
 LevelKind = Literal["scalar", "vector", "cache", "memory"]

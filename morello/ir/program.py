@@ -10,7 +10,7 @@ from morello.ir.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from morello.ir.impl import Impl
-    from morello.plugins.target import Target
+    from morello.kernels.target import Target
 
 
 @attrs.frozen

@@ -17,10 +17,10 @@ from morello.ir.numbers import partition, take
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.move import Move, seen_in
-from morello.search.spaces import MOVE_BITS, Space, Spaces, is_moved, step_rank
-from morello.search.stages import Axes, Stages
+from morello.search.tables.pipelines import Axes, Stages
+from morello.search.tables.shapes import MOVE_BITS, Space, Spaces, is_moved, step_rank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable
-from morello.plugins.microkernel import Microkernel, Multiple, agree
-from morello.plugins.target import Target
+from morello.kernels.microkernel import Microkernel, Multiple, agree
+from morello.kernels.target import Target
 from morello.rewrites.select import Select, accepted
-from morello.search.spaces import Space, step_rank
-from morello.search.states import States
+from morello.search.tables.operand_states import States
+from morello.search.tables.shapes import Space, step_rank
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.limits import raise_peak
-from morello.search.cells import Column
-from morello.search.expand import Edges
+from morello.search.solve.cells import Column
+from morello.search.solve.expand import Edges
 
 if TYPE_CHECKING:
-    from morello.search.rounds import Rounds
+    from morello.search.solve.deepening import Rounds
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from morello.search.spaces import StructuralStep
+from morello.search.tables.shapes import StructuralStep
 
 if TYPE_CHECKING:
-    from morello.search.bounds import Bounds
-    from morello.search.relaxed import SpaceBounds
+    from morello.search.bounds.relaxed import SpaceBounds
+    from morello.search.bounds.solve import Bounds
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

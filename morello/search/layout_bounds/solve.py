@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.numbers import ceil_div, product
-from morello.search.bounds import Bounds
-from morello.search.patterns import TWIN, Pattern, Patterns, Run, blurred
-from morello.search.relaxed import MoveClass
-from morello.search.spaces import Key, Space, StructuralStep, is_moved
-from morello.search.stages import Axes, Stage, StagePart
+from morello.search.bounds.relaxed import MoveClass
+from morello.search.bounds.solve import Bounds
+from morello.search.layout_bounds.patterns import TWIN, Pattern, Patterns, Run, blurred
+from morello.search.tables.pipelines import Axes, Stage, StagePart
+from morello.search.tables.shapes import Key, Space, StructuralStep, is_moved
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.tensor import OperandState
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.staged import lifetimes
-from morello.search.spaces import DTypes, Key, Kind, Space, Spaces, key_of, neutral, step_rank
+from morello.search.tables.shapes import DTypes, Key, Kind, Space, Spaces, key_of, neutral, step_rank
 
 Ints = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.limits import Limits
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 
 Ints = npt.NDArray[np.int64]
 

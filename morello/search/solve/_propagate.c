@@ -1,6 +1,6 @@
 /* The hot loop of search on blocks: what cells cost, from the steps that were taken on them.
  *
- * `morello/search/propagate.py` says what the arguments are and does the same in numpy.
+ * `morello/search/solve/propagate.py` says what the arguments are and does the same in numpy.
  */
 #include <stddef.h>
 #include <stdint.h>

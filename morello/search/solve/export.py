@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.spec import LogicalSpec
-from morello.search.engine import Engine
-from morello.search.rounds import Rounds
+from morello.search.solve.deepening import Rounds
+from morello.search.solve.engine import Engine
 
 Ints = npt.NDArray[np.int64]
 

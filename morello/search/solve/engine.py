@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
-from morello.search.bounds import Bounds
-from morello.search.cells import Cells, Tables
-from morello.search.expand import Edges, SpaceExpander
-from morello.search.kernels import kernel_rows
-from morello.search.layouts import LayoutBounds
-from morello.search.singles import Singles
-from morello.search.spaces import MOVE_BITS, Key, Spaces, key_of, step_rank
-from morello.search.stages import Stages
-from morello.search.states import States
+from morello.search.bounds.solve import Bounds
+from morello.search.layout_bounds.solve import LayoutBounds
+from morello.search.solve.cells import Cells, Tables
+from morello.search.solve.expand import Edges, SpaceExpander
+from morello.search.solve.one_by_one import Singles
+from morello.search.tables.kernels import kernel_rows
+from morello.search.tables.operand_states import States
+from morello.search.tables.pipelines import Stages
+from morello.search.tables.shapes import MOVE_BITS, Key, Spaces, key_of, step_rank
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

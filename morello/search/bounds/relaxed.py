@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.plugins.target import Target
-from morello.search.axes import LimitAxes
-from morello.search.kernels import KernelRow
-from morello.search.spaces import Key, Space, Spaces
-from morello.search.stages import Stage, Stages
-from morello.search.states import NEVER, Offer, States
+from morello.kernels.target import Target
+from morello.search.tables.kernels import KernelRow
+from morello.search.tables.limits import LimitAxes
+from morello.search.tables.operand_states import NEVER, Offer, States
+from morello.search.tables.pipelines import Stage, Stages
+from morello.search.tables.shapes import Key, Space, Spaces
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

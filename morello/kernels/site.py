@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from morello.codegen.buffers import View
 from morello.ir.dtypes import DType
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
+from morello.kernels.buffers import View
 
 if TYPE_CHECKING:
     from morello.codegen.emitter import Emission

@@ -14,8 +14,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
 if TYPE_CHECKING:
-    from morello.codegen.site import KernelSite
-    from morello.plugins.target import Target
+    from morello.kernels.site import KernelSite
+    from morello.kernels.target import Target
 
 LayoutRule = Literal["any", "row_major", "col_major"]
 

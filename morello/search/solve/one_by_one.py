@@ -15,15 +15,15 @@ import numpy.typing as npt
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec, Spec
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
-from morello.search.expand import Edges
-from morello.search.spaces import step_rank
+from morello.search.solve.expand import Edges
+from morello.search.tables.shapes import step_rank
 
 if TYPE_CHECKING:
-    from morello.search.engine import Engine
+    from morello.search.solve.engine import Engine
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

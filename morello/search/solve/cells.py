@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from morello.search.axes import LimitAxes
-from morello.search.bounds import Bounds
-from morello.search.layouts import LayoutBounds
-from morello.search.relaxed import SpaceBounds
+from morello.search.bounds.relaxed import SpaceBounds
+from morello.search.bounds.solve import Bounds
+from morello.search.layout_bounds.solve import LayoutBounds
+from morello.search.tables.limits import LimitAxes
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -14,14 +14,14 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.plugins.target import Target
+from morello.kernels.target import Target
 from morello.rewrites.tile import Tile
-from morello.search.kernels import KernelRow
-from morello.search.relaxed import Classes, Columns, MoveClass, Relaxed, SpaceBounds
-from morello.search.sharing import SharedLoops
-from morello.search.spaces import Key, Space, Spaces, StructuralStep, is_moved
-from morello.search.stages import Stages
-from morello.search.states import NEVER, States
+from morello.search.bounds.parallel import SharedLoops
+from morello.search.bounds.relaxed import Classes, Columns, MoveClass, Relaxed, SpaceBounds
+from morello.search.tables.kernels import KernelRow
+from morello.search.tables.operand_states import NEVER, States
+from morello.search.tables.pipelines import Stages
+from morello.search.tables.shapes import Key, Space, Spaces, StructuralStep, is_moved
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ import cffi
 import numpy as np
 import numpy.typing as npt
 
-from morello.search.expand import Edges
+from morello.search.solve.expand import Edges
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -136,7 +136,7 @@ def _compiled(library: tuple[cffi.FFI, Any], taken: Taken, budget: Floats, low: 
 @cache
 def compiled() -> tuple[cffi.FFI, Any] | None:
     """The compiled loop; None where the package was installed without one, or MORELLO_NUMPY_ONLY is set."""
-    found = importlib.util.find_spec("morello.search._propagate")
+    found = importlib.util.find_spec("morello.search.solve._propagate")
     if found is None or not found.origin or os.environ.get("MORELLO_NUMPY_ONLY"):
         return None
     ffi = cffi.FFI()

@@ -1,0 +1,1 @@
+"""Lower bounds by classes of operand states, with layouts and contiguity forgotten."""

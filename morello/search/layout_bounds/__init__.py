@@ -1,0 +1,1 @@
+"""Lower bounds that know layouts."""
