@@ -49,7 +49,7 @@ class StoreKeeper:
 
         def peak(cell: int) -> Sequence[int] | None:
             limits = bytes_of(engine, engine.cells.limits.values[cell : cell + 1])[0].tolist()
-            entry = self.store.find(engine.target, Spec(engine.logical(cell), tuple(limits)))
+            entry = self.store.find(engine.target, Spec(engine.directory.logical(cell), tuple(limits)))
             return [int(one) for one in entry.peak] if entry and entry.kind == Kind.EXACT else None
 
         engine.cells.recall, engine.cells.recall_peak = recall, peak
@@ -95,7 +95,7 @@ class StoreKeeper:
         """Between which costs cells must be, as far as the store knows: [0, infinity] where it does not."""
         low, high = np.zeros(len(table)), np.full(len(table), np.inf)
         for number, cells in by_table(table):
-            labels = engine.labels(number)
+            labels = engine.directory.labels(number)
             if not self.store.has(engine.target, labels):
                 continue
             space = engine.tables.spaces[int(engine.tables.space.values[number])].space

@@ -152,7 +152,7 @@ class BlockSearch:
         if self.programs([spec]) == [None]:
             return []
         part = self._parts[spec in self._limited]
-        (cell,) = part.engine.cells_of([spec]).tolist()
+        (cell,) = part.engine.directory.cells_of([spec]).tolist()
         if part.rounds.choices.rank(cell) == RECALLED:
             part.rounds.choices.make_own(cell)
         chosen = part.rounds.choices.rank(cell)
@@ -165,12 +165,12 @@ class BlockSearch:
             return
         for logical in dict.fromkeys(spec.logical for spec in specs):
             # What one engine covers is below seeds, so that the other covers it too, once it is made of all of them.
-            if not any(part.engine.covers(logical) for part in self._parts.values()):
+            if not any(part.engine.directory.covers(logical) for part in self._parts.values()):
                 self._seeds.setdefault(logical)
         while True:
             part = self._part(limited=limited)
             try:
-                goals = part.engine.cells_of(specs)
+                goals = part.engine.directory.cells_of(specs)
                 part.rounds.solve(goals)
                 part.rounds.choices.make(goals)
                 return
@@ -213,7 +213,7 @@ class BlockSearch:
         if spec in known:
             return known[spec]
         part = self._part(limited=limited)
-        (cell,) = part.engine.cells_of([spec]).tolist()
+        (cell,) = part.engine.directory.cells_of([spec]).tolist()
         if part.engine.cells.low.values[cell] == np.inf:
             return None
         if part.rounds.choices.rank(cell) == RECALLED:

@@ -140,7 +140,7 @@ def test_steps_on_blocks_are_those_on_single_specs(
     target, rng = target_named(name), random.Random(seed)
     specs = goals(sweep, target, seed, 4)
     engine = Engine([spec.logical for spec in specs], target, prune=False)
-    pending, compared = engine.cells_of(specs), 0
+    pending, compared = engine.directory.cells_of(specs), 0
     for _ in range(4):
         cells = np.unique(pending)
         made = engine.expand(cells, np.full(len(cells), np.inf))
@@ -152,7 +152,7 @@ def test_steps_on_blocks_are_those_on_single_specs(
                 known = steps[int(cell)]
                 known[outcome] = min(int(rank), known.get(outcome, int(rank)))
         for cell, found in steps.items():
-            logical = engine.logical(cell)
+            logical = engine.directory.logical(cell)
             told = {outcome: str(engine.step(cell, rank)) for outcome, rank in found.items()}
             assert told == outcomes(engine, cell, logical), logical
             compared += len(told)
@@ -173,7 +173,7 @@ def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, s
         if lowered is None:
             continue
         children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]
-        cells = engine.cells_of(children).tolist()
+        cells = engine.directory.cells_of(children).tolist()
         parts = sorted((child, int(part.times)) for child, part in zip(cells, made.parts, strict=True))
         found.setdefault((int(made.cost), tuple(parts)), str(made.step))
     return found
@@ -192,8 +192,8 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, targ
             textbook.solve(spec)
     costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
     engine = Engine([spec.logical for spec in goals(sweep, target, seed, 3)], target)
-    assert all(engine.covers(spec.logical) for spec in textbook.seen)
-    cells = engine.cells_of([*textbook.seen])
+    assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
+    cells = engine.directory.cells_of([*textbook.seen])
     assert np.all(engine.cells.low.values[cells] <= costs)
     Rounds(engine).solve(cells)
     assert np.array_equal(engine.cells.low.values[cells], costs)
@@ -215,7 +215,7 @@ def test_numpy_finds_what_the_compiled_loop_finds(
         search = BlockSearch(target)
         engine = Engine([spec.logical for spec in specs], target)
         rounds = Rounds(engine)
-        rounds.solve(engine.cells_of(specs))
+        rounds.solve(engine.directory.cells_of(specs))
         told.append((search.programs(specs), rounds.count, engine.cells.low.values.tolist()))
     assert told[0] == told[1]
 
@@ -240,7 +240,7 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
     spec = parse_spec(text, avx2)
     assert 2**32 < figures(BlockSearch(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
-    cells = engine.cells_of([spec])
+    cells = engine.directory.cells_of([spec])
     Rounds(engine).solve(cells)
     assert int(engine.cells.low.values[cells[0]]) == cost
 

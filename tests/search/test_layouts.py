@@ -26,7 +26,7 @@ def solved(name: str, text: str) -> tuple[Engine, int]:
     target = installed().target(name)
     spec = parse_spec(text, target)
     engine = Engine([spec.logical], target)
-    goals = engine.cells_of([spec])
+    goals = engine.directory.cells_of([spec])
     Rounds(engine).solve(goals)
     return engine, int(goals[0])
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from morello.search.bounds.relaxed import Relaxed, SpaceBounds
 from morello.search.tables.shapes import StructuralStep
-
-if TYPE_CHECKING:
-    from morello.search.bounds.relaxed import SpaceBounds
-    from morello.search.bounds.solve import Bounds
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 class SharedLoops:
     """The parallel loops of one space. There are many, so that all class tuples are looked at together."""
 
-    def __init__(self, loops: Sequence[StructuralStep], bounds: Bounds, own: SpaceBounds):
+    def __init__(self, loops: Sequence[StructuralStep], bounds: Relaxed, own: SpaceBounds):
         self._loops = loops
         self._space = own.space
         self._sync = bounds.target.weights.sync

@@ -67,7 +67,7 @@ class Rounds:
         self.edges = 0
         self.after = after or (lambda rounds: None)
         self.often = often or (lambda rounds: None)
-        self.choices = Choices(self)
+        self.choices = Choices(engine, self.cells, self.solve_at_least)
         self._prune = prune
         self._failures = Column(np.int64)
         #: What each cell may cost in this round, what it was expanded with, and in which iteration last. Those of

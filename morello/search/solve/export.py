@@ -63,7 +63,7 @@ def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
     steps[priced] = step
     examples = cells[priced][example].tolist()
     return Solved(
-        engine.logical(int(cells[0])),
+        engine.directory.logical(int(cells[0])),
         space.sizes[:, known.shape.values[cells]].T,
         bytes_of(engine, known.limits.values[cells]),
         np.where(priced, low, -1).astype(np.int64),

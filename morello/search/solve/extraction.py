@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from morello.ir.limits import raise_peak
-from morello.search.solve.cells import Column
+from morello.search.solve.cells import Cells, Column
+from morello.search.solve.engine import Engine
 from morello.search.solve.expand import Edges
-
-if TYPE_CHECKING:
-    from morello.search.solve.deepening import Rounds
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -28,11 +25,12 @@ class Choices:
     """For solved cells, the first step in the target's order that leads to a cheapest program.
 
     `row` gives the place of a cell in the other arrays, -1 where nothing is chosen yet; row 0 is for cell 0.
+    `solve_at_least` solves cells, or raises their lower bounds.
     """
 
-    def __init__(self, rounds: Rounds):
-        self._rounds = rounds
-        self._levels = len(rounds.cells.axes.sizes)
+    def __init__(self, engine: Engine, cells: Cells, solve_at_least: Callable[[Ints], None]):
+        self._engine, self._cells, self._solve_at_least = engine, cells, solve_at_least
+        self._levels = len(cells.axes.sizes)
         self._parts = 3
         self._rows = Column(np.int64)
         self._ranks = Column(np.int64)
@@ -61,7 +59,7 @@ class Choices:
 
         Which step comes first may depend on whether others are as cheap, which is found out unless `settle` is off.
         """
-        known = self._rounds.cells
+        known = self._cells
         pending = np.unique(cells)
         passed = Column(np.bool_)
         while len(pending):
@@ -78,13 +76,13 @@ class Choices:
 
     def make_own(self, cell: int) -> None:
         """Choose for a cell whose program is known from earlier as for any other."""
-        self._rounds.cells.recalled.values[cell] = False
+        self._cells.recalled.values[cell] = False
         self.row[cell] = -1
         self.make(np.array([cell]))
 
     def _recalled(self, cells: Ints) -> Bools:
         """Which cells have programs that are known from earlier; their peaks are asked for."""
-        known = self._rounds.cells
+        known = self._cells
         found = known.recalled.values[cells] & (cells < known.recalled.count)
         for index in np.flatnonzero(found).tolist():
             cell = int(cells[index])
@@ -102,12 +100,12 @@ class Choices:
         return np.where(rows[:, None] >= 0, self._peaks.values[rows], -1)
 
     def _fit(self) -> None:
-        self._rows.extend(np.full(len(self._rounds.cells) - len(self.row), -1, dtype=np.int64))
+        self._rows.extend(np.full(len(self._cells) - len(self.row), -1, dtype=np.int64))
 
     def _choose(self, cells: Ints, settle: bool) -> Ints:
         """Choose where that is possible now, for cells in order; the cells to go on with."""
-        known = self._rounds.cells
-        chunks = self._rounds.engine.expand(cells, known.low.values[cells])
+        known = self._cells
+        chunks = self._engine.expand(cells, known.low.values[cells])
         self._fit()
         best = np.full(len(cells), _NONE)
         for edges in chunks:
@@ -123,7 +121,7 @@ class Choices:
             further.append(first.parent[~solved] if settle else np.zeros(0, dtype=np.int64))
         if settle:
             children = np.unique(np.concatenate(undecided))
-            self._rounds.solve_at_least(children[~known.solved_at(children)])
+            self._solve_at_least(children[~known.solved_at(children)])
         return np.unique(np.concatenate(further))
 
     def _add(self, edges: Edges) -> None:
@@ -154,7 +152,7 @@ class Choices:
 
     def _work_out_peaks(self) -> None:
         """Peaks of all chosen programs that are known to the end, those of parts first."""
-        peaks, exact = self._peaks.values, self._rounds.cells.axes.exact
+        peaks, exact = self._peaks.values, self._cells.axes.exact
         waiting = np.flatnonzero(peaks[:, 0] < 0)
         while len(waiting):
             below = self.row[self._children.values[waiting]]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +18,11 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
+from morello.search.solve.cells import Cells
+from morello.search.solve.directory import Directory
 from morello.search.solve.expand import Edges
+from morello.search.tables.limits import LimitAxes
 from morello.search.tables.shapes import step_rank
-
-if TYPE_CHECKING:
-    from morello.search.solve.engine import Engine
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -65,21 +64,22 @@ class Singles:
                 with contextlib.suppress(Inapplicable):
                     yield step_rank(order, index), step, step.expansion(logical, self.target)
 
-    def expand(self, engine: Engine, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+    def expand(
+        self, directory: Directory, known: Cells, axes: LimitAxes, cells: Ints, budgets: Floats
+    ) -> Iterator[Edges]:
         """The edges of these steps. Raises Uncovered."""
-        axes = engine.bounds.axes
         for cell, budget in zip(cells.tolist(), budgets.tolist(), strict=True):
-            limits = engine.cells.limits.values[cell].astype(np.int64)
-            for rank, _, made in self.steps(engine.logical(cell)):
+            limits = known.limits.values[cell].astype(np.int64)
+            for rank, _, made in self.steps(directory.logical(cell)):
                 below = [self._lowered(axes, limits, part.live) for part in made.parts]
                 fits = all(need <= axes.bytes(level, limits[level]) for level, need in enumerate(made.needs))
                 if not fits or any(min(one) < 0 for one in below):
                     continue
                 for part in made.parts:
-                    if not engine.covers(part.logical):
+                    if not directory.covers(part.logical):
                         raise Uncovered(part.logical)
                 children = [
-                    engine.cells_of([Spec(part.logical, self._bytes(axes, own))])
+                    directory.cells_of([Spec(part.logical, self._bytes(axes, own))])
                     for part, own in zip(made.parts, below, strict=True)
                 ]
                 times = np.array([[float(part.times)] for part in made.parts]).reshape(len(children), 1)
@@ -95,14 +95,14 @@ class Singles:
                     live=live.reshape(1, len(children), len(made.needs)),
                     needs=needs,
                 )
-                if edge.total(engine.cells.low.values)[0] <= budget:
+                if edge.total(known.low.values)[0] <= budget:
                     yield edge
 
-    def _lowered(self, axes, limits: Ints, live) -> list[int]:
+    def _lowered(self, axes: LimitAxes, limits: Ints, live) -> list[int]:
         return [
             int(limits[level]) if not used else int(axes.lower(level, limits[level], int(used)))
             for level, used in enumerate(live)
         ]
 
-    def _bytes(self, axes, numbers: list[int]) -> tuple[int, ...]:
+    def _bytes(self, axes: LimitAxes, numbers: list[int]) -> tuple[int, ...]:
         return tuple(int(axes.bytes(level, number)) for level, number in enumerate(numbers))
