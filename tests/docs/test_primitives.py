@@ -14,6 +14,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, "scripts/primitives.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "morello.testing.primitives", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr

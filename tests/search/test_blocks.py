@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -30,6 +29,7 @@ from morello.search.solve import propagate
 from morello.search.solve.deepening import Rounds
 from morello.search.solve.engine import Engine
 from morello.testing.exhaustive import ExhaustiveSearch, expansions
+from morello.testing.sweep import Bounded, Enough, random_goal, toy_plugin
 from morello.testing.textbook import Textbook, differences
 
 NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
@@ -41,19 +41,17 @@ seeds = st.integers(0, 10**9)
 names = st.sampled_from(NAMES)
 
 
-def goals(sweep: ModuleType, target: Target, seed: int, count: int) -> list[Spec]:
+def goals(target: Target, seed: int, count: int) -> list[Spec]:
     rng = random.Random(seed)
-    return [sweep.random_goal(rng, target) for _ in range(count)]
+    return [random_goal(rng, target) for _ in range(count)]
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(name=names, seed=seeds)
-def test_random_goals_have_the_programs_of_the_plain_search(
-    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
-) -> None:
+def test_random_goals_have_the_programs_of_the_plain_search(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
-    (spec,) = goals(sweep, target, seed, 1)
+    (spec,) = goals(target, seed, 1)
     plain, search = ExhaustiveSearch(target), BlockSearch(target)
     expected = plain.solve(spec)
     assert search.solve(spec) == (expected and expected.figures)
@@ -64,9 +62,9 @@ def test_random_goals_have_the_programs_of_the_plain_search(
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(name=names, seed=seeds)
-def test_pruning_changes_no_answer(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+def test_pruning_changes_no_answer(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
-    specs = goals(sweep, target, seed, 3)
+    specs = goals(target, seed, 3)
     assert BlockSearch(target, prune=False).programs(specs) == BlockSearch(target).programs(specs)
 
 
@@ -74,10 +72,10 @@ def test_pruning_changes_no_answer(name: str, seed: int, sweep: ModuleType, targ
 @settings(max_examples=4)
 @given(name=names, seed=seeds, rng=st.randoms(use_true_random=False))
 def test_what_else_is_asked_changes_no_answer(
-    name: str, seed: int, rng: random.Random, sweep: ModuleType, target_named: TargetNamed
+    name: str, seed: int, rng: random.Random, target_named: TargetNamed
 ) -> None:
     target = target_named(name)
-    specs = goals(sweep, target, seed, 5)
+    specs = goals(target, seed, 5)
     together = dict(zip(specs, BlockSearch(target).programs(specs), strict=True))
     shuffled = rng.sample(specs, len(specs))
     search = BlockSearch(target)
@@ -89,9 +87,9 @@ def test_what_else_is_asked_changes_no_answer(
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(name=names, seed=seeds)
-def test_more_memory_never_costs_more(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+def test_more_memory_never_costs_more(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
-    (spec,) = goals(sweep, target, seed, 1)
+    (spec,) = goals(target, seed, 1)
     richer = []
     for index, level in enumerate(target.levels):
         limits = [int(limit) for limit in spec.limits]
@@ -105,12 +103,10 @@ def test_more_memory_never_costs_more(name: str, seed: int, sweep: ModuleType, t
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(name=names, seed=seeds)
-def test_parts_of_programs_are_optimal_themselves(
-    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
-) -> None:
+def test_parts_of_programs_are_optimal_themselves(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
     search = BlockSearch(target)
-    found = search.programs(goals(sweep, target, seed, 3))
+    found = search.programs(goals(target, seed, 3))
     parts = [node for impl in found if impl for node in walk(impl)]
     assert search.programs([part.spec for part in parts]) == parts
     assert all(fits(figures(part).peak, part.spec.limits) for part in parts)
@@ -133,12 +129,10 @@ def test_serial_and_parallel_specs_in_one_search(avx2: Target) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_steps_on_blocks_are_those_on_single_specs(
-    name: str, seed: int, sweep: ModuleType, target_named: TargetNamed
-) -> None:
+def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_named: TargetNamed) -> None:
     """At a budget without end, a cell has the edges that single rewrites of its Spec give, the same step first."""
     target, rng = target_named(name), random.Random(seed)
-    specs = goals(sweep, target, seed, 4)
+    specs = goals(target, seed, 4)
     engine = Engine([spec.logical for spec in specs], target, prune=False)
     pending, compared = engine.directory.cells_of(specs), 0
     for _ in range(4):
@@ -182,16 +176,16 @@ def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, s
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, target_named: TargetNamed) -> None:
+def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNamed) -> None:
     """No Spec costs less than its first bound, and rounds end with its cost: on every Spec below some goals."""
     target = target_named(name)
-    textbook = sweep.Bounded(target)
-    for spec in goals(sweep, target, seed, 3):
+    textbook = Bounded(target)
+    for spec in goals(target, seed, 3):
         textbook.most = len(textbook.seen) + 1500
-        with contextlib.suppress(sweep.Enough):
+        with contextlib.suppress(Enough):
             textbook.solve(spec)
     costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
-    engine = Engine([spec.logical for spec in goals(sweep, target, seed, 3)], target)
+    engine = Engine([spec.logical for spec in goals(target, seed, 3)], target)
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
     cells = engine.directory.cells_of([*textbook.seen])
     assert np.all(engine.cells.low.values[cells] <= costs)
@@ -204,11 +198,11 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, sweep: ModuleType, targ
 @pytest.mark.skipif(propagate.compiled() is None, reason="the compiled loop is not built")
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "x86_avx512"])
 def test_numpy_finds_what_the_compiled_loop_finds(
-    name: str, sweep: ModuleType, target_named: TargetNamed, monkeypatch: pytest.MonkeyPatch
+    name: str, target_named: TargetNamed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also every bound on the way, so that both take the same rounds."""
     target = target_named(name)
-    specs = goals(sweep, target, 8, 3)
+    specs = goals(target, 8, 3)
     told = []
     for way in (propagate.compiled, lambda: None):
         monkeypatch.setattr(propagate, "compiled", way)
@@ -253,9 +247,9 @@ def test_costs_past_53_bits_are_an_error(avx2: Target) -> None:
 
 
 @pytest.mark.parametrize("prune", [True, False])
-def test_a_kernel_past_53_bits_is_an_error(prune: bool, sweep: ModuleType) -> None:
+def test_a_kernel_past_53_bits_is_an_error(prune: bool) -> None:
     """Also where no bound says so before the round that finds it. As floats, both kernels cost the same."""
-    plugin = sweep.toy_plugin()
+    plugin = toy_plugin()
     zero = next(kernel for kernel in plugin.kernels if kernel.name == "Zero")
     costs = {"Dear": 2**53 + 1, "Cheap": 2**53}
     kernels = [attrs.evolve(zero, name=name, cost=lambda spec, target, cost=cost: cost) for name, cost in costs.items()]
@@ -325,10 +319,8 @@ def three_values(plugin: Any) -> Microkernel:
     ],
     ids=["halve", "threes", "both"],
 )
-def test_rewrites_of_third_parties(
-    added: tuple[type[Rewrite], ...], texts: Sequence[str], first: bool, sweep: ModuleType
-) -> None:
-    plugin = sweep.toy_plugin()
+def test_rewrites_of_third_parties(added: tuple[type[Rewrite], ...], texts: Sequence[str], first: bool) -> None:
+    plugin = toy_plugin()
     rewrites = (*added, *STANDARD) if first else (*STANDARD, *added)
     kernels = (*plugin.kernels, three_values(plugin))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, rewrites=rewrites, kernels=kernels)).target("toy_cpu")
@@ -348,8 +340,8 @@ def steps_of(impl: Impl) -> Iterator[object]:
             yield node.expansion.step
 
 
-def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(sweep: ModuleType, target_named: TargetNamed) -> None:
-    plugin = sweep.toy_plugin()
+def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(target_named: TargetNamed) -> None:
+    plugin = toy_plugin()
     fives = attrs.evolve(three_values(plugin), name="AddFives", shape=(1, 1, 1, Multiple(of=5)))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=(*plugin.kernels, fives))).target("toy_cpu")
     spec = parse_spec("(MatmulAccum(1×2×3×10, C, C, C, serial), [8, 32, 0])", target)

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: What cells can say besides nothing.
 WORDS = ("vector", "fused", "scalar", "–")
 #: Cells that say something: none may get lost on the way from the page to a Spec.
-COUNT = 912
+COUNT = 918
 #: Sizes by the number of iteration dimensions that an operation has, None for any.
 SHAPES = {None: "1×2", 4: "1×1×2×2", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}
 #: Outputs that padding leaves something of.
@@ -77,7 +77,9 @@ def text_of(row: Row, column: str, level: str) -> str:
         return f"Move(1×2, ({row.name[5:]}, {level}), ({column[3:]}, {level}), serial)"
     op = by_name(row.name.split("[")[0])
     padded = "padding" in row.name or op.name == "Pad"
-    shape = (PADDED if padded else SHAPES)[op.rank]
+    # Parts are as long as the last dimension.
+    part = re.search(r"\[of=(\d+)\]", row.name)
+    shape = f"1×{part[1]}" if part else (PADDED if padded else SHAPES)[op.rank]
     inputs, _, made = column.rpartition(" → ")
     named = itertools.cycle(inputs.split(" · ") if inputs else [made])
     dtypes = [made if one.writes else next(named) for one in op.operands(shape.count("×") + 1)]

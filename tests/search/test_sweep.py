@@ -1,12 +1,11 @@
 """Search on blocks equals the textbook recursion on every Spec that a fixed set of goals leads to.
 
-`scripts/sweep.py` does the same for random goals, many more of them.
+`python -m morello.testing.sweep` does the same for random goals, many more of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import ModuleType
 
 import pytest
 
@@ -14,6 +13,7 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Loop, Node, figures, walk
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
+from morello.testing.sweep import FULL, full_spec
 from morello.testing.textbook import Textbook, differences
 
 #: Per set: the target, how many Specs are compared at least, and the goals.
@@ -149,8 +149,8 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
 
 
 @pytest.mark.slow
-def test_all_memory_of_the_target(sweep: ModuleType, avx2: Target) -> None:
-    """The plain search takes minutes for these: `scripts/sweep.py --full` holds it against the same costs."""
-    known = {**sweep.FULL, (1, 16, 16, 16): 2688, (1, 64, 64, 64): 96768}
-    found = BlockSearch(avx2).programs([sweep.full_spec(shape, avx2) for shape in known])
+def test_all_memory_of_the_target(avx2: Target) -> None:
+    """The plain search takes minutes for these: the sweep with `--full` holds it against the same costs."""
+    known = {**FULL, (1, 16, 16, 16): 2688, (1, 64, 64, 64): 96768}
+    found = BlockSearch(avx2).programs([full_spec(shape, avx2) for shape in known])
     assert {shape: figures(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known

@@ -25,6 +25,7 @@ from morello.search.block_search import BlockSearch
 from morello.testing import campaign
 from morello.testing.examine import OutOfTime, within
 from morello.testing.specs import drawn_spec
+from morello.testing.sweep import toy_plugin
 
 COMMAND = [sys.executable, "-m", "morello.testing.campaign"]
 
@@ -72,9 +73,9 @@ def test_draws_reach_everything_there_is(name: str) -> None:
 
 
 @pytest.fixture
-def toy(sweep: Any) -> Any:
+def toy() -> Any:
     """The plugin object of toy_cpu, on which search takes little."""
-    return sweep.toy_plugin()
+    return toy_plugin()
 
 
 @pytest.fixture

@@ -14,15 +14,16 @@ from morello.errors import PluginError, VerificationError
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello.plugins.registry import Registry, installed
 from morello.testing import accepted_specs, check_declaration, kernel_checks
+from morello.testing.sweep import toy_plugin
 
 #: Takes the declaration of toy_cpu's kernel of that name, and the target with that kernel alone, changed.
 Change = Callable[..., Target]
 
 
 @pytest.fixture(scope="session")
-def changed(sweep: Any) -> Change:
+def changed() -> Change:
     """Makes toy_cpu with one kernel, some fields of its declaration replaced."""
-    plugin = sweep.toy_plugin()
+    plugin = toy_plugin()
 
     def make(name: str, **fields: Any) -> Target:
         (kernel,) = [one for one in plugin.kernels if one.name == name]
@@ -152,8 +153,8 @@ def test_declarations_that_disagree_with_themselves(changed: Change, fields: dic
         check(changed("ZeroBytes", **fields), count=8)
 
 
-def test_a_machine_that_lacks_a_feature(sweep: Any) -> None:
-    plugin = sweep.toy_plugin()
+def test_a_machine_that_lacks_a_feature() -> None:
+    plugin = toy_plugin()
     info = attrs.evolve(plugin.info, cpu_features=("warp_drive",))
     target = Registry.of(toy_cpu=attrs.evolve(plugin, info=info)).target("toy_cpu")
     with pytest.raises(unittest.SkipTest, match="lacks warp_drive"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,10 +17,8 @@ from morello.ir.ops.compose import Compose
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.testing.programs import COMPOSE, Draws
+from morello.testing.sweep import toy_plugin
 from morello.testing.trials import Trials, spec_file
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "random_programs.py"
-
 
 #: Five of sixty, so that workers share them, and one under the sanitizers.
 RUNS = [(60, seed, []) for seed in range(1, 6)] + [(40, 1, ["--sanitize"])]
@@ -30,7 +27,16 @@ RUNS = [(60, seed, []) for seed in range(1, 6)] + [(40, 1, ["--sanitize"])]
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "seed", "more"), RUNS)
 def test_random_programs(count: int, seed: int, more: list[str]) -> None:
-    command = [sys.executable, str(SCRIPT), "--count", str(count), "--seed", str(seed), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "morello.testing.random_programs",
+        "--count",
+        str(count),
+        "--seed",
+        str(seed),
+        *more,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"^{count} programs.*: 0 failed", done.stdout, re.MULTILINE)
@@ -65,10 +71,10 @@ def test_a_program_is_told_as_a_file_that_makes_it_again(avx2: Target) -> None:
     ("code", "told"),
     [("{out} = 7;", "expected"), ("__builtin_trap();", "crashes"), ('for (;;) {{ __asm__(""); }}', "does not end")],
 )
-def test_faults_are_told_one_by_one(sweep: Any, code: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_told_one_by_one(code: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that crashes or hangs takes nothing with it."""
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "4")
-    plugin = sweep.toy_plugin()
+    plugin = toy_plugin()
 
     def emit(site: Any) -> None:
         site.line(code.format(out=site.operand(0).scalar()))

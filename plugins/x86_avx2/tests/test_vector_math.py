@@ -1,34 +1,18 @@
 """Vector functions are as accurate as they say, on a sample of all floats and on those that are special.
 
-`scripts/exp_ulps.py` holds what these tests do, and takes every float there is.
+`python -m morello.testing.ulps` takes every float there is.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from morello_x86_avx2.kernels.vector_math import FUNCTIONS
 
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.machine import missing_features
-
-SCRIPT = Path(__file__).parents[3] / "scripts" / "exp_ulps.py"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("exp_ulps", SCRIPT)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-ULPS = load()
+from morello.testing.ulps import EXACT, FEATURES, FLAGS, measure
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,18 +23,18 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
-@pytest.mark.parametrize("values", ULPS.FLAGS)
-@pytest.mark.parametrize("function", ULPS.EXACT)
+@pytest.mark.parametrize("values", FLAGS)
+@pytest.mark.parametrize("function", EXACT)
 def test_errors_are_those_that_are_stated(function: str, values: int, compiler: Compiler) -> None:
-    if missing := missing_features(ULPS.FEATURES[values]):
+    if missing := missing_features(FEATURES[values]):
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     # A step that is odd meets all exponents; one of 2^20 from 0 on meets zeros, infinities, NaN and subnormals.
-    sample = ULPS.measure(function, values, compiler, step=40_009)
-    special = ULPS.measure(function, values, compiler, step=2**20)
+    sample = measure(function, values, compiler, step=40_009)
+    special = measure(function, values, compiler, step=2**20)
     stated = FUNCTIONS[function].ulps
     assert stated is not None
     assert max(sample.ulps, special.ulps) <= stated
 
 
 def test_functions_that_state_an_error_are_measured() -> None:
-    assert {name for name, function in FUNCTIONS.items() if function.ulps} == {*ULPS.EXACT}
+    assert {name for name, function in FUNCTIONS.items() if function.ulps} == {*EXACT}

@@ -1,10 +1,10 @@
-"""Measures how far the vector functions of the x86 targets are off, on every 32-bit float there is.
+"""Measure how far the vector functions of the x86 targets are off, on every 32-bit float there is.
 
-    python scripts/exp_ulps.py [--functions exp tanh] [--values 4 8 16] [--step 1]
+    python -m morello.testing.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
 of the exact result (2^-149 for subnormal ones). `--step 1009` takes every 1009th float instead of all 2^32. The
-error that is documented is in `morello_x86_avx2.kernels.vector_math`; the script fails if a larger one is found.
+error that is documented is in `morello_x86_avx2.kernels.vector_math`; the exit code is 1 if a larger one is found.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Worst:
 
 
 def measure(function: str, values: int, compiler: Compiler, step: int = 1, first: int = 0) -> Worst:
-    """The largest error of a vector function on every `step`-th float from the one with bits `first` on."""
+    """Return the largest error of a vector function on every `step`-th float from the one with bits `first` on."""
     source = _SOURCE.format(
         values=values,
         bytes=4 * values,

@@ -1,6 +1,6 @@
-"""Holds search on blocks against the textbook recursion on every Spec that small random goals lead to.
+"""Hold search on blocks against the textbook recursion on every Spec that small random goals lead to.
 
-    python scripts/sweep.py [--specs 100000] [--seed 0] [--target NAME] [--full]
+    python -m morello.testing.sweep [--specs 100000] [--seed 0] [--target NAME] [--full]
 
 Cost, peak memory and the whole program must be equal. `--full` works out the costs of FULL anew, with the plain
 search, which takes minutes. Exit code 1 if anything differs. tests/search runs the same on fewer Specs.
@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.impl import figures
@@ -34,7 +35,8 @@ from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.generate import random_spec
 from morello.testing.textbook import Found, Textbook, describe, differences
 
-TOY = Path(__file__).parents[1] / "tests" / "thirdparty" / "toy_cpu" / "src"
+#: Sources of the third party's toy_cpu. They come with a checkout only.
+TOY = Path(__file__).parents[2] / "tests" / "thirdparty" / "toy_cpu" / "src"
 NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
 
 #: What Matmul of f32 in GL costs on x86_avx2 with all its memory, by the plain search.
@@ -76,7 +78,7 @@ class Bounded(Textbook):
 
 
 def target_named(name: str) -> Target:
-    """An installed target, toy_cpu from its sources, `packing`, or `sharing`."""
+    """Return an installed target, toy_cpu from its sources, `packing`, or `sharing`."""
     variants: dict[str, Callable[[Any], Any]] = {"toy_cpu": lambda one: one, "packing": packing, "sharing": sharing}
     if name not in variants:
         return installed().target(name)
@@ -84,14 +86,19 @@ def target_named(name: str) -> Target:
 
 
 def toy_plugin() -> Any:
-    """The plugin object of toy_cpu."""
+    """Return the plugin object of toy_cpu."""
+    if not TOY.is_dir():
+        raise PluginError(
+            f"there are no sources of toy_cpu in {TOY}",
+            "run it in a checkout of Morello, installed with pip install -e .",
+        )
     if str(TOY) not in sys.path:
         sys.path.append(str(TOY))
     return importlib.import_module("toy_cpu.plugin").PLUGIN
 
 
 def packing(plugin: Any) -> Any:
-    """toy_cpu with memory so cheap that copies in it pay: what search finds without its limit often does not fit."""
+    """Give toy_cpu memory so cheap that copies in it pay: what search finds without its limit often does not fit."""
 
     def changed(kernel: Microkernel) -> Microkernel:
         costs: dict[str, Callable[..., Any]] = {
@@ -110,12 +117,12 @@ def packing(plugin: Any) -> Any:
 
 
 def sharing(plugin: Any) -> Any:
-    """toy_cpu with four threads that start so soon that even small loops are shared."""
+    """Give toy_cpu four threads that start so soon that even small loops are shared."""
     return attrs.evolve(plugin, weights=Weights(threads=4, sync=3))
 
 
 def random_goal(rng: random.Random, target: Target) -> Spec:
-    """A goal of a few values, with operands anywhere and little memory."""
+    """Draw a goal of a few values, with operands anywhere and little memory."""
     while True:
         name, shape, types = rng.choice(DRAWS)
         dtypes = [dtype_named(one) for one in types.split()]
@@ -129,7 +136,7 @@ def random_goal(rng: random.Random, target: Target) -> Spec:
 
 
 def random_limits(rng: random.Random, target: Target) -> tuple[int, ...]:
-    """No memory or little of it, at every level."""
+    """Draw limits: no memory or little of it, at every level."""
     return tuple(
         level.unit * rng.randint(0, 3) if level.is_register else rng.choice([0, *(level.unit << i for i in range(3))])
         for level in target.levels
@@ -137,7 +144,7 @@ def random_limits(rng: random.Random, target: Target) -> tuple[int, ...]:
 
 
 def sweep(target: Target, rng: random.Random, goals: int, most: int) -> tuple[int, list[str]]:
-    """Compare all Specs below some random goals: how many, and those that differ."""
+    """Compare all Specs below some random goals; return how many, and a line on each that differs."""
     textbook = Bounded(target)
     for _ in range(goals):
         textbook.most = len(textbook.seen) + most
@@ -151,7 +158,7 @@ def full_spec(shape: tuple[int, ...], target: Target) -> Spec:
 
 
 def full() -> list[str]:
-    """The costs of FULL that the plain search does not confirm, or search on blocks does not find."""
+    """Return a line on each cost of FULL that the plain search does not confirm, or search on blocks does not find."""
     target, wrong = target_named("x86_avx2"), []
     for shape, cost in FULL.items():
         spec = full_spec(shape, target)

@@ -1,8 +1,8 @@
-"""Writes docs/primitives.md: which operations have kernels for which data types, asked of the installed targets.
+"""Write docs/primitives.md: which operations have kernels for which data types, asked of the installed targets.
 
-    python scripts/primitives.py [--check]
+    python -m morello.testing.primitives [--check] [PAGE]
 
-`--check` writes nothing, and fails if the page is not up to date.
+PAGE is docs/primitives.md by default. `--check` writes nothing, and fails if the page is not up to date.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites import ExactFit, Move, Select, Split, Tile
+from morello.testing.generate import made_for
 
-PAGE = Path(__file__).parents[1] / "docs" / "primitives.md"
 TARGETS = ("x86_avx2", "x86_avx512")
 
 NONE, SCALAR, FUSED, VECTOR = "–", "scalar", "fused", "vector"
@@ -62,7 +62,7 @@ GRAPHS = {
 
 
 class Survey:
-    """What one target has for operations, with an answer for each combination of data types."""
+    """Find out how well one target does operations: an answer for each combination of data types."""
 
     def __init__(self, target: Target):
         self._target = target
@@ -72,7 +72,7 @@ class Survey:
         self._far = target.levels[-1].name
 
     def best(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
-        """The best there is: a kernel, or a rewrite to operations that have some."""
+        """Return the best there is: a kernel, or a rewrite to operations that have some."""
         key = op, dtypes
         if key not in self._known:
             # Set before rewrites are asked, since some lead back to the operation itself.
@@ -89,7 +89,7 @@ class Survey:
         return found
 
     def _by_kernel(self, kernel: Microkernel, op: Operation, dtypes: tuple[DType, ...], rank: int) -> str:
-        """`vector` for a kernel that takes four values at a time or more, as the smallest vectors do."""
+        """Return `vector` for a kernel that takes four values at a time or more, as the smallest vectors do."""
         named = [one.dtypes for one in kernel.operands]
         mixed = "dtype" in kernel.same and len(set(dtypes)) > 1
         if mixed or any(names and dtype.name not in names for names, dtype in zip(named, dtypes, strict=True)):
@@ -112,7 +112,7 @@ class Survey:
 
     @cache  # noqa: B019
     def _states(self, shape: tuple[int, ...], dtype: DType) -> list[OperandState]:
-        """Contiguous operands in every level, by rows and by columns.
+        """Return contiguous operands in every level, by rows and by columns.
 
         Strips are left out: kernels that take them are other ways to what there are kernels for without.
         """
@@ -155,7 +155,7 @@ class Survey:
         return found
 
     def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
-        """The Spec, and what loops make of it in the end: rewrites of convolutions ask for small tiles."""
+        """Yield the Spec, and what loops leave of it in the end: rewrites of convolutions ask for small tiles."""
         yield logical
         rank = len(logical.shape)
         sizes = tuple(int(dim not in logical.op.untiled(rank)) for dim in range(rank))
@@ -165,7 +165,7 @@ class Survey:
             return
 
     def _of_parts(self, op: Operation, parts: Sequence[LogicalSpec]) -> str:
-        """What a step is worth: adding to an output that was set before is no other operation."""
+        """Return what a step is worth: adding to an output that was set before is no other operation."""
         worth = [self.best(part.op, tuple(state.dtype for state in part.states), part.shape) for part in parts]
         if NONE in worth:
             return NONE
@@ -176,7 +176,7 @@ class Survey:
 
 
 def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int, ...]]:
-    """A few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
+    """Yield a few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
     if kernel.shape is not None:
         rules = kernel.shape
         yield from itertools.product(
@@ -191,13 +191,13 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
 
 
 def usual(op: Operation) -> tuple[int, ...]:
-    """A shape for which rewrites are asked."""
+    """Return a shape for which rewrites are asked."""
     return {None: (4, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
 
 
 def operations() -> list[Operation]:
-    """Morello's own in the language's order, each once; parameters after what they are parameters of."""
-    own = [*OPERATIONS.values()]
+    """Return Morello's own in the language's order, each once; parameters after what they are parameters of."""
+    own = [made_for(op, usual(op)) for op in OPERATIONS.values()]
     accumulating = {op.accumulating() for op in own}
     found = []
     for op in own:
@@ -207,7 +207,7 @@ def operations() -> list[Operation]:
 
 
 def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
-    """The operands' data types where inputs and output are as in `mix`; None if there are not as many inputs."""
+    """Return the operands' data types where inputs and output are as in `mix`; None if there are not as many inputs."""
     given, made = mix.split(" → ")
     inputs = given.split(" · ")
     declared = op.operands(len(usual(op)))
@@ -219,7 +219,7 @@ def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
 
 
 def cell(survey: Survey, op: Operation, dtypes: tuple[DType, ...] | None) -> str:
-    """What a table says; nothing where the operation does not take the data types."""
+    """Return what a cell says: nothing where the operation does not take the data types."""
     shape = usual(op)
     return "" if dtypes is None or op.check(shape, dtypes) else survey.best(op, dtypes, shape)
 
@@ -262,8 +262,8 @@ def graph(survey: Survey, target: Target, text: str, dtype: str) -> str:
 INTRODUCTION = """\
 # Primitives
 
-What each target has for each operation and data type. This page is written by `scripts/primitives.py`, which asks the
-kernels what they accept and the rewrites where they lead.
+What each target has for each operation and data type. This page is written by
+`python -m morello.testing.primitives`, which asks the kernels what they accept and the rewrites where they lead.
 
 | cell | means |
 |---|---|
@@ -288,12 +288,14 @@ def page() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if the page is not up to date")
-    check = parser.parse_args().check
+    parser.add_argument("page", type=Path, nargs="?", default=Path("docs") / "primitives.md", metavar="PAGE")
+    options = parser.parse_args()
     text = page()
-    if not check:
-        PAGE.write_text(text)
-    elif not PAGE.exists() or PAGE.read_text() != text:
-        print(f"{PAGE} is not what the targets have: run python scripts/primitives.py", file=sys.stderr)
+    if not options.check:
+        options.page.write_text(text, encoding="utf-8")
+    elif not options.page.exists() or options.page.read_text(encoding="utf-8") != text:
+        remedy = "python -m morello.testing.primitives"
+        print(f"{options.page} is not what the targets have: run {remedy}", file=sys.stderr)
         return 1
     return 0
 

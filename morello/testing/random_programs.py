@@ -1,6 +1,6 @@
-"""Emits, runs and judges random programs: any operation, data types, shape, operand states and schedule.
+"""Emit, run and judge random programs: any operation, data types, shape, operand states and schedule.
 
-    python scripts/random_programs.py [--count 10000] [--seed 0] [--target NAME] [--op NAME] [--sanitize]
+    python -m morello.testing.random_programs [--count 10000] [--seed 0] [--target NAME] [--op NAME] [--sanitize]
 
 Each program is held against the operation's meaning in numpy and against reference_c, on all data sets and between
 guard zones, and compiled with all warnings; with `--sanitize` it also runs under the address and undefined-behaviour
@@ -40,7 +40,7 @@ LEVELS = ("-O1", "-O1", "-O1", "-O2", "-O1", "-O1", "-O1", "-O3")
 
 @attrs.define
 class Tally:
-    """What has been run."""
+    """Counts of what has been run, and its failures."""
 
     draws: list[Draws]
     failures: list[str] = attrs.field(factory=list)
@@ -55,7 +55,7 @@ class Tally:
                 self.failures.append(f"program {one.index} of seed {seed} on {target.name}: {fault}")
 
     def table(self) -> Table:
-        """Programs and redraws by target, operation and data types."""
+        """Return a table of programs and redraws by target, operation and data types."""
         table = Table("target", "operation", "data types", "programs", "redrawn")
         for draws in self.draws:
             for (op, dtypes), count in sorted(draws.found.items(), key=str):
@@ -64,7 +64,7 @@ class Tally:
         return table
 
     def remarks(self) -> list[str]:
-        """What no program was found for, what was left out, and what never came up."""
+        """Return a line on each thing that no program was found for, was left out, or never came up."""
         said = [f"rewrites: {', '.join(f'{name} {count}' for name, count in self.rewrites.most_common())}"]
         for draws in self.draws:
             vain = draws.given_up()
@@ -144,7 +144,7 @@ def main() -> int:
 
 
 def _lacking(name: str, console: Console) -> list[str]:
-    """What this machine lacks to run programs of a target; said where it is anything."""
+    """Return the CPU features that a target needs and this machine lacks, and print them if there are any."""
     missing = missing_features(installed().target(name).info.cpu_features)
     if missing:
         console.print(f"{name} is left out: this CPU lacks {', '.join(missing)}")
