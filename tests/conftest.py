@@ -64,16 +64,22 @@ def warnings(program: Program, compiler: Compiler, folder: Path) -> str:
 
 
 @pytest.fixture
-def prove(tmp_path: Path) -> Prove:
-    """Emit a program and hold it against numpy, the reference, the compilers' warnings and the sanitizers."""
+def prove(tmp_path: Path, pytestconfig: pytest.Config) -> Prove:
+    """Emit a program and hold it against numpy, the reference, the compilers' warnings and the sanitizers.
+
+    A run without slow tests takes one compiler and no sanitizers, as compiling is most of what such a run does.
+    """
+    quick = "not slow" in (pytestconfig.getoption("markexpr") or "")
 
     def check(impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None) -> Kernel:
         program = target.emitter.emit(impl, target, name)
         kernel = None
-        for compiler in compilers or available_compilers():
+        for compiler in compilers or available_compilers()[: 1 if quick else None]:
             assert warnings(program, compiler, tmp_path) == ""
             kernel = Kernel(impl, target, program, compiler)
             kernel.check()
+            if quick:
+                continue
             rng = np.random.default_rng(0)
             arrays = [empty(tensor) for tensor in impl.spec.operands]
             for array in arrays:

@@ -101,6 +101,7 @@ def test_progress_is_live_on_a_terminal(cli, write, monkeypatch):
     assert "\x1b[2K" in shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_was_interrupted(write):
     process = subprocess.Popen(
         [*MORELLO, "run", write(LONG)],

@@ -67,6 +67,7 @@ def test_progress_is_not_told_after_a_search_that_fails() -> None:
     assert goal.synthesize().impl == morello.synthesize(goal)
 
 
+@pytest.mark.slow
 def test_threads_with_databases_of_their_own_do_not_meet(tmp_path: Path) -> None:
     """The goals of one file, half of them in each thread: answers are those of one thread, each in its own file."""
     goals = morello.parse(TEXT)
@@ -89,6 +90,7 @@ def test_threads_with_databases_of_their_own_do_not_meet(tmp_path: Path) -> None
         assert [name for name in goals if knows(store, goals[name])] == [*names]
 
 
+@pytest.mark.slow
 def test_threads_take_turns_with_one_database(tmp_path: Path) -> None:
     goals, store = morello.parse(TEXT), SpecStore(tmp_path / "solved.db")
     found: dict[str, Impl] = {}

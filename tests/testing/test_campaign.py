@@ -59,6 +59,7 @@ def test_draws_depend_on_seed_and_number_alone(avx2: Target) -> None:
     assert drawn_spec(avx2, 6, 0) != first[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x86_avx2", "reference_c"])
 def test_draws_reach_everything_there_is(name: str) -> None:
     target = installed().target(name)
