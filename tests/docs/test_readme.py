@@ -35,9 +35,11 @@ def test_licence() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "plugins").glob("*/README.md")):
-        text = page.read_text(encoding="utf-8")
-        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)):
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")]
+    assert len(pages) > 12
+    for page in pages:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
             file, _, anchor = link.partition("#")
             linked = page.parent / file if file else page
             assert linked.exists(), f"{page.name}: {link}"

@@ -1,0 +1,55 @@
+"""The files around the code agree with it: CONTRIBUTING, the Makefile, the citation, the site, the pinned tools."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_files_that_the_page_names_exist() -> None:
+    named = re.findall(r"`((?:morello|plugins|tests|docs|\.ci)/[\w/.-]+)`", CONTRIBUTING)
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_modules_of_the_test_kit_are_named() -> None:
+    """Each that `python -m` runs is on the page, and each on the page can be run."""
+    kit = ROOT / "morello" / "testing"
+    run = {path.stem for path in kit.glob("*.py") if "__name__ ==" in path.read_text(encoding="utf-8")}
+    run |= {path.parent.name for path in kit.glob("*/__main__.py")}
+    named = re.findall(r"`python -m morello\.testing\.(\w+)`", CONTRIBUTING)
+    assert {*named} == run - {"primitives"}
+
+
+def test_make_has_what_the_page_names() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    there = set(re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE))
+    named = {name for names in re.findall(r"`make ([a-z ]+)`", CONTRIBUTING) for name in names.split()}
+    assert len(named) > 5
+    assert named <= there
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert {*phony.split()} == there
+
+
+def test_every_page_is_on_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {f"targets/{path.parent.name}.md" for path in ROOT.glob("plugins/*/README.md")}
+    assert pages - {*re.findall(r": (\S+\.md)$", site, re.MULTILINE)} == set()
+
+
+def test_tools_have_one_version_in_one_place() -> None:
+    pinned = [one for extra in ("dev", "docs") for one in PROJECT["optional-dependencies"][extra] if "==" in one]
+    assert {re.split(r"\[|==", one)[0] for one in pinned} >= {"ruff", "pyright", "mkdocs-material", "mkdocstrings"}
+    for file in (".ci/run", "Makefile", "requirements-dev.txt", "requirements.txt"):
+        assert not re.search(r"[\w\]][=~<>]=\d", (ROOT / file).read_text(encoding="utf-8")), file
+
+
+def test_the_citation_has_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [PROJECT["version"]]
