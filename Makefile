@@ -2,7 +2,7 @@
 PYTHON ?= python
 RUN := $(PYTHON) -m
 .DEFAULT_GOAL := help
-.PHONY: help install test fast lint format types docs serve golden primitives bench ci
+.PHONY: help install test fast lint format types docs serve golden figures primitives bench ci
 
 help:  ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)$$/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,6 +35,9 @@ serve:  ## Show the site at http://localhost:8000, built anew at each change
 
 golden:  ## Write the golden files of emitted C anew
 	MORELLO_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/codegen/test_golden.py
+
+figures:  ## Draw the README's picture anew
+	$(PYTHON) docs/figures.py
 
 primitives:  ## Write docs/primitives.md anew
 	$(RUN) morello.testing.primitives
