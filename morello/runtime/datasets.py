@@ -38,7 +38,7 @@ class Setting:
         operands = op.operands(len(shape))
         summed = [shape[dim] for dim in op.reductions(len(shape))]
         shapes = tuple(one.shape(shape) for one in operands)
-        functions = not (op.whole_numbers or op.copies)
+        functions = not (op.error_analysis.whole_numbers or op.error_analysis.copies)
         return cls(shapes, tuple(dtypes), int(np.prod(summed, dtype=np.int64)), functions)
 
     @property

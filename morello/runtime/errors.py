@@ -1,20 +1,20 @@
 """How far rounding may lead a computation away from its meaning, stage by stage.
 
-A stage's result is off by what errors of its inputs come to (`Operation.spread`), by its own roundings, which are at
-most ((1+u)^n − 1) times the magnitude of what it adds up, and by what underflows. That is a little less than the
-usual γ_n = n·u/(1−n·u). Inputs that do not fit the type of what a stage writes may be converted to it first.
+A stage's result is off by what errors of its inputs come to (`ErrorAnalysis.propagate_error`), by its own roundings,
+which are at most ((1+u)^n − 1) times the magnitude of what it adds up, and by what underflows. That is a little less
+than the usual γ_n = n·u/(1−n·u). Inputs that do not fit the type of what a stage writes may be converted to it first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from morello.ir.dtypes import F32, DType
-from morello.ir.ops.base import Operation
+from morello.ir.ops.base import ErrorAnalysis, Operation
 
 #: An operation, its iteration shape, and what it reads: external inputs come first, then what each stage writes.
 Stage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
@@ -24,14 +24,15 @@ Stage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
 class Computed:
     """One result: its exact `values` (float64), the largest `error` of each, and the `magnitude` on the way to it.
 
-    `peak` is the largest value on the way where inputs that are not finite are taken for 0: what may overflow.
+    `largest_intermediate` is the largest value on the way where inputs that are not finite are taken for 0: what
+    may overflow.
     """
 
     dtype: DType
     values: np.ndarray
     error: np.ndarray
     magnitude: np.ndarray
-    peak: np.ndarray
+    largest_intermediate: np.ndarray
 
 
 def follow(
@@ -46,7 +47,7 @@ def follow(
 
     `types` are those of what each stage writes, all of them floats. If it `flushes`, subnormal numbers may be taken
     for zero, before a product or after it. Raises SpecError if an operation that gets
-    inexact inputs does not say how it spreads errors.
+    inexact inputs does not say how their errors propagate.
     """
     exact = [Computed(dtype, value, _nothing(value), value, value) for value, dtype in zip(inputs, dtypes, strict=True)]
     known, found = exact, []
@@ -60,45 +61,48 @@ def follow(
 def _handed_on(one: Computed) -> Computed:
     """A result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
     with np.errstate(all="ignore"):
-        overflows = one.peak + one.error >= float(one.dtype.limits[1])
+        overflows = one.largest_intermediate + one.error >= float(one.dtype.limits[1])
     return attrs.evolve(one, error=np.where(overflows, np.inf, one.error))
 
 
 def _stage(
     op: Operation, shape: tuple[int, ...], given: Sequence[Computed], written: Sequence[DType], flushes: bool
 ) -> list[Computed]:
+    analysis = op.error_analysis
     # Of several outputs the widest decides what values are computed in.
     widest = min(written, key=lambda dtype: dtype.unit_roundoff)
     values = [one.values for one in given]
-    errors = [one.error if op.copies else one.error + _conversion(one, widest) for one in given]
+    errors = [one.error if analysis.copies else one.error + _conversion(one, widest) for one in given]
     kinds = [*(one.dtype for one in given), *written]
     finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
     factor = max((float(np.max(np.abs(value), initial=1.0)) for value in finite), default=1.0)
     with np.errstate(all="ignore"):
         means = op.meaning(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
-        magnitudes = op.magnitude(shape, values)
-        peaks = op.peak(shape, finite)
+        magnitudes = analysis.magnitude(shape, values)
+        largest = analysis.largest_intermediate(shape, finite)
         inexact = any(error.any() for error in errors)
-        spreads = op.spread(shape, values, errors) if inexact else [_nothing(value) for value in means]
+        handed = analysis.propagate_error(shape, values, errors) if inexact else [_nothing(value) for value in means]
         results = []
         for index, dtype in enumerate(written):
             smallest = dtype.smallest_normal * factor if flushes else dtype.smallest
-            lost = op.underflow(shape, values, smallest)[index]
+            loss = analysis.underflow_loss(shape, values, smallest)[index]
             # Magnitudes are those of exact inputs: inexact ones may move them as far as the result.
-            magnitude, peak = magnitudes[index] + spreads[index], np.maximum(peaks[index], np.abs(means[index]))
-            error = spreads[index] + _relative(op, shape, dtype) * magnitude + lost
+            magnitude = magnitudes[index] + handed[index]
+            intermediate = np.maximum(largest[index], np.abs(means[index]))
+            error = handed[index] + _relative(analysis, shape, dtype) * magnitude + loss
             if not _fits(widest, dtype):
                 # Even a value that is exact in the widest type is rounded where it is stored.
                 error = error + np.where(np.isfinite(means[index]), np.abs(means[index]) * dtype.unit_roundoff, 0.0)
             error = np.where(np.isnan(error), np.inf, error)
-            results.append(Computed(dtype, means[index], error, magnitude, np.where(np.isnan(peak), 0.0, peak)))
+            intermediate = np.where(np.isnan(intermediate), 0.0, intermediate)
+            results.append(Computed(dtype, means[index], error, magnitude, intermediate))
     return results
 
 
-def _relative(op: Operation, shape: tuple[int, ...], dtype: DType) -> float:
-    """(1+u)^n − 1, with the roundings that are of f32 whatever the type."""
-    logarithm = op.roundings(shape) * np.log1p(dtype.unit_roundoff)
-    return float(np.expm1(logarithm + op.inner_roundings(shape) * np.log1p(F32.unit_roundoff)))
+def _relative(analysis: ErrorAnalysis[Any], shape: tuple[int, ...], dtype: DType) -> float:
+    """Return (1+u)^n − 1, with the roundings that are of f32 whatever the type."""
+    logarithm = analysis.roundings(shape) * np.log1p(dtype.unit_roundoff)
+    return float(np.expm1(logarithm + analysis.inner_roundings(shape) * np.log1p(F32.unit_roundoff)))
 
 
 def _nothing(value: np.ndarray) -> np.ndarray:

@@ -99,8 +99,9 @@ def _float_expectations(
     stages, types = _stages(op, shape, [state.dtype for _, state in declared])
     followed = follow(stages, types, inputs, read, flushes=flushes)
     parts = [one for one, _, _ in stages]
-    whole = integral and all(one.whole_numbers for one in parts) and all(map(_whole, followed[:-1]))
-    overflow = any(np.any(one.peak + one.error >= one.dtype.limits[1]) for made in followed[:-1] for one in made)
+    whole = integral and all(one.error_analysis.whole_numbers for one in parts) and all(map(_whole, followed[:-1]))
+    handed_on = [one for made in followed[:-1] for one in made]
+    overflow = any(np.any(one.largest_intermediate + one.error >= one.dtype.limits[1]) for one in handed_on)
     return [_expectation(op, one, whole, overflow, parts) for one in followed[-1]]
 
 
@@ -115,13 +116,13 @@ def _expectation(op: Operation, one: Computed, whole: bool, overflow: bool, part
     dtype, values, bound = one.dtype, one.values, one.error
     with np.errstate(all="ignore"):
         # What is on the way to a value may overflow even if the value does not.
-        largest = np.maximum(one.peak, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
+        largest = np.maximum(one.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
         loose = ~(largest < dtype.limits[1]) | overflow
         as_stored = convert(values, dtype).astype(np.float64) == values
-    exact = (as_stored | np.isnan(values)) if op.copies else np.zeros(values.shape, bool)
+    exact = (as_stored | np.isnan(values)) if op.error_analysis.copies else np.zeros(values.shape, bool)
     if whole and np.all(np.rint(values) == values):
         bound = np.where(one.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
-    free = np.isnan(values) & any(part.any_for_nan for part in parts)
+    free = np.isnan(values) & any(part.error_analysis.any_for_nan for part in parts)
     return Expectation(dtype, values, bound, loose, exact, free, len(parts) > 1)
 
 

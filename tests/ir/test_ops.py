@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+import attrs
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation, by_name
+from morello.ir.ops.base import ErrorAnalysis
 from morello.ir.ops.binary import Add, Maximum, Mul
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
@@ -23,7 +25,7 @@ from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
-from morello.ir.ops.unary import Gelu, Scale, Shift
+from morello.ir.ops.unary import Gelu, Scale, Shift, Unary
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 
@@ -116,12 +118,12 @@ def test_shapes_are_those_of_the_operands(op: Operation) -> None:
     errors = [np.full(value.shape, 1e-6) for value in inputs]
     for made in (
         op.meaning(shape, inputs, types_of(op, shape)),
-        op.magnitude(shape, inputs),
-        op.peak(shape, inputs),
-        op.spread(shape, inputs, errors),
+        op.error_analysis.magnitude(shape, inputs),
+        op.error_analysis.largest_intermediate(shape, inputs),
+        op.error_analysis.propagate_error(shape, inputs, errors),
     ):
         assert [value.shape for value in made] == written
-    assert len(op.underflow(shape, inputs, F32.smallest)) == len(written)
+    assert len(op.error_analysis.underflow_loss(shape, inputs, F32.smallest)) == len(written)
     assert op.check(shape, types_of(op, shape)) is None
 
 
@@ -158,18 +160,36 @@ def test_accumulating_from_the_initial_values_is_the_operation(op: Operation) ->
 
 @each_op
 @pytest.mark.parametrize("step", [1e-3, 0.4])
-def test_spread_covers_what_changes_do(op: Operation, step: float) -> None:
+def test_propagated_errors_cover_what_changes_do(op: Operation, step: float) -> None:
     shape = SHAPES[op.rank]
     inputs = inputs_of(op, shape)
     if not inputs:
-        assert not np.any(op.spread(shape, [], []))
+        assert not np.any(op.error_analysis.propagate_error(shape, [], []))
         return
     errors = [np.full(value.shape, step) for value in inputs]
     kinds = types_of(op, shape)
-    whole, bounds = op.meaning(shape, inputs, kinds), op.spread(shape, inputs, errors)
+    whole, bounds = op.meaning(shape, inputs, kinds), op.error_analysis.propagate_error(shape, inputs, errors)
     for changed in steepest(op, shape, inputs, step):
         for got, value, bound in zip(op.meaning(shape, changed, kinds), whole, bounds, strict=True):
             assert np.all(np.abs(got - value) <= bound * (1 + 1e-9) + 1e-15)
+
+
+def test_an_operation_without_an_analysis_is_not_part_of_a_compose() -> None:
+    @attrs.frozen
+    class Negate(Unary):
+        def function(self, values: np.ndarray) -> np.ndarray:
+            return -values
+
+        def flops(self, shape: tuple[int, ...]) -> int:
+            return self.volume(shape)
+
+    values = np.array([1.0, -2.0])
+    for analysis, roundings in ((Negate().error_analysis, 1), (ErrorAnalysis(Negate()), 0)):
+        assert analysis.roundings((2,)) == roundings
+        assert np.array_equal(analysis.largest_intermediate((2,), [values]), [np.abs(values)])
+        assert analysis.underflow_loss((2,), [values], F32.smallest) == [roundings * F32.smallest]
+        with pytest.raises(SpecError, match=r"Negate does not say how errors .* part of a Compose"):
+            analysis.propagate_error((2,), [values], [values])
 
 
 def test_fills_are_initial_values_of_each_type() -> None:

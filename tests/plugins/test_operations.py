@@ -19,7 +19,7 @@ from morello.frontend import SourceError, parse_spec
 from morello.frontend.printer import show_spec
 from morello.ir.impl import figures
 from morello.ir.ops import BY_NAME, Operation
-from morello.ir.ops.unary import Unary
+from morello.ir.ops.unary import Unary, UnaryErrors
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
 from morello.plugins.registry import Registry
@@ -38,6 +38,10 @@ class Twisting:
     """A plugin with an operation Twist, of a class of its own, that takes `cost` per value on x86_avx2."""
 
     def __init__(self, cost: int):
+        class TwistErrors(UnaryErrors[Unary]):
+            def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+                return errors * cost
+
         @attrs.frozen
         class Twist(Unary):
             """out = cost · x."""
@@ -45,8 +49,9 @@ class Twisting:
             def function(self, values: np.ndarray) -> np.ndarray:
                 return values * cost
 
-            def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-                return errors * cost
+            @property
+            def error_analysis(self) -> TwistErrors:
+                return TwistErrors(self)
 
             def flops(self, shape: tuple[int, ...]) -> int:
                 return self.volume(shape)

@@ -1,10 +1,10 @@
-"""What an operation states about itself: operands, tiling, meaning, FLOPs. One operation a file beside this one."""
+"""What an operation states about itself: operands, tiling, meaning, FLOPs, errors. One operation a file beside this."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import attrs
 import numpy as np
@@ -92,44 +92,10 @@ class Operation(ABC):
         as float64 and are computed in float64, so the result is the exact meaning for all that matters.
         """
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Per written value, the sum of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
-        return [np.abs(value) for value in self.meaning(shape, inputs, [])]
-
-    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Per written value, the largest absolute value that may come up on the way to it, and overflow."""
-        return self.magnitude(shape, inputs)
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        """How many roundings to the output's type an implementation may make on the way to one output value.
-
-        With n of them, unit roundoff u and magnitude M, a result may be off by ((1 + u)^n − 1)·M.
-        """
-        return 0
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        """How many more roundings it may make in f32, whatever the output's type: those inside functions like exp."""
-        return 0
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[Any]:
-        """Per written operand, what may be lost where values on the way are too small for their type.
-
-        `smallest` is the smallest positive value of the output's type. A rounding loses at most that.
-        """
-        lost = (self.roundings(shape) + self.inner_roundings(shape)) * smallest
-        return [lost] * sum(one.writes for one in self.operands(len(shape)))
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Per written value, by how much it may move if each input moves by at most its error: an upper bound.
-
-        Inputs and errors are float64, in the order of `meaning`. Raises SpecError where the operation does not say.
-        """
-        raise SpecError(
-            f"{self} does not say how it spreads errors, so it cannot be part of a Compose",
-            "write it as a Spec of its own, or let its plugin define `spread`",
-        )
+    @property
+    def error_analysis(self) -> ErrorAnalysis[Any]:
+        """What a right result is: how far an implementation may be off from `meaning`."""
+        return ErrorAnalysis(self)
 
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -186,21 +152,6 @@ class Operation(ABC):
         return False
 
     @property
-    def copies(self) -> bool:
-        """Whether every value it writes is a constant or one that it reads: these are right to the bit."""
-        return self.moves_data or self.initializes
-
-    @property
-    def whole_numbers(self) -> bool:
-        """Whether it makes whole numbers of whole numbers, exactly as long as they are small."""
-        return False
-
-    @property
-    def any_for_nan(self) -> bool:
-        """Whether an implementation may give any value where the meaning is NaN."""
-        return False
-
-    @property
     def initializes(self) -> bool:
         """Whether it only sets values to a constant."""
         return False
@@ -241,6 +192,72 @@ class Operation(ABC):
                 what = " or ".join(_KINDS[kind] for kind in known[name])
                 raise SpecError(f"{self.name}: {name} is {what}, not {value!r}")
         return attrs.evolve(self, **given)
+
+
+OperationT = TypeVar("OperationT", bound=Operation)
+
+
+@attrs.frozen
+class ErrorAnalysis(Generic[OperationT]):
+    """How far rounding may lead an implementation of `op` from its meaning, and which results are exact.
+
+    It is forward error analysis: a result is off by what errors of the inputs come to (`propagate_error`), by its
+    own roundings, relative to `magnitude`, and by `underflow_loss`. Lists have an entry per written operand, of its
+    shape. Inputs and errors are float64, those of the operands that are read, in operand order.
+    """
+
+    op: OperationT
+
+    #: Whether it makes whole numbers of whole numbers, exactly as long as they are small.
+    whole_numbers: ClassVar[bool] = False
+    #: Whether an implementation may give any value where the meaning is NaN.
+    any_for_nan: ClassVar[bool] = False
+
+    @property
+    def copies(self) -> bool:
+        """Whether every value it writes is a constant or one that it reads: these are right to the bit."""
+        return self.op.moves_data or self.op.initializes
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the sums of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
+        return [np.abs(value) for value in self.op.meaning(shape, inputs, [])]
+
+    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the largest absolute values that may come up on the way, and overflow."""
+        return self.magnitude(shape, inputs)
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        """Return how often an implementation may round to the output's type on the way to one output value.
+
+        With n roundings, unit roundoff u and magnitude M, a result may be off by ((1 + u)^n − 1)·M.
+        """
+        return 0
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        """Return how often more it may round to f32, whatever the output's type: inside functions like exp."""
+        return 0
+
+    def underflow_loss(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float
+    ) -> Sequence[np.ndarray | float]:
+        """Return what may be lost where values on the way are too small for their type.
+
+        `smallest` is the smallest positive value of the output's type. A rounding loses at most that.
+        """
+        loss = (self.roundings(shape) + self.inner_roundings(shape)) * smallest
+        return [loss] * sum(one.writes for one in self.op.operands(len(shape)))
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return upper bounds on how far results move if each input moves by at most its error.
+
+        Raises SpecError where the operation does not say.
+        """
+        raise SpecError(
+            f"{self.op} does not say how errors of its inputs propagate, so it cannot be part of a Compose",
+            "write it as a Spec of its own, or let its plugin define `propagate_error` in its `error_analysis`",
+        )
 
 
 #: What parameters of operations can be: `stride=2`, `by=0.5`, `form=tanh`, `over=[0, 1]`, or just `saturating`.

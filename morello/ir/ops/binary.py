@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, flattened, operand, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand, parameter
 from morello.ir.ops.common import AnyRank, as_type, convertible, floats_only
 
 
@@ -49,15 +50,12 @@ class Binary(AnyRank):
         with np.errstate(all="ignore"):
             return [self.function(lhs, rhs)]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 1
+    @property
+    def error_analysis(self) -> BinaryErrors[Any]:
+        return BinaryErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
-
-    @property
-    def whole_numbers(self) -> bool:
-        return True
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if self.over and self.over[-1] >= len(shape):
@@ -66,11 +64,31 @@ class Binary(AnyRank):
         return convertible(dtypes[:2], dtypes[2])
 
 
+BinaryT = TypeVar("BinaryT", bound=Binary)
+
+
+class BinaryErrors(ErrorAnalysis[BinaryT]):
+    """Of results that are rounded once."""
+
+    whole_numbers = True
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+
 @attrs.frozen(cache_hash=True)
 class _Sum(Binary):
-    """Errors of both sides add up."""
+    """A sum or a difference."""
 
-    def spread(
+    @property
+    def error_analysis(self) -> SumErrors:
+        return SumErrors(self)
+
+
+class SumErrors(BinaryErrors[_Sum]):
+    """Of sums: errors of both sides add up."""
+
+    def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         return [errors[0] + errors[1]]
@@ -99,7 +117,15 @@ class Mul(Binary):
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return lhs * rhs
 
-    def spread(
+    @property
+    def error_analysis(self) -> MulErrors:
+        return MulErrors(self)
+
+
+class MulErrors(BinaryErrors[Mul]):
+    """Of products."""
+
+    def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         return [(np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])]
@@ -112,33 +138,47 @@ class Div(Binary):
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return lhs / rhs
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [quotient_spread(*inputs, *errors)]
+    @property
+    def error_analysis(self) -> DivErrors:
+        return DivErrors(self)
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 
+class DivErrors(BinaryErrors[Div]):
+    """Of quotients."""
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [quotient_error(*inputs, *errors)]
+
+
 @attrs.frozen(cache_hash=True)
 class _Choice(Binary):
-    """One of the two values, which is exact. Where either is NaN, any value may be given."""
+    """One of the two values. Where either is NaN, any value may be given."""
+
+    @property
+    def error_analysis(self) -> ChoiceErrors:
+        return ChoiceErrors(self)
+
+
+class ChoiceErrors(BinaryErrors[_Choice]):
+    """Of one of two values, which is exact."""
+
+    any_for_nan = True
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.zeros(shape)]
 
-    def spread(
+    def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         return [np.maximum(errors[0], errors[1])]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 0
-
-    @property
-    def any_for_nan(self) -> bool:
-        return True
 
 
 @attrs.frozen(cache_hash=True)
@@ -157,14 +197,14 @@ class Minimum(_Choice):
         return np.minimum(lhs, rhs)
 
 
-def quotient_spread(
+def quotient_error(
     above: np.ndarray, below: np.ndarray, above_error: np.ndarray, below_error: np.ndarray
 ) -> np.ndarray:
-    """By how much above / below may move; infinite where `below` may be 0."""
+    """Return by how much above / below may move; infinite where `below` may be 0."""
     with np.errstate(all="ignore"):
-        moved = above_error + np.abs(above / below) * below_error
+        bound = above_error + np.abs(above / below) * below_error
         left = np.abs(below) - below_error
-        return np.where(moved == 0, 0.0, np.where(left > 0, moved / left, np.inf))
+        return np.where(bound == 0, 0.0, np.where(left > 0, bound / left, np.inf))
 
 
 @cache

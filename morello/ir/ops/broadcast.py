@@ -11,7 +11,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, flattened, operand
-from morello.ir.ops.common import Along, as_type, convertible
+from morello.ir.ops.common import Along, CopyErrors, as_type, convertible
 
 
 @attrs.frozen(cache_hash=True)
@@ -30,23 +30,15 @@ class Broadcast(Along):
     ) -> list[np.ndarray]:
         return [np.broadcast_to(as_type(inputs[0], dtypes[-1] if dtypes else None), shape)]
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [np.broadcast_to(errors[0], shape)]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 1
+    @property
+    def error_analysis(self) -> CopyErrors:
+        return CopyErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or convertible(dtypes[:1], dtypes[1])
-
-    @property
-    def copies(self) -> bool:
-        return True
 
 
 @cache

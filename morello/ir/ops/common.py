@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operation, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operation, parameter
 
 #: Roundings that computing e^x may stand for, each of f32: kernels may use a polynomial that is off by 2 ulp at most.
 EXP_ROUNDINGS = 4
@@ -47,6 +47,22 @@ class Along(AnyRank):
         return None if shape else SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
 
 
+class CopyErrors(ErrorAnalysis[Operation]):
+    """Of an operation that only converts what it reads and puts it in other places, or zeros beside it."""
+
+    @property
+    def copies(self) -> bool:
+        return True
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return self.op.meaning(shape, errors, [])
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
+
+
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
     """Integers as they are in `dtype`, where they wrap around, but as int64; floats as they are."""
     if dtype is None or dtype.is_float:
@@ -73,7 +89,7 @@ def exp(values: np.ndarray) -> np.ndarray:
         return np.exp(values)
 
 
-def grown(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """By how much e^x may move where x moves by an error."""
+def exp_error(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return by how much e^x may move where x moves by at most an error."""
     with np.errstate(all="ignore"):
         return np.where(np.exp(values) == 0, 0.0, np.exp(values) * np.expm1(errors))

@@ -11,7 +11,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.common import convertible
 from morello.ir.ops.fill import FillZero
 
@@ -119,21 +119,9 @@ class _Convolution(Operation):
                     total = total + product.reshape(*product.shape[:-1], h, w)
         return total
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.meaning(shape, [np.abs(value) for value in inputs], [])
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        image, filters = np.abs(inputs[0]), np.abs(inputs[1])
-        plain = attrs.evolve(self, accumulate=False)
-        (by_filters,) = plain.meaning(shape, [image + errors[0], errors[1]], [])
-        (by_image,) = plain.meaning(shape, [errors[0], filters], [])
-        return [by_filters + by_image + (errors[2] if self.accumulate else 0.0)]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        terms = int(np.prod([shape[dim] for dim in self.reductions(len(shape))], dtype=np.int64))
-        return 2 * terms + 1
+    @property
+    def error_analysis(self) -> ConvolutionErrors:
+        return ConvolutionErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * self.volume(shape)
@@ -144,16 +132,34 @@ class _Convolution(Operation):
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
 
-    @property
-    def whole_numbers(self) -> bool:
-        return True
-
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         height, width = self.operands(len(shape))[0].shape(shape)[-2:]
         if height < 1 or width < 1:
             message = f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
             return SpecError(message, "make the output larger, or the padding smaller")
         return convertible(dtypes[:2], dtypes[2])
+
+
+class ConvolutionErrors(ErrorAnalysis[_Convolution]):
+    """Of sums of products."""
+
+    whole_numbers = True
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        image, filters = np.abs(inputs[0]), np.abs(inputs[1])
+        plain = attrs.evolve(self.op, accumulate=False)
+        (by_filters,) = plain.meaning(shape, [image + errors[0], errors[1]], [])
+        (by_image,) = plain.meaning(shape, [errors[0], filters], [])
+        return [by_filters + by_image + (errors[2] if self.op.accumulate else 0.0)]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        terms = int(np.prod([shape[dim] for dim in self.op.reductions(len(shape))], dtype=np.int64))
+        return 2 * terms + 1
 
 
 @attrs.frozen(cache_hash=True)

@@ -10,8 +10,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, flattened, operand
-from morello.ir.ops.binary import quotient_spread
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
+from morello.ir.ops.binary import quotient_error
 from morello.ir.ops.common import Along, AnyRank, floats_only
 
 
@@ -27,16 +27,24 @@ class _Division(Operation):
         with np.errstate(all="ignore"):
             return [values / by]
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [quotient_spread(inputs[1], inputs[0], errors[1], errors[0])]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 1
+    @property
+    def error_analysis(self) -> DivisionErrors:
+        return DivisionErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
+
+
+class DivisionErrors(ErrorAnalysis[_Division]):
+    """Of quotients."""
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [quotient_error(inputs[1], inputs[0], errors[1], errors[0])]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
 
 
 @attrs.frozen(cache_hash=True)

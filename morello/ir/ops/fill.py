@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand
 
 Constant = Literal["Zero", "NegInf", "Min"]
 
@@ -45,13 +45,9 @@ class Fill(Operation):
     ) -> list[np.ndarray]:
         return [np.full(shape, self.constant(dtypes[0]))]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.zeros(shape)]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [np.zeros(shape)]
+    @property
+    def error_analysis(self) -> FillErrors:
+        return FillErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0
@@ -59,6 +55,18 @@ class Fill(Operation):
     @property
     def initializes(self) -> bool:
         return True
+
+
+class FillErrors(ErrorAnalysis[Fill]):
+    """Of constants."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.zeros(shape)]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [np.zeros(shape)]
 
 
 def FillZero() -> Fill:

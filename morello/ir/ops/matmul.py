@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import I8, I16, U8, DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.fill import FillZero
 
 B, M, K, N = range(4)
@@ -54,18 +54,9 @@ class Matmul(Operation):
             out = np.matmul(lhs, rhs)
             return [out + inputs[2] if self.accumulate else out]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.meaning(shape, [np.abs(value) for value in inputs], [])
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        lhs, rhs = np.abs(inputs[0]), np.abs(inputs[1])
-        moved = np.matmul(lhs + errors[0], errors[1]) + np.matmul(errors[0], rhs)
-        return [moved + errors[2] if self.accumulate else moved]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 2 * shape[K] + 1
+    @property
+    def error_analysis(self) -> MatmulErrors:
+        return MatmulErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * self.volume(shape)
@@ -75,10 +66,6 @@ class Matmul(Operation):
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
-
-    @property
-    def whole_numbers(self) -> bool:
-        return True
 
     def granule(self, dim: int) -> int:
         """Pairs along k stay together."""
@@ -92,6 +79,25 @@ class Matmul(Operation):
             message = f"a product of {lhs} and {rhs} does not fit an output of {out}"
             return SpecError(message, "make the output f32 or bf16")
         return None
+
+
+class MatmulErrors(ErrorAnalysis[Matmul]):
+    """Of sums of products."""
+
+    whole_numbers = True
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        lhs, rhs = np.abs(inputs[0]), np.abs(inputs[1])
+        bound = np.matmul(lhs + errors[0], errors[1]) + np.matmul(errors[0], rhs)
+        return [bound + errors[2] if self.op.accumulate else bound]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 2 * shape[K] + 1
 
 
 def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operation
+from morello.ir.ops.base import ErrorAnalysis, Operation
 from morello.ir.ops.common import as_type
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.reduce import Reduction
@@ -31,14 +31,9 @@ class Max(Reduction):
         largest = np.max(values, axis=self.axis(len(shape)), keepdims=True)
         return [np.maximum(largest, inputs[1]) if self.accumulate else largest]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.zeros_like(value) for value in self.meaning(shape, inputs, [])]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        moved = np.max(errors[0], axis=self.axis(len(shape)), keepdims=True)
-        return [np.maximum(moved, errors[1]) if self.accumulate else moved]
+    @property
+    def error_analysis(self) -> MaxErrors:
+        return MaxErrors(self)
 
     def accumulating(self) -> Operation | None:
         return None if self.accumulate else attrs.evolve(self, accumulate=True)
@@ -49,9 +44,20 @@ class Max(Reduction):
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
+
+class MaxErrors(ErrorAnalysis[Max]):
+    """Of choices among values, which are exact."""
+
+    any_for_nan = True
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.zeros_like(value) for value in self.op.meaning(shape, inputs, [])]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        bound = np.max(errors[0], axis=self.op.axis(len(shape)), keepdims=True)
+        return [np.maximum(bound, errors[1]) if self.op.accumulate else bound]
 
 
 OPERATIONS: tuple[Operation, ...] = (Max(), Max(accumulate=True))

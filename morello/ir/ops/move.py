@@ -11,6 +11,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.common import CopyErrors
 
 
 @attrs.frozen(cache_hash=True)
@@ -32,13 +33,9 @@ class Move(Operation):
     ) -> list[np.ndarray]:
         return [inputs[0]]
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [errors[0]]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 1
+    @property
+    def error_analysis(self) -> CopyErrors:
+        return CopyErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0

@@ -10,7 +10,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand, parameter
-from morello.ir.ops.common import AnyRank
+from morello.ir.ops.common import AnyRank, CopyErrors
 
 
 def _check(op: Operation, _field: attrs.Attribute, given: tuple[int, ...]) -> None:
@@ -64,17 +64,19 @@ class Pad(AnyRank):
         top, left, bottom, right = self.padding
         return [np.pad(inputs[0], [*[(0, 0)] * (len(shape) - 2), (top, bottom), (left, right)])]
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return self.meaning(shape, errors, [])
+    @property
+    def error_analysis(self) -> PadErrors:
+        return PadErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 0
 
-    @property
-    def copies(self) -> bool:
-        return True
+
+class PadErrors(CopyErrors):
+    """Of bits that are copied."""
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 0
 
 
 OPERATIONS: tuple[Operation, ...] = (Pad(),)

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, flattened, operand
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
 from morello.ir.ops.common import Along, convertible, floats_only
 from morello.ir.ops.fill import FillZero
 
@@ -47,16 +47,9 @@ class Sum(Reduction):
             total = np.sum(inputs[0], axis=self.axis(len(shape)), keepdims=True)
             return [total + inputs[1] if self.accumulate else total]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.meaning(shape, [np.abs(value) for value in inputs], [])
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return self.meaning(shape, errors, [])
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return shape[self.axis(len(shape))]
+    @property
+    def error_analysis(self) -> SumErrors:
+        return SumErrors(self)
 
     def accumulating(self) -> Operation | None:
         return None if self.accumulate else attrs.evolve(self, accumulate=True)
@@ -67,9 +60,22 @@ class Sum(Reduction):
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
 
-    @property
-    def whole_numbers(self) -> bool:
-        return True
+
+class SumErrors(ErrorAnalysis[Sum]):
+    """Of values that are added up."""
+
+    whole_numbers = True
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return self.op.meaning(shape, errors, [])
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return shape[self.op.axis(len(shape))]
 
 
 @attrs.frozen(cache_hash=True)
@@ -86,27 +92,35 @@ class Mean(Reduction):
         with np.errstate(all="ignore"):
             return [np.mean(inputs[0], axis=self.axis(len(shape)), keepdims=True)]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.meaning(shape, [np.abs(value) for value in inputs], [])
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return self.meaning(shape, errors, [])
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        # The last two are for 1/n and the product with it.
-        return shape[self.axis(len(shape))] + 2
-
-    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        # The sum may overflow where the mean would not.
-        return [value * shape[self.axis(len(shape))] for value in self.magnitude(shape, inputs)]
+    @property
+    def error_analysis(self) -> MeanErrors:
+        return MeanErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape) + self.volume(shape) // shape[self.axis(len(shape))]
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
+
+
+class MeanErrors(ErrorAnalysis[Mean]):
+    """Of a sum that is divided."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
+
+    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # The sum may overflow where the mean would not.
+        return [value * shape[self.op.axis(len(shape))] for value in self.magnitude(shape, inputs)]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return self.op.meaning(shape, errors, [])
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        # The last two are for 1/n and the product with it.
+        return shape[self.op.axis(len(shape))] + 2
 
 
 @cache

@@ -7,14 +7,15 @@ denominator 0, and its softmax is 0/0. Where the meaning is NaN, kernels may giv
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, flattened, operand
-from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, floats_only, grown
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
+from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, floats_only
 
 
 @attrs.frozen(cache_hash=True)
@@ -29,8 +30,8 @@ class SoftmaxLike(Along):
         return super().check(shape, dtypes) or floats_only(dtypes)
 
     @property
-    def any_for_nan(self) -> bool:
-        return True
+    def error_analysis(self) -> SoftmaxLikeErrors[Any]:
+        return SoftmaxLikeErrors(self)
 
     def sum(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
@@ -42,6 +43,15 @@ class SoftmaxLike(Along):
     def row(self, rank: int, name: str, *, reads: bool = True, writes: bool = False) -> Operand:
         """An operand with one value per row."""
         return flattened(name, rank, (self.axis(rank),), reads=reads, writes=writes)
+
+
+SoftmaxT = TypeVar("SoftmaxT", bound=SoftmaxLike)
+
+
+class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT]):
+    """What all of the family share."""
+
+    any_for_nan = True
 
 
 @attrs.frozen(cache_hash=True)
@@ -61,34 +71,42 @@ class Softmax(SoftmaxLike):
         with np.errstate(all="ignore"):
             return numerator(above) / self.sum(shape, exp(above))
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        # Numerator and denominator each have errors of their own.
-        above = below(inputs[0], self.max(shape, inputs[0]))
-        total = self.sum(shape, exp(above))
-        with np.errstate(all="ignore"):
-            return [exp(above) / total * (1 + far(above) + self.sum(shape, weight(above)) / total)]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        (value,) = self.meaning(shape, inputs, [])
-        return [scaled(value, 2 * self.max(shape, errors[0]))]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 3
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        # Parts of a row may each be scaled to a new maximum, one after another.
-        return (shape[self.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
-        return [2 * TINY]
+    @property
+    def error_analysis(self) -> SoftmaxErrors:
+        return SoftmaxErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 5 * self.volume(shape)
 
     def untiled(self, rank: int) -> tuple[int, ...]:
         return (self.axis(rank),)
+
+
+class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
+    """Of quotients of exponentials and their sums."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Numerator and denominator each have errors of their own.
+        above = below(inputs[0], self.op.max(shape, inputs[0]))
+        total = self.op.sum(shape, exp(above))
+        with np.errstate(all="ignore"):
+            return [exp(above) / total * (1 + far(above) + self.op.sum(shape, weight(above)) / total)]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        (value,) = self.op.meaning(shape, inputs, [])
+        return [error_from_logarithm(value, 2 * self.op.max(shape, errors[0]))]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 3
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        # Parts of a row may each be scaled to a new maximum, one after another.
+        return (shape[self.op.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [2 * TINY]
 
 
 @attrs.frozen(cache_hash=True)
@@ -105,18 +123,29 @@ class SoftmaxComplete(SoftmaxLike):
         with np.errstate(all="ignore"):
             return [exp(below(inputs[0], inputs[1])) / inputs[2]]
 
+    @property
+    def error_analysis(self) -> SoftmaxCompleteErrors:
+        return SoftmaxCompleteErrors(self)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 3 * self.volume(shape)
+
+
+class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete]):
+    """Of an exponential that is divided, or multiplied with a reciprocal."""
+
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [weight(below(inputs[0], inputs[1])) / np.abs(inputs[2])]
 
-    def spread(
+    def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         above = below(inputs[0], inputs[1])
         with np.errstate(all="ignore"):
-            moved = grown(above, errors[0] + errors[1]) + np.abs(exp(above) / inputs[2]) * errors[2]
+            bound = exp_error(above, errors[0] + errors[1]) + np.abs(exp(above) / inputs[2]) * errors[2]
             left = np.abs(inputs[2]) - errors[2]
-            return [np.where(left > 0, moved / left, np.inf)]
+            return [np.where(left > 0, bound / left, np.inf)]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 2
@@ -124,20 +153,17 @@ class SoftmaxComplete(SoftmaxLike):
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return EXP_ROUNDINGS + 3
 
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
         # What exp lost is divided, too; and a reciprocal of the denominator may underflow.
         with np.errstate(all="ignore"):
             lost = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
             return [lost + 2 * smallest]
 
-    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         # The power or the reciprocal of the denominator may overflow where the quotient would not.
         with np.errstate(all="ignore"):
             power = exp(below(inputs[0], inputs[1]))
             return [np.maximum(np.maximum(power, 1 / np.abs(inputs[2])), *self.magnitude(shape, inputs))]
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 3 * self.volume(shape)
 
 
 def below(values: np.ndarray, maximum: np.ndarray) -> np.ndarray:
@@ -156,8 +182,8 @@ def weight(above: np.ndarray) -> np.ndarray:
     return exp(above) * (1 + far(above))
 
 
-def scaled(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """By how much values move whose logarithms move by at most the errors."""
+def error_from_logarithm(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return by how much values may move whose logarithms move by at most the errors."""
     with np.errstate(all="ignore"):
         return np.where(values == 0, 0.0, np.abs(values) * np.expm1(errors))
 

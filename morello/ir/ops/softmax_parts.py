@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -14,9 +15,9 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
-from morello.ir.ops.common import EXP_ROUNDINGS, TINY, exp, grown
+from morello.ir.ops.common import EXP_ROUNDINGS, TINY, exp, exp_error
 from morello.ir.ops.fill import Fill, FillZero
-from morello.ir.ops.softmax import SoftmaxLike, below, scaled, weight
+from morello.ir.ops.softmax import SoftmaxLike, SoftmaxLikeErrors, below, error_from_logarithm, weight
 
 
 @attrs.frozen(cache_hash=True)
@@ -39,8 +40,15 @@ class Accumulating(SoftmaxLike):
     def size(self, shape: tuple[int, ...]) -> int:
         return shape[self.axis(len(shape))]
 
+
+AccumulatingT = TypeVar("AccumulatingT", bound=Accumulating)
+
+
+class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
+    """Of sums of exponentials."""
+
     def roundings(self, shape: tuple[int, ...]) -> int:
-        return self.size(shape) + 1
+        return self.op.size(shape) + 1
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return EXP_ROUNDINGS + 2
@@ -64,23 +72,34 @@ class _FromMax(Accumulating):
         with np.errstate(all="ignore"):
             return self.sum(shape, terms) + held
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        held = [np.abs(value) for value in inputs]
-        return [self.total(shape, weight(below(inputs[0], inputs[1])), held)]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return [self.total(shape, grown(below(inputs[0], inputs[1]), errors[0] + errors[1]), errors)]
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
-        return [self.size(shape) * (TINY + smallest)]
+    @property
+    def error_analysis(self) -> FromMaxErrors[Any]:
+        return FromMaxErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 3 * self.volume(shape)
+
+
+FromMaxT = TypeVar("FromMaxT", bound=_FromMax)
+
+
+class FromMaxErrors(AccumulatingErrors[FromMaxT]):
+    """Of sums of exponentials, given maxima."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        held = [np.abs(value) for value in inputs]
+        return [self.op.total(shape, weight(below(inputs[0], inputs[1])), held)]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return [self.op.total(shape, exp_error(below(inputs[0], inputs[1]), errors[0] + errors[1]), errors)]
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [self.op.size(shape) * (TINY + smallest)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -101,20 +120,28 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
     ) -> list[np.ndarray]:
         return [*super().meaning(shape, inputs, dtypes), exp(below(inputs[0], inputs[1]))]
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [*super().magnitude(shape, inputs), weight(below(inputs[0], inputs[1]))]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        moved = grown(below(inputs[0], inputs[1]), errors[0] + errors[1])
-        return [*super().spread(shape, inputs, errors), moved]
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
-        return [*super().underflow(shape, inputs, smallest), TINY + smallest]
+    @property
+    def error_analysis(self) -> UnscaledFromMaxErrors:
+        return UnscaledFromMaxErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(), None)
+
+
+class UnscaledFromMaxErrors(FromMaxErrors[SoftmaxDenominatorAndUnscaledFromMax]):
+    """Of sums of exponentials, and of these."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [*super().magnitude(shape, inputs), weight(below(inputs[0], inputs[1]))]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        bound = exp_error(below(inputs[0], inputs[1]), errors[0] + errors[1])
+        return [*super().propagate_error(shape, inputs, errors), bound]
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [*super().underflow_loss(shape, inputs, smallest), TINY + smallest]
 
 
 def holds_maxima(source: DType, largest: DType) -> SpecError | None:
@@ -136,17 +163,17 @@ class _Parts(Accumulating):
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         maxima, denominators = self.parts(inputs, 1.0)
-        largest = self._largest(shape, maxima)
-        return [largest, self._combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
+        largest = self.largest(shape, maxima)
+        return [largest, self.combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or holds_maxima(dtypes[0], dtypes[-2])
 
-    def _largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:
+    def largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:
         first = self.max(shape, maxima[0])
         return np.maximum(first, maxima[1]) if self.accumulate else first
 
-    def _combined(
+    def combined(
         self, shape: tuple[int, ...], factors: Sequence[np.ndarray], denominators: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Σ factor · denominator."""
@@ -155,50 +182,58 @@ class _Parts(Accumulating):
             first = self.sum(shape, terms[0])
             return first + terms[1] if self.accumulate else first
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        maxima, denominators = self.parts(inputs, 1.0)
-        largest = self._largest(shape, maxima)
-        factors = [weight(below(each, largest)) for each in maxima]
-        # A maximum is exact.
-        return [np.zeros(largest.shape), self._combined(shape, factors, [np.abs(each) for each in denominators])]
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        maxima, denominators = self.parts(inputs, 1.0)
-        maxima_moved, denominators_moved = self.parts(errors, 0.0)
-        largest, moved = self._largest(shape, maxima), self._largest(shape, maxima_moved)
-        exponents = [below(each, largest) for each in maxima]
-        by_denominators = self._combined(
-            shape,
-            [exp(t) + grown(t, e + moved) for t, e in zip(exponents, maxima_moved, strict=True)],
-            denominators_moved,
-        )
-        by_maxima = self._combined(
-            shape,
-            [grown(t, e + moved) for t, e in zip(exponents, maxima_moved, strict=True)],
-            [np.abs(each) for each in denominators],
-        )
-        return [moved, by_denominators + by_maxima]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        # Each part may scale all that came before it to a new maximum.
-        return 2 * self.size(shape) + 2
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        return (self.size(shape) + 1) * (EXP_ROUNDINGS + 1)
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
-        maxima, denominators = self.parts(inputs, 1.0)
-        ones = [np.ones(each.shape) for each in maxima]
-        held = self._combined(shape, ones, [1 + np.abs(each) for each in denominators])
-        return [np.zeros(held.shape), held * (TINY + smallest)]
+    @property
+    def error_analysis(self) -> PartsErrors:
+        return PartsErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (Fill("NegInf"), FillZero())
 
     def results(self, rank: int) -> tuple[Operand, ...]:
         return (self.result(rank, "max"), self.result(rank, "denom"))
+
+
+class PartsErrors(AccumulatingErrors[_Parts]):
+    """Of maxima, which are exact, and denominators that belong to them."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        maxima, denominators = self.op.parts(inputs, 1.0)
+        largest = self.op.largest(shape, maxima)
+        factors = [weight(below(each, largest)) for each in maxima]
+        # A maximum is exact.
+        return [np.zeros(largest.shape), self.op.combined(shape, factors, [np.abs(each) for each in denominators])]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        maxima, denominators = self.op.parts(inputs, 1.0)
+        maxima_error, denominators_error = self.op.parts(errors, 0.0)
+        largest, bound = self.op.largest(shape, maxima), self.op.largest(shape, maxima_error)
+        exponents = [below(each, largest) for each in maxima]
+        by_denominators = self.op.combined(
+            shape,
+            [exp(t) + exp_error(t, e + bound) for t, e in zip(exponents, maxima_error, strict=True)],
+            denominators_error,
+        )
+        by_maxima = self.op.combined(
+            shape,
+            [exp_error(t, e + bound) for t, e in zip(exponents, maxima_error, strict=True)],
+            [np.abs(each) for each in denominators],
+        )
+        return [bound, by_denominators + by_maxima]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        # Each part may scale all that came before it to a new maximum.
+        return 2 * self.op.size(shape) + 2
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return (self.op.size(shape) + 1) * (EXP_ROUNDINGS + 1)
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        maxima, denominators = self.op.parts(inputs, 1.0)
+        ones = [np.ones(each.shape) for each in maxima]
+        held = self.op.combined(shape, ones, [1 + np.abs(each) for each in denominators])
+        return [np.zeros(held.shape), held * (TINY + smallest)]
 
 
 @attrs.frozen(cache_hash=True)
@@ -251,33 +286,41 @@ class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        unscaled = exp(self._above(shape, inputs))
+        unscaled = exp(self.above(shape, inputs))
         return [self.sum(shape, unscaled), unscaled]
 
-    def _above(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def above(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> np.ndarray:
         return below(inputs[0], self.max(shape, inputs[0]))
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        weights = weight(self._above(shape, inputs))
-        return [self.sum(shape, weights), weights]
+    @property
+    def error_analysis(self) -> UnscaledErrors:
+        return UnscaledErrors(self)
 
-    def spread(
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 4 * self.volume(shape)
+
+
+class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled]):
+    """Of sums of exponentials, and of these."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        weights = weight(self.op.above(shape, inputs))
+        return [self.op.sum(shape, weights), weights]
+
+    def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        moved = 2 * self.max(shape, errors[0])
-        return [scaled(value, moved) for value in self.meaning(shape, inputs, [])]
+        bound = 2 * self.op.max(shape, errors[0])
+        return [error_from_logarithm(value, bound) for value in self.op.meaning(shape, inputs, [])]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
-        return shape[self.axis(len(shape))] + 1
+        return shape[self.op.axis(len(shape))] + 1
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return EXP_ROUNDINGS + 2
 
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
-        return [shape[self.axis(len(shape))] * (TINY + smallest), TINY + smallest]
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 4 * self.volume(shape)
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+        return [shape[self.op.axis(len(shape))] * (TINY + smallest), TINY + smallest]
 
 
 _ACCUMULATING = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.common import AnyRank, floats_only
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, holds_maxima
 
@@ -33,10 +33,6 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
     def name(self) -> str:
         return "SoftmaxDenominatorAndMaxPerPart"
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
-
     def operands(self, rank: int) -> tuple[Operand, ...]:
         part, value = rank - 2, rank - 1
         outer = tuple(((dim, 1),) for dim in range(part))
@@ -53,32 +49,47 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        return self._each("meaning", shape, inputs, dtypes)
+        return _joined(SoftmaxDenominatorAndMax().meaning(shape, [inputs[0].reshape(shape)], dtypes))
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self._each("magnitude", shape, inputs)
-
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        return self._each("spread", shape, inputs, [errors[0].reshape(shape)])
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
-        return self._each("underflow", shape, inputs, smallest)
-
-    def _each(self, what: str, shape: tuple[int, ...], inputs: Sequence[np.ndarray], *more: Any) -> list[np.ndarray]:
-        """What SoftmaxDenominatorAndMax says of each part, as of a row."""
-        found = getattr(SoftmaxDenominatorAndMax(), what)(shape, [inputs[0].reshape(shape)], *more)
-        return [np.squeeze(value, axis=-1) for value in found]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return SoftmaxDenominatorAndMax().roundings(shape)
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        return SoftmaxDenominatorAndMax().inner_roundings(shape)
+    @property
+    def error_analysis(self) -> PerPartErrors:
+        return PerPartErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return SoftmaxDenominatorAndMax().flops(shape)
+
+
+class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
+    """Of each part, as of a row."""
+
+    any_for_nan = True
+
+    @property
+    def part(self) -> ErrorAnalysis[Any]:
+        """That of a part, whose values are a row."""
+        return SoftmaxDenominatorAndMax().error_analysis
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return _joined(self.part.magnitude(shape, [inputs[0].reshape(shape)]))
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        return _joined(self.part.propagate_error(shape, [inputs[0].reshape(shape)], [errors[0].reshape(shape)]))
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return self.part.roundings(shape)
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return self.part.inner_roundings(shape)
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        return _joined(self.part.underflow_loss(shape, [inputs[0].reshape(shape)], smallest))
+
+
+def _joined(found: Sequence[np.ndarray | float]) -> list[np.ndarray]:
+    """Return values of parts, of shape [..., parts, 1], as [..., parts]."""
+    return [np.squeeze(value, axis=-1) for value in found]
 
 
 OPERATIONS: tuple[Operation, ...] = (SoftmaxDenominatorAndMaxPerPart(),)

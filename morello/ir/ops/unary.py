@@ -6,14 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.common import (
     ERF_ROUNDINGS,
     EXP_ROUNDINGS,
@@ -23,8 +23,8 @@ from morello.ir.ops.common import (
     as_type,
     convertible,
     exp,
+    exp_error,
     floats_only,
-    grown,
 )
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -45,27 +45,41 @@ class Unary(AnyRank):
     def function(self, values: np.ndarray) -> np.ndarray:
         """What it does to values."""
 
-    @abstractmethod
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        """By how much the function's values may move where its arguments move by the errors."""
-
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [self.function(as_type(inputs[0], dtypes[-1] if dtypes else None))]
 
-    def spread(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
-            return [self.moved(inputs[0], errors[0])]
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 1
+    @property
+    def error_analysis(self) -> UnaryErrors[Any]:
+        return UnaryErrors(self)
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
+
+
+UnaryT = TypeVar("UnaryT", bound=Unary)
+
+
+class UnaryErrors(ErrorAnalysis[UnaryT]):
+    """Of results that are rounded once. Those of a function say how far its values move: `error_bound`."""
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        """Return by how much the function's values may move where its arguments move by at most the errors.
+
+        Raises SpecError where the operation does not say.
+        """
+        return super().propagate_error(values.shape, [values], [errors])[0]
+
+    def propagate_error(
+        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [self.error_bound(inputs[0], errors[0])]
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 1
 
 
 @attrs.frozen(cache_hash=True)
@@ -75,11 +89,9 @@ class Relu(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return np.maximum(values, 0)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return errors
-
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        return 0
+    @property
+    def error_analysis(self) -> ReluErrors:
+        return ReluErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
@@ -87,13 +99,18 @@ class Relu(Unary):
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return convertible(dtypes[:1], dtypes[1])
 
-    @property
-    def whole_numbers(self) -> bool:
-        return True
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
+class ReluErrors(UnaryErrors[Relu]):
+    """Of a choice, which is exact."""
+
+    whole_numbers = True
+    any_for_nan = True
+
+    def roundings(self, shape: tuple[int, ...]) -> int:
+        return 0
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return errors
 
 
 @attrs.frozen(cache_hash=True)
@@ -108,30 +125,36 @@ class Gelu(Unary):
     )
 
     def function(self, values: np.ndarray) -> np.ndarray:
-        return values / 2 * (1 + self._bend(values))
+        return values / 2 * (1 + self.bend(values))
 
-    def _bend(self, values: np.ndarray) -> np.ndarray:
+    def bend(self, values: np.ndarray) -> np.ndarray:
         """erf or tanh: from −1 to 1."""
         if self.form == "erf":
             return np.asarray(_erf(values / math.sqrt(2)), np.float64)
         return np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
-            return [np.abs(inputs[0]) / 2 * (1 + np.abs(self._bend(inputs[0])))]
-
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return 1.13 * errors  # more than the largest slope, of either form
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        return 6 + (ERF_ROUNDINGS if self.form == "erf" else TANH_ROUNDINGS)
+    @property
+    def error_analysis(self) -> GeluErrors:
+        return GeluErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return (5 if self.form == "erf" else 9) * self.volume(shape)
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
+
+class GeluErrors(UnaryErrors[Gelu]):
+    """Of a product with 1 + erf or 1 + tanh."""
+
+    any_for_nan = True
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [np.abs(inputs[0]) / 2 * (1 + np.abs(self.op.bend(inputs[0])))]
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return 6 + (ERF_ROUNDINGS if self.op.form == "erf" else TANH_ROUNDINGS)
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.13 * errors  # more than the largest slope, of either form
 
 
 @attrs.frozen(cache_hash=True)
@@ -141,17 +164,25 @@ class Sigmoid(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return sigmoid(values)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return np.minimum(np.minimum(sigmoid(values) * np.expm1(errors), errors / 4), 1.0)
+    @property
+    def error_analysis(self) -> SigmoidErrors:
+        return SigmoidErrors(self)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 3 * self.volume(shape)
+
+
+class SigmoidErrors(UnaryErrors[Sigmoid]):
+    """Of a quotient with an exponential."""
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return EXP_ROUNDINGS + 2
 
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
         return [TINY]
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 3 * self.volume(shape)
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return np.minimum(np.minimum(sigmoid(values) * np.expm1(errors), errors / 4), 1.0)
 
 
 @attrs.frozen(cache_hash=True)
@@ -161,22 +192,28 @@ class Silu(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return values * sigmoid(values)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return 1.1 * errors  # more than the largest slope
-
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        return EXP_ROUNDINGS + 3
-
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
-        # e^x underflows at -87, so that nothing is lost by what is far below.
-        return [TINY * (1 + np.minimum(np.abs(inputs[0]), 128.0))]
+    @property
+    def error_analysis(self) -> SiluErrors:
+        return SiluErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 4 * self.volume(shape)
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
+
+class SiluErrors(UnaryErrors[Silu]):
+    """Of a quotient with an exponential."""
+
+    any_for_nan = True
+
+    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+        return EXP_ROUNDINGS + 3
+
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+        # e^x underflows at -87, so that nothing is lost by what is far below.
+        return [TINY * (1 + np.minimum(np.abs(inputs[0]), 128.0))]
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.1 * errors  # more than the largest slope
 
 
 @attrs.frozen(cache_hash=True)
@@ -186,17 +223,25 @@ class Tanh(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return np.tanh(values)
 
+    @property
+    def error_analysis(self) -> TanhErrors:
+        return TanhErrors(self)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+class TanhErrors(UnaryErrors[Tanh]):
+    """Of quotients of exponentials."""
+
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.ones(shape)]
-
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return np.minimum(errors, 2.0)
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return TANH_ROUNDINGS
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return np.minimum(errors, 2.0)
 
 
 @attrs.frozen(cache_hash=True)
@@ -206,17 +251,25 @@ class Exp(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return exp(values)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return grown(values, errors)
+    @property
+    def error_analysis(self) -> ExpErrors:
+        return ExpErrors(self)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return self.volume(shape)
+
+
+class ExpErrors(UnaryErrors[Exp]):
+    """Of an exponential."""
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return EXP_ROUNDINGS
 
-    def underflow(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
         return [TINY]
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return exp_error(values, errors)
 
 
 @attrs.frozen(cache_hash=True)
@@ -226,16 +279,24 @@ class Rsqrt(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return 1 / np.sqrt(values)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        lowest = values - errors
-        moved = np.where(lowest > 0, 1 / np.sqrt(lowest) - 1 / np.sqrt(values), np.inf)
-        return np.where(errors == 0, 0.0, moved)
+    @property
+    def error_analysis(self) -> RsqrtErrors:
+        return RsqrtErrors(self)
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 2 * self.volume(shape)
+
+
+class RsqrtErrors(UnaryErrors[Rsqrt]):
+    """Of the quotient of 1 and a root."""
 
     def inner_roundings(self, shape: tuple[int, ...]) -> int:
         return 3
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 2 * self.volume(shape)
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        lowest = values - errors
+        bound = np.where(lowest > 0, 1 / np.sqrt(lowest) - 1 / np.sqrt(values), np.inf)
+        return np.where(errors == 0, 0.0, bound)
 
 
 @attrs.frozen(cache_hash=True)
@@ -252,11 +313,19 @@ class Scale(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return self.factor * values
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return abs(self.factor) * errors
+    @property
+    def error_analysis(self) -> ScaleErrors:
+        return ScaleErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
+
+
+class ScaleErrors(UnaryErrors[Scale]):
+    """Of a product."""
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return abs(self.op.factor) * errors
 
 
 @attrs.frozen(cache_hash=True)
@@ -273,14 +342,22 @@ class Shift(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return values + self.term
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.abs(inputs[0]) + abs(self.term)]
-
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return errors
+    @property
+    def error_analysis(self) -> ShiftErrors:
+        return ShiftErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)
+
+
+class ShiftErrors(UnaryErrors[Shift]):
+    """Of a sum."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.abs(inputs[0]) + abs(self.op.term)]
+
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return errors
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:

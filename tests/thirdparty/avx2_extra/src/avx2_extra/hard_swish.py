@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from morello.ir.ops.unary import Unary
+from morello.ir.ops.unary import Unary, UnaryErrors
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 
@@ -19,25 +19,31 @@ class HardSwish(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return values * np.clip(values + 3, 0, 6) / 6
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        # Close to -3, the sum of x and 3 has an error that is small next to 3, not next to itself.
-        return [np.abs(inputs[0]) * np.where(inputs[0] < -4, 0, np.minimum(np.abs(inputs[0]) + 3, 6)) / 6]
+    def flops(self, shape: tuple[int, ...]) -> int:
+        return 5 * self.volume(shape)
 
-    def moved(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        return 1.5 * errors  # the largest slope, at 3
+    @property
+    def error_analysis(self) -> HardSwishErrors:
+        return HardSwishErrors(self)
+
+
+class HardSwishErrors(UnaryErrors[HardSwish]):
+    """Of a product whose factors are at most |x| and 6; NaN may give any value."""
+
+    any_for_nan = True
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 3
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 5 * self.volume(shape)
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Close to -3, the sum of x and 3 has an error that is small next to 3, not next to itself.
+        return [np.abs(inputs[0]) * np.where(inputs[0] < -4, 0, np.minimum(np.abs(inputs[0]) + 3, 6)) / 6]
 
-    def peak(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [6 * np.abs(inputs[0])]
 
-    @property
-    def any_for_nan(self) -> bool:
-        return True
+    def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return 1.5 * errors  # the largest slope, at 3
 
 
 def _emit(site: KernelSite) -> None:
