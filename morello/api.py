@@ -15,7 +15,7 @@ from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.runtime.kernel import Kernel
+from morello.runtime.compiled import CompiledKernel
 from morello.schedule import Position, apply
 from morello.search.progress import Progress
 
@@ -64,7 +64,7 @@ def compile(
     db: SpecStore | None = None,
     cc: str | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> Kernel:
+) -> CompiledKernel:
     """A callable kernel: what is not scheduled is synthesized, then C is emitted; it is built when first called.
 
     Raises what `synthesize` raises, and ToolchainError without a C compiler.
@@ -72,7 +72,7 @@ def compile(
     start = _goal(what, target)
     done = start.synthesize(db, progress) if next(leaves(start.impl), None) else start
     program = done.target.emitter.emit(done.impl, done.target, done.name)
-    return Kernel(done.impl, done.target, program, cc)
+    return CompiledKernel(done.impl, done.target, program, cc)
 
 
 def _goal(what: str | Spec | Goal, target: str | Target | None) -> Goal:

@@ -15,7 +15,7 @@ from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.runtime import Compiler, Kernel, available_compilers, empty
+from morello.runtime import CompiledKernel, Compiler, available_compilers, empty
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
@@ -25,7 +25,7 @@ settings.register_profile("varied", deadline=None)
 settings.load_profile("repeated")
 
 #: Verifies a complete program and returns its kernel.
-Prove = Callable[..., Kernel]
+Prove = Callable[..., CompiledKernel]
 
 
 def pytest_configure() -> None:
@@ -71,12 +71,14 @@ def prove(tmp_path: Path, pytestconfig: pytest.Config) -> Prove:
     """
     quick = "not slow" in (pytestconfig.getoption("markexpr") or "")
 
-    def check(impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None) -> Kernel:
+    def check(
+        impl: Impl, target: Target, name: str = "kernel", compilers: list[Compiler] | None = None
+    ) -> CompiledKernel:
         program = target.emitter.emit(impl, target, name)
         kernel = None
         for compiler in compilers or available_compilers()[: 1 if quick else None]:
             assert warnings(program, compiler, tmp_path) == ""
-            kernel = Kernel(impl, target, program, compiler)
+            kernel = CompiledKernel(impl, target, program, compiler)
             kernel.check()
             if quick:
                 continue

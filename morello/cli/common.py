@@ -24,7 +24,7 @@ from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
 from morello.ir.impl import leaves
-from morello.runtime.kernel import Kernel
+from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
 
 Command = Callable[..., None]
@@ -123,7 +123,7 @@ def _database(path: str | None) -> SpecStore | None:
 class Made:
     """A kernel, and how much of it had to be searched for: Specs left open by the schedule, Specs solved, seconds."""
 
-    kernel: Kernel
+    kernel: CompiledKernel
     searched: int
     solved: int
     seconds: float

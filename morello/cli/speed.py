@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from morello.ir.spec import LogicalSpec
-from morello.runtime.kernel import Kernel
+from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import BenchReport
 
 _REPEATS = 5
@@ -57,7 +57,7 @@ class Speed:
         }
 
 
-def measure(kernel: Kernel, min_time: float, seed: int, threads: int | None = None) -> Speed:
+def measure(kernel: CompiledKernel, min_time: float, seed: int, threads: int | None = None) -> Speed:
     """Time a kernel, then numpy. Raises what calling the kernel raises."""
     report = kernel.bench(min_time, _REPEATS, seed, threads)
     return Speed(report, numpy_seconds(kernel.spec.logical, min_time, seed))

@@ -12,7 +12,8 @@ from rich.table import Table
 from morello.cli.common import json_option, print_json, print_table
 from morello.cli.tree import size
 from morello.errors import MorelloError
-from morello.kernels.target import MemoryLevel, Target
+from morello.kernels.machine import MemoryLevel
+from morello.kernels.target import Target
 from morello.plugins.registry import PluginInfo, Registry, installed
 from morello.runtime.machine import missing_features
 

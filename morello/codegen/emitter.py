@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
@@ -23,7 +23,7 @@ from morello.codegen.loops import (
     unrolled,
     until,
 )
-from morello.codegen.parallel import RUNTIME, ParallelLoops
+from morello.codegen.parallel import RUNTIME, Body, Captured, ParallelLoops, Range, surroundings
 from morello.codegen.reserved import check_name
 from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
@@ -88,25 +88,28 @@ class Emission:
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
         self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
-        self._parallel = ParallelLoops(self)
+        self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
         self._features: dict[str, None] = {}
         self._held = self._most_held = 0
         self._quiet = 0
+        #: Names of the code around the parallel loop that is being printed.
+        self._used: set[str] = set()
 
     def program(self) -> Program:
         parameters, views = self._parameters()
-        with self.writer.block("{prototype}"):
-            loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
-            with self.writer.variables(name for view in loaded for name in view.buffer.variables or ()):
-                self._node(self.impl, loaded)
-                for view, parameter, inside in zip(views, parameters, loaded, strict=True):
-                    if inside is not view and parameter.writes:
-                        self._copy_registers(inside, view, store=True)
+        loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
+        with self.writer.variables(name for view in loaded for name in view.buffer.variables or ()):
+            self._node(self.impl, loaded)
+            for view, parameter, inside in zip(views, parameters, loaded, strict=True):
+                if inside is not view and parameter.writes:
+                    self._copy_registers(inside, view, store=True)
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         prototype = self._prototype(parameters)
-        body = self.writer.text().replace("{prototype}", prototype, 1)
-        source = "\n".join([self._banner(), *self._preamble(), *self._parallel.functions, body])
+        function = Writer()
+        with function.block(prototype):
+            function.add(self.writer)
+        source = "\n".join([self._banner(), *self._preamble(), *self._parallel.functions, function.text()])
         return Program(
             name=self.name,
             source=source,
@@ -120,9 +123,24 @@ class Emission:
             cpu_features=tuple(self._features),
         )
 
+    # What a KernelSite asks for, besides vectors and their loads and stores.
+
+    def line(self, text: str) -> None:
+        """Add one line of C."""
+        self.writer.line(text)
+
+    def fresh(self, name: str) -> str:
+        """Return a new C variable's name, like `name`."""
+        return self.names.fresh(name)
+
     def helper(self, name: str, text: str) -> str:
+        """Define the static function `name` as `text` in the file; return its name."""
         self._helpers[name] = text
         return name
+
+    def uses(self, names: Iterable[str]) -> None:
+        """Note the names that code uses: a parallel loop's function is given them."""
+        self._used.update(names)
 
     # What surrounds the code.
 
@@ -232,7 +250,7 @@ class Emission:
             for number, (part, child) in enumerate(zip(expansion.parts, impl.children, strict=True)):
                 if expansion.parallel and part.tiles > 1 and part.role == "body":
                     self._comment(comment)
-                    self._parallel.emit(part, child, logical, views)
+                    self._share(part, child, logical, views)
                 else:
                     self._loop(impl, number, views, outer)
         elif isinstance(expansion, Alloc):
@@ -268,6 +286,7 @@ class Emission:
             if size <= MAX_STACK_BYTES:
                 self.writer.line(f"_Alignas({ALIGNMENT}) {c_type} {fresh}[{tensor.volume}];")
             else:
+                self.uses([self.workspace_name])
                 where = f"(char *){self.workspace_name} + {held}" if held else self.workspace_name
                 self.writer.line(f"{c_type} *restrict const {fresh} = ({c_type} *)({where});")
                 self._held += -(-size // ALIGNMENT) * ALIGNMENT
@@ -304,7 +323,7 @@ class Emission:
             if jam:
                 self._nest(heads, lambda: self._together(jam, part, child, logical, views, at, counted[-1]))
             else:
-                self._nest(heads, lambda: self.bodies(part, child, logical, views, at, copied))
+                self._nest(heads, lambda: self._bodies(part, child, logical, views, at, copied))
 
     def _together(
         self,
@@ -356,14 +375,30 @@ class Emission:
         except Exception as error:
             raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
 
-    def aside(self, emit: Callable[[], None]) -> tuple[str, int, int]:
-        """What `emit` writes, the workspace held around it, and that which it needs itself, counted from 0."""
-        writer, held, most = self.writer, self._held, self._most_held
-        self.writer, self._held, self._most_held = Writer(), 0, 0
+    def _share(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
+        """Print the call that runs the tiles of a parallel loop's main body, and the function it calls."""
+        assert part.region is not None
+        trips = {dim: int(segment.trips) for dim, segment in enumerate(part.region) if segment.trips > 1}
+        with self.names.scope():
+            names = Range(*map(self.names.fresh, ("given", "loop", "thread", "from", "to", "tile")))
+            counters = {dim: Symbol(self.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
+            indices = {dim: as_index(counter) for dim, counter in counters.items()}
+            body = self._aside(lambda: self._bodies(part, child, logical, views, indices, []))
+        held = f" + {self._held}" if self._held else ""
+        workspace = Captured(self.workspace_name, "char *restrict ", f"(char *){self.workspace_name}{held}")
+        around = surroundings(logical, views, workspace)
+        with self.writer.block():
+            for line in self._parallel.add(self.name, names, around, [*counters.values()], body):
+                self.writer.line(line)
+
+    def _aside(self, emit: Callable[[], None]) -> Body:
+        """Return the code that `emit` prints; the workspace it needs itself is counted from 0."""
+        writer, held, most, used = self.writer, self._held, self._most_held, self._used
+        self.writer, self._held, self._most_held, self._used = Writer(), 0, 0, set()
         emit()
-        text, own = self.writer.text(), self._most_held
-        self.writer, self._held, self._most_held = writer, held, most
-        return text, held, own
+        body = Body(self.writer, frozenset(self._used), self._most_held)
+        self.writer, self._held, self._most_held, self._used = writer, held, most, used
+        return body
 
     def _nest(self, heads: Sequence[str], body: Callable[[], None]) -> None:
         if not heads:
@@ -372,7 +407,7 @@ class Emission:
         with self.writer.block(heads[0]):
             self._nest(heads[1:], body)
 
-    def bodies(
+    def _bodies(
         self,
         part: Part,
         child: Impl,

@@ -6,21 +6,15 @@ no difference to it, so results are the same bits for any number of threads.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
 from morello.codegen.writer import Writer
-from morello.ir.impl import Impl, Part
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import ALIGNMENT, View
-
-if TYPE_CHECKING:
-    from morello.codegen.emitter import Emission
 
 #: Threads that one loop uses at most.
 MAX_THREADS = 1024
@@ -78,9 +72,6 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
 }}
 """
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_]\w*")
-
 
 @attrs.frozen
 class Captured:
@@ -103,11 +94,23 @@ class Range:
     tile: str
 
 
-class ParallelLoops:
-    """The parallel loops of one program: their functions, and the workspace that each thread needs for them."""
+@attrs.frozen
+class Body:
+    """The code of a loop's body, the names that it uses of the code around it, and the bytes of workspace it needs."""
 
-    def __init__(self, emission: Emission):
-        self._emission = emission
+    code: Writer
+    names: frozenset[str]
+    workspace: int
+
+
+class ParallelLoops:
+    """The parallel loops of one program, as text: their functions, and the workspace that each thread needs for them.
+
+    `workspace_name` and `threads_name` are parameters of the program.
+    """
+
+    def __init__(self, workspace_name: str, threads_name: str):
+        self._workspace_name, self._threads_name = workspace_name, threads_name
         self.functions: list[str] = []
         #: Bytes per thread.
         self.workspace = 0
@@ -115,30 +118,26 @@ class ParallelLoops:
     def __bool__(self) -> bool:
         return bool(self.functions)
 
-    def emit(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
-        """The call that runs the tiles of a loop's main body, and the function it calls."""
-        emission = self._emission
-        assert part.region is not None
-        trips = {dim: int(segment.trips) for dim, segment in enumerate(part.region) if segment.trips > 1}
-        with emission.names.scope():
-            names = Range(*map(emission.names.fresh, ("given", "loop", "thread", "from", "to", "tile")))
-            counters = {dim: Symbol(emission.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
-            indices = {dim: as_index(counter) for dim, counter in counters.items()}
-            body, held, own = emission.aside(lambda: emission.bodies(part, child, logical, views, indices, []))
-        self.workspace = max(self.workspace, own)
-        used = set(_NAME.findall(_COMMENT.sub("", body)))
-        captured = [one for one in self._captured(logical, views, held) if one.name in used]
-        name = f"{emission.name}_part{len(self.functions) + 1}"
-        self.functions.append(self._function(name, names, captured, counters, body, own))
-        with emission.writer.block():
-            values = ", ".join(one.value for one in captured)
-            emission.writer.line(f"const struct {name} {names.given} = {{{values}}};")
-            call = f"{name}, &{names.given}, {prod(trips.values())}, {emission.threads_name}"
-            emission.writer.line(f"morello_parallel({call});")
+    def add(
+        self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: Body
+    ) -> list[str]:
+        """Add the function that runs a body on a range of tiles. Return the lines that call it for all tiles.
+
+        `around` are the variables that the body may use; `counters` number the tiles, the last one fastest.
+        """
+        self.workspace = max(self.workspace, body.workspace)
+        captured = [one for one in around if one.name in body.names]
+        name = f"{program}_part{len(self.functions) + 1}"
+        self.functions.append(self._function(name, names, captured, counters, body))
+        tiles = prod(counter.extent or 1 for counter in counters)
+        return [
+            f"const struct {name} {names.given} = {{{', '.join(one.value for one in captured)}}};",
+            f"morello_parallel({name}, &{names.given}, {tiles}, {self._threads_name});",
+        ]
 
     def description(self, macro: str, shared: int) -> list[str]:
-        """What the header says of threads and of the workspace, of which `shared` bytes are for all of them."""
-        name, threads = self._emission.workspace_name, self._emission.threads_name
+        """Return the header's lines on threads and on the workspace, of which `shared` bytes are for all of them."""
+        name, threads = self._workspace_name, self._threads_name
         rows = [
             f"/* {threads}: how many threads may be used, at least 1; results do not depend on it.",
             "   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */",
@@ -150,32 +149,15 @@ class ParallelLoops:
             ]
         return rows
 
-    def _captured(self, logical: LogicalSpec, views: Sequence[View], held: int) -> list[Captured]:
-        """What the body may use of the code around it."""
-        found: dict[str, Captured] = {}
-        for one, view in zip(logical.op.operands(len(logical.shape)), views, strict=True):
-            buffer = view.buffer
-            const = "" if one.writes else "const "
-            if buffer.name not in found or one.writes:
-                kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
-                found[buffer.name] = Captured(buffer.name, kind, buffer.name)
-            for index in (*buffer.strides, *view.starts):
-                for symbol in as_index(index).symbols():
-                    found[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
-        name = self._emission.workspace_name
-        found[name] = Captured(name, "char *restrict ", f"(char *){name}{f' + {held}' if held else ''}")
-        return [*found.values()]
-
     def _function(
         self,
         name: str,
         names: Range,
         captured: Sequence[Captured],
-        counters: Mapping[int, Symbol],
-        body: str,
-        own: int,
+        counters: Sequence[Symbol],
+        body: Body,
     ) -> str:
-        """The struct of what a loop is given, and the function that runs a range of its tiles."""
+        """Return the struct of variables that a loop is given, and the function that runs a range of its tiles."""
         writer = Writer()
         with writer.block(f"struct {name}", end=";"):
             for one in captured:
@@ -187,23 +169,38 @@ class ParallelLoops:
         with writer.block(f"static void {name}({parameters})"):
             writer.line(f"const struct {name} *const {names.loop} = {names.given};")
             for one in captured:
-                shift = f" + {names.thread} * {own}" if one.name == self._emission.workspace_name else ""
+                shift = f" + {names.thread} * {body.workspace}" if one.name == self._workspace_name else ""
                 kind = f"{one.kind}const " if "*" in one.kind else f"const {one.kind}"
                 writer.line(f"{kind}{one.name} = {names.loop}->{one.name}{shift};")
-            if not own:
+            if not body.workspace:
                 writer.line(f"(void){names.thread};")
             with writer.block(
                 f"for (ptrdiff_t {names.tile} = {names.first}; {names.tile} < {names.end}; ++{names.tile})"
             ):
-                for line in _counted(list(counters.values()), names.tile):
+                for line in _counted(counters, names.tile):
                     writer.line(line)
-                for line in body.splitlines():
-                    writer.line(line)
+                writer.add(body.code)
         return writer.text()
 
 
+def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Captured) -> list[Captured]:
+    """Return the variables that a loop's body may use of the code around it."""
+    found: dict[str, Captured] = {}
+    for one, view in zip(logical.op.operands(len(logical.shape)), views, strict=True):
+        buffer = view.buffer
+        const = "" if one.writes else "const "
+        if buffer.name not in found or one.writes:
+            kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
+            found[buffer.name] = Captured(buffer.name, kind, buffer.name)
+        for index in (*buffer.strides, *view.starts):
+            for symbol in as_index(index).symbols():
+                found[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
+    found[workspace.name] = workspace
+    return [*found.values()]
+
+
 def _counted(counters: Sequence[Symbol], tile: str) -> Iterator[str]:
-    """Declarations of the counters of a loop nest at a tile: the last one changes fastest."""
+    """Return declarations of the counters of a loop nest at a tile: the last one changes fastest."""
     extents = [counter.extent or 1 for counter in counters]
     for position, counter in enumerate(counters):
         inner = prod(extents[position + 1 :])

@@ -63,5 +63,10 @@ class Writer:
             if name not in used:
                 self.line(f"(void){name};")
 
+    def add(self, other: Writer) -> None:
+        """Add the lines of another writer, at the depth of this one."""
+        for line in other.text().splitlines():
+            self.line(line)
+
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"

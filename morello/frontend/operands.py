@@ -16,7 +16,8 @@ from morello.frontend.syntax import Group, LayoutNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim, named
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.kernels.target import MemoryLevel, Target, widest_vector
+from morello.kernels.machine import MemoryLevel, widest_vector
+from morello.kernels.target import Target
 
 _MAX_LAYOUT = 64
 _COUNTS = {"c": "contiguity", "v": "vector size"}

@@ -15,7 +15,7 @@ from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, named
 from morello.kernels.target import Target
-from morello.rewrites.base import Atom, Rewrite, Vector, Word
+from morello.rewrites.base import Atom, Rewrite, Vector, Word, rewrites_of
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize
 
 _SYNTHESIZE, _SUBSCHEDULE = "synthesize", "subschedule"
@@ -75,7 +75,7 @@ def _path(source: Source, node: StatementNode) -> tuple[int, ...]:
 
 
 def _step(source: Source, target: Target, node: StatementNode) -> Rewrite:
-    rewrite = target.rewrites_by_name.get(node.word)
+    rewrite = next((one for one in rewrites_of(target) if one.keyword == node.word), None)
     if rewrite is None:
         known = [*target.rewrites_by_name, _SUBSCHEDULE, _SYNTHESIZE]
         listing = f"{target.name} has the steps {', '.join(known)}"

@@ -8,19 +8,25 @@ of every kind of node (paper §3): cost = own + Σ times·cost(child), peak = ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import attrs
 
 from morello.errors import SpecError
 from morello.ir.limits import Limits, fits, lower, raise_peak
 from morello.ir.numbers import Num, product
+from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 
 
 class StepLike(Protocol):
-    """The schedule step that made a node; printable."""
+    """The schedule step that made a node; printable. `keyword` is its first word."""
+
+    keyword: ClassVar[str]
+
+    @classmethod
+    def awaits(cls, op: Operation) -> tuple[int, ...] | None: ...
 
     def __str__(self) -> str: ...
 

@@ -1,16 +1,10 @@
-"""What an emitter returns: C source and header, and how to call what they define."""
+"""The answer of an emitter: C source and header, and how to call what they define."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from morello.ir.tensor import TensorSpec
-
-if TYPE_CHECKING:
-    from morello.ir.impl import Impl
-    from morello.kernels.target import Target
 
 
 @attrs.frozen
@@ -53,11 +47,3 @@ class Program:
     def workspace_for(self, threads: int) -> int:
         """Bytes of workspace for a call with this many threads."""
         return self.workspace + threads * self.thread_workspace
-
-
-class Emitter(Protocol):
-    """Turns a complete implementation into C; each target's plugin supplies one."""
-
-    def emit(self, impl: Impl, target: Target, name: str) -> Program:
-        """Print `impl` as a C function called `name`. Raises EmitError for an unfinished implementation."""
-        ...

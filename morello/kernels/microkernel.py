@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -12,10 +12,8 @@ from morello.ir.numbers import Mask, Num
 from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-
-if TYPE_CHECKING:
-    from morello.kernels.site import KernelSite
-    from morello.kernels.target import Target
+from morello.kernels.machine import Machine
+from morello.kernels.site import KernelSite
 
 LayoutRule = Literal["any", "row_major", "col_major"]
 
@@ -109,7 +107,7 @@ class Microkernel:
     name: str
     op: Operation | type[Operation]
     operands: tuple[OperandPattern, ...]
-    cost: Callable[[LogicalSpec, Target], Num]
+    cost: Callable[[LogicalSpec, Machine], Num]
     emit: Callable[[KernelSite], None]
     shape: tuple[SizeRule, ...] | None = None
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
@@ -123,10 +121,10 @@ class Microkernel:
         """Whether the kernel is for this operation, on some operands."""
         return isinstance(op, self.op) if isinstance(self.op, type) else op == self.op
 
-    def operations(self, target: Target) -> tuple[Operation, ...]:
+    def operations(self, machine: Machine) -> tuple[Operation, ...]:
         """Return the operation it is for; of a class, those instances that the target has a name for."""
         if isinstance(self.op, type):
-            return tuple(op for op in target.operations.values() if isinstance(op, self.op))
+            return tuple(op for op in machine.operations.values() if isinstance(op, self.op))
         return (self.op,)
 
     @property

@@ -1,18 +1,47 @@
-"""What a microkernel prints through: its operands as C expressions, and the lines it adds."""
+"""The site that a microkernel prints through: its operands as C expressions, and the lines it adds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import attrs
 
 from morello.ir.dtypes import DType
+from morello.ir.index import Index
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.buffers import View
 
-if TYPE_CHECKING:
-    from morello.codegen.emitter import Emission
+
+class Printer(Protocol):
+    """The emitter's side of a site."""
+
+    def line(self, text: str) -> None:
+        """Add one line of C."""
+
+    def vector(self, dtype: DType, values: int) -> str:
+        """Return the C type of a vector register."""
+        ...
+
+    def load(self, dtype: DType, values: int) -> str:
+        """Return the name of a function that loads a vector from any address."""
+        ...
+
+    def store(self, dtype: DType, values: int) -> str:
+        """Return the name of a function that stores a vector to any address."""
+        ...
+
+    def fresh(self, name: str) -> str:
+        """Return a new C variable's name, like `name`."""
+        ...
+
+    def helper(self, name: str, text: str) -> str:
+        """Define the static function `name` as `text` in the file; return its name."""
+        ...
+
+    def uses(self, names: Iterable[str]) -> None:
+        """Note the buffers and variables that an operand's address names."""
 
 
 @attrs.frozen
@@ -20,27 +49,34 @@ class OperandSite:
     """One operand where a kernel is called. Positions count its values in the order of its layout."""
 
     view: View
+    _printer: Printer
 
     @property
     def tensor(self) -> TensorSpec:
         return self.view.tensor
 
     def scalar(self, position: int = 0) -> str:
-        """The C lvalue of one value, in a scalar register or in memory."""
+        """Return the C lvalue of one value, in a scalar register or in memory."""
         if self.view.buffer.in_registers:
             return self.view.variable(position)
-        return f"{self.view.buffer.name}[{self.view.offset(position)}]"
+        return f"{self.view.buffer.name}[{self._offset(position)}]"
 
     def pointer(self, position: int = 0) -> str:
-        """A C pointer to one value in memory."""
-        offset = self.view.offset(position)
+        """Return a C pointer to one value in memory."""
+        offset = self._offset(position)
         name = self.view.buffer.name
         if offset.constant is None:
             return f"&{name}[{offset}]"
         return name if offset.constant == 0 else f"{name} + {offset}"
 
+    def _offset(self, position: int) -> Index:
+        """Return where the buffer holds a value, for code that is about to name it."""
+        offset = self.view.offset(position)
+        self._printer.uses((self.view.buffer.name, *(symbol.name for symbol in offset.symbols())))
+        return offset
+
     def vectors(self) -> list[str]:
-        """The vector registers that hold the operand, in the order of its layout."""
+        """Return the vector registers that hold the operand, in the order of its layout."""
         size = self.tensor.state.vector or 1
         return [self.view.variable(position) for position in range(0, int(self.tensor.volume), size)]
 
@@ -48,34 +84,34 @@ class OperandSite:
 class KernelSite:
     """One call of a microkernel: `spec` is what it implements."""
 
-    def __init__(self, spec: LogicalSpec, views: list[View], emission: Emission):
+    def __init__(self, spec: LogicalSpec, views: Sequence[View], printer: Printer):
         self.spec = spec
-        self._views = views
-        self._emission = emission
+        self._views = tuple(views)
+        self._printer = printer
 
     def operand(self, index: int) -> OperandSite:
-        return OperandSite(self._views[index])
+        return OperandSite(self._views[index], self._printer)
 
     def line(self, text: str) -> None:
         """Add one line of C."""
-        self._emission.writer.line(text)
+        self._printer.line(text)
 
     def vector_type(self, dtype: DType, values: int) -> str:
-        """The C type of a vector register."""
-        return self._emission.vector(dtype, values)
+        """Return the C type of a vector register."""
+        return self._printer.vector(dtype, values)
 
     def load(self, dtype: DType, values: int) -> str:
-        """The name of a function that loads a vector from any address."""
-        return self._emission.load(dtype, values)
+        """Return the name of a function that loads a vector from any address."""
+        return self._printer.load(dtype, values)
 
     def store(self, dtype: DType, values: int) -> str:
-        """The name of a function that stores a vector to any address."""
-        return self._emission.store(dtype, values)
+        """Return the name of a function that stores a vector to any address."""
+        return self._printer.store(dtype, values)
 
     def fresh(self, name: str) -> str:
-        """A new C variable's name, like `name`."""
-        return self._emission.names.fresh(name)
+        """Return a new C variable's name, like `name`."""
+        return self._printer.fresh(name)
 
     def helper(self, name: str, text: str) -> str:
-        """Make sure that the file defines the static function `name` as `text`; returns its name."""
-        return self._emission.helper(name, text)
+        """Define the static function `name` as `text` in the file; return its name."""
+        return self._printer.helper(name, text)

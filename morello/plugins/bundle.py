@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from morello.ir.program import Emitter
+from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
-from morello.kernels.target import MemoryLevel, TargetInfo, Weights
+from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
 from morello.rewrites.base import Rewrite
 

@@ -14,9 +14,9 @@ import pluggy
 
 if TYPE_CHECKING:
     from morello.ir.ops import Operation
-    from morello.ir.program import Emitter
+    from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
     from morello.kernels.microkernel import Microkernel
-    from morello.kernels.target import MemoryLevel, TargetInfo, Weights
+    from morello.kernels.target import Emitter
     from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.

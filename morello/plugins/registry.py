@@ -14,7 +14,8 @@ import pluggy
 from morello.errors import MorelloError, PluginError, remedy
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
-from morello.kernels.target import Target, TargetInfo, Weights
+from morello.kernels.machine import TargetInfo, Weights
+from morello.kernels.target import Target
 from morello.plugins import hookspecs
 from morello.plugins.validation import check_target, label_of, operation_rule
 

@@ -8,8 +8,9 @@ from typing import Any
 from morello.errors import PluginError, remedy
 from morello.ir.dtypes import BY_NAME
 from morello.ir.ops.base import Operation
+from morello.kernels.machine import MemoryLevel, Weights
 from morello.kernels.microkernel import Jam, Microkernel, Multiple, OperandPattern
-from morello.kernels.target import MemoryLevel, Target, Weights
+from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 
 #: What emitted code aligns its buffers and workspace to.

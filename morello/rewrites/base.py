@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import attrs
 import numpy as np
@@ -19,9 +19,8 @@ from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import Cells, Mask, partition, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
-
-if TYPE_CHECKING:
-    from morello.kernels.target import MemoryLevel, Target
+from morello.kernels.machine import MemoryLevel
+from morello.kernels.target import Target
 
 
 @attrs.frozen
@@ -191,6 +190,11 @@ def _show(value: Any, kinds: Sequence[type] = ()) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return f"v{value}" if Vector in kinds else str(value)
+
+
+def rewrites_of(target: Target) -> tuple[type[Rewrite], ...]:
+    """Return the target's rewrites as what they are, which the registry has checked."""
+    return cast(tuple[type[Rewrite], ...], target.rewrites)
 
 
 def only_tiled(op: Operation, target: Target) -> tuple[int, ...] | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -24,12 +22,12 @@ class BroadcastFirst(Placed):
     keyword: ClassVar[str] = "broadcast_first"
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, DivideVecScalar):
             for level, layout, vector in places(target, logical.states[0].dtype, len(logical.shape)):
                 yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, DivideVecScalar):
             raise wrong_operation(self, "DivideVecScalar", op)

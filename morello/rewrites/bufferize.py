@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, argument
 from morello.rewrites.staged import Fresh, Job, Placed, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -28,7 +26,7 @@ class Bufferize(Placed):
     at: tuple[int, ...] = argument(tuple, keyword="at", default=())
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         op = logical.op
         if not isinstance(op, Compose):
             return
@@ -41,7 +39,7 @@ class Bufferize(Placed):
             for level, layout, vector in places(target, op.intermediate_dtype(first, dtypes), rank):
                 yield cls(level, layout, vector, at)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, Compose):
             raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")

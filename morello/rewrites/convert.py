@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -11,11 +11,9 @@ from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -29,13 +27,13 @@ class Convert(Placed):
     keyword: ClassVar[str] = "convert"
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if converted := _converted(logical):
             for level, layout, vector in places(target, next(iter(converted.values())), len(logical.shape)):
                 if layout == "row_major":
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         converted = _converted(logical)
         if not converted:
             raise wrong_operation(self, "reductions to bf16 and for integers of several types", logical.op)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 import numpy as np
@@ -13,11 +13,10 @@ from morello.errors import Inapplicable
 from morello.ir.impl import Segment
 from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
 from morello.rewrites.tile import Body, body_cases, searched
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 #: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
 #: tiles is cheap, and smaller ones reuse little.
@@ -54,7 +53,7 @@ class ExactFit(Rewrite):
         granule = logical.op.granule(self.dim)
         return _each(logical.shape[self.dim], lambda size: self.sizes in _offered(size, granule))
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         inside = masked(None, self._check(logical))
         batch = select_cells(logical, inside)
         bodies: list[Body] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -16,6 +16,8 @@ from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
+from morello.kernels.machine import Machine, MemoryLevel
+from morello.kernels.target import Target
 from morello.rewrites.base import (
     Case,
     Rewrite,
@@ -29,9 +31,6 @@ from morello.rewrites.base import (
     select_cells,
     within,
 )
-
-if TYPE_CHECKING:
-    from morello.kernels.target import MemoryLevel, Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -68,7 +67,7 @@ class Move(Rewrite):
                     for layout in _layouts(level, dtype, one.shape(logical.shape), target, plain=plain):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         one, tensor = self._operand(logical)
         self._level(tensor.state, target)
         if self.dtype is not None:
@@ -80,7 +79,7 @@ class Move(Rewrite):
                 if cells is None:
                     raise
 
-    def fresh(self, name: str, tensor: TensorSpec, target: Target) -> Iterator[tuple[OperandState, Cells]]:
+    def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
         """The state of the new tensor, for each group of cells of a batch for which it is the same."""
         level = target.level(self.level)
         dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
@@ -112,7 +111,7 @@ class Move(Rewrite):
             yield state, within(inside, cells)
 
     def _alloc(
-        self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Target
+        self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Machine
     ) -> Iterator[Case]:
         """The node for one new operand state."""
         require(
@@ -132,7 +131,7 @@ class Move(Rewrite):
         yield Case(cells, self._expansion(kept, one, source, TensorSpec(source.shape, state), target))
 
     def _expansion(
-        self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Target
+        self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Machine
     ) -> Alloc:
         level = target.level(fresh.state.level)
         view = is_view(level, source.state, fresh.state, target)
@@ -157,7 +156,7 @@ class Move(Rewrite):
             raise Inapplicable(f"{logical.op} has no operand {self.operand}", names)
         return declared[self.operand], logical.operand(self.operand)
 
-    def _level(self, state: OperandState, target: Target) -> MemoryLevel:
+    def _level(self, state: OperandState, target: Machine) -> MemoryLevel:
         level = target.level(self.level)
         reachable = target.level(state.level).destinations
         if level.name not in reachable:
@@ -167,7 +166,7 @@ class Move(Rewrite):
             )
         return level
 
-    def _cast(self, one: Operand, state: OperandState, target: Target) -> DType:
+    def _cast(self, one: Operand, state: OperandState, target: Machine) -> DType:
         dtype = by_name(self.dtype or "")
         if dtype not in _dtypes(one, state, target):
             raise Inapplicable(
@@ -197,13 +196,13 @@ class Move(Rewrite):
         return self.vector
 
 
-def seen_in(level: MemoryLevel, state: OperandState, target: Target) -> OperandState:
+def seen_in(level: MemoryLevel, state: OperandState, target: Machine) -> OperandState:
     """The state of the same memory as an operand of another level, which may ask aligned tensors for more."""
     aligned = state.aligned and target.level(state.level).alignment % level.alignment == 0
     return attrs.evolve(state, level=level.name, aligned=aligned)
 
 
-def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, target: Target) -> bool:
+def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, target: Machine) -> bool:
     """Whether moving to `fresh`, in `level`, copies nothing: it is the same memory."""
     return level.kind == "cache" and seen_in(level, source, target) == fresh
 
@@ -212,14 +211,14 @@ def _sizes(tensor: TensorSpec) -> str:
     return "×".join(map(str, tensor.shape))
 
 
-def _dtypes(one: Operand, state: OperandState, target: Target) -> list[DType]:
+def _dtypes(one: Operand, state: OperandState, target: Machine) -> list[DType]:
     """The operand's own type, then those it may be widened to if it is only read."""
     wider = [by_name(to) for start, to in sorted(target.info.casts) if start == state.dtype.name]
     return [state.dtype, *([] if one.writes else wider)]
 
 
 def _layouts(
-    level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Target, *, plain: bool
+    level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
 ) -> list[Layout | str | None]:
     """What search may lay a new buffer out as, `plain` without strips; None keeps the operand's own layout.
 

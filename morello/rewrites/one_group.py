@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.ir.ops.base import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, masked, require, select_cells, wrong_operation
 from morello.rewrites.staged import Job, pipeline
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 B, G = range(2)
 #: The dimensions of the operands without that of groups.
@@ -29,7 +27,7 @@ class OneGroup(Rewrite):
     staged: ClassVar[bool] = True
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, GroupedConv):
             yield cls()
 
@@ -38,7 +36,7 @@ class OneGroup(Rewrite):
         # Images and groups share no data.
         return (B, G) if isinstance(op, GroupedConv) else None
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, GroupedConv):
             raise wrong_operation(self, "GroupedConv", op)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.pad import Pad as PadOperation
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import Case, only_tiled, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -33,7 +32,7 @@ class Pad(Placed):
                 if not target.level(level).is_register:
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
             raise wrong_operation(self, "convolutions with padding", op)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 import numpy as np
@@ -12,11 +12,9 @@ from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
 from morello.ir.numbers import Mask, Num, is_batch
 from morello.ir.spec import LogicalSpec
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
-
-if TYPE_CHECKING:
-    from morello.kernels.microkernel import Microkernel
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -19,11 +19,9 @@ from morello.ir.ops.softmax_parts import (
     SoftmaxDenominatorAndUnscaledFromMax,
 )
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -33,7 +31,7 @@ class _OfSoftmax(Placed):
     takes: ClassVar[type[SoftmaxLike]]
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, cls.takes):
             for level, layout, vector in places(target, F32, len(logical.shape)):
                 # Of the orders of a tensor with one value per row, the first does as well as any other.
@@ -64,7 +62,7 @@ class ToSoftmaxParts(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = self._op(logical)
 
         def jobs(kept: LogicalSpec) -> list[Job]:
@@ -83,7 +81,7 @@ class ToSoftmaxPartsRecompute(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts_recompute"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = self._op(logical)
 
         def jobs(kept: LogicalSpec) -> list[Job]:
@@ -102,7 +100,7 @@ class ToMaxAndUnscaled(_OfSoftmax):
     keyword: ClassVar[str] = "to_max_and_unscaled"
     takes: ClassVar[type[SoftmaxLike]] = SoftmaxDenominatorAndUnscaled
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = self._op(logical)
 
         def jobs(kept: LogicalSpec) -> list[Job]:
@@ -122,11 +120,11 @@ class ToMaxAndDenominator(Rewrite):
     staged: ClassVar[bool] = True
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, SoftmaxDenominatorAndMax) and not logical.op.accumulate:
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)

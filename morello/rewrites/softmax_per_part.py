@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -13,6 +13,7 @@ from morello.ir.numbers import Cells
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import (
     Case,
     Rewrite,
@@ -26,9 +27,6 @@ from morello.rewrites.base import (
 )
 from morello.rewrites.staged import Fresh, Job, Placed, pipeline
 
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
-
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
 _LONG, _SHORTEST = 4096, 64
 
@@ -41,7 +39,7 @@ class ParallelSplitSoftmax(Placed):
     size: int = argument(int, default=1024)
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate or logical.serial or op.dim is not None:
             return
@@ -51,7 +49,7 @@ class ParallelSplitSoftmax(Placed):
         sizes = [1 << bit for bit in range(length.bit_length()) if _SHORTEST <= 1 << bit < length]
         yield from (cls(level, size=size) for level in levels for size in (sizes if length >= _LONG else ()))
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
@@ -71,7 +69,7 @@ class ParallelSplitSoftmax(Placed):
         inside = masked(None, fine)
         yield from self._split(logical, inside, target)
 
-    def _split(self, logical: LogicalSpec, inside: Cells, target: Target) -> Iterator[Case]:
+    def _split(self, logical: LogicalSpec, inside: Cells, target: Machine) -> Iterator[Case]:
         batch = select_cells(logical, inside)
         parts = (*batch.shape[:-1], batch.shape[-1] // self.size)
         wanted = [Fresh("part_max", parts, F32), Fresh("part_denom", parts, F32)]
@@ -96,11 +94,11 @@ class OnePart(Rewrite):
     staged: ClassVar[bool] = True
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             raise wrong_operation(self, "SoftmaxDenominatorAndMaxPerPart", logical.op)
         cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -11,11 +11,9 @@ from morello.errors import Inapplicable
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells
 from morello.rewrites.staged import Job, pipeline
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 B, F, C, H, W, FH, FW = range(7)
 
@@ -34,12 +32,12 @@ class SpatialSplit(Rewrite):
     filters: bool = argument(bool, keyword="filters", default=False)
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, Conv) and logical.op.accumulate:
             yield cls()
             yield cls(filters=True)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, Conv) or not op.accumulate:
             raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, argument, powers_of_two_below
 from morello.rewrites.tile import loop_cases
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -25,13 +23,13 @@ class Split(Rewrite):
     size: int = argument(int)
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         dims = splittable(logical)
         if len(dims) == 1:
             granule = logical.op.granule(dims[0])
             yield from (cls(size) for size in powers_of_two_below(logical.shape[dims[0]]) if size % granule == 0)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         rank = len(logical.shape)
         dims = splittable(logical) or list(logical.op.reductions(rank))
         if len(dims) != 1:

@@ -8,7 +8,7 @@ it run. Operand states matter to it in no way but their data types. Search on bl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -20,6 +20,7 @@ from morello.ir.numbers import Cells, Num, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import (
     Case,
     Rewrite,
@@ -33,9 +34,6 @@ from morello.rewrites.base import (
     within,
 )
 from morello.rewrites.move import Move
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen
@@ -72,7 +70,7 @@ class Placed(Rewrite):
         logical: LogicalSpec,
         wanted: Sequence[Fresh],
         jobs: Callable[[LogicalSpec], Sequence[Job]],
-        target: Target,
+        target: Machine,
     ) -> Iterator[Case]:
         """The pipeline, for each group of cells of a batch for which new tensors have the same states.
 
@@ -86,7 +84,7 @@ class Placed(Rewrite):
             ]
             yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
 
-    def _states(self, wanted: Sequence[Fresh], target: Target) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
+    def _states(self, wanted: Sequence[Fresh], target: Machine) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
         """States of all new tensors, for each group of cells of a batch that have them in common.
 
         In a batch, groups whose tensors cannot be so are left out.
@@ -103,7 +101,7 @@ class Placed(Rewrite):
             groups = grown
         yield from groups
 
-    def _grown(self, one: Fresh, cells: Cells, target: Target) -> Iterator[tuple[OperandState, Cells]]:
+    def _grown(self, one: Fresh, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
         """States of one new tensor, for each group of these cells for which it is the same."""
         shape = tuple(take(size, cells) for size in one.shape)
         tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
@@ -124,7 +122,7 @@ class Placed(Rewrite):
 
 
 def pipeline(
-    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Target
+    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Machine
 ) -> Expansion:
     """The node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
@@ -157,7 +155,7 @@ def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int,
     ]
 
 
-def places(target: Target, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
+def places(target: Machine, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
     """Where search puts a new tensor: every level and vector size, and each layout that has no strips."""
     for level in target.levels:
         if level.kind == "scalar":

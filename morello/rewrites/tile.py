@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations as subsets
 from itertools import product as combinations
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 
@@ -16,6 +16,8 @@ from morello.ir.numbers import Cells, Mask, Num, ceil_div, choose, product, take
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
+from morello.kernels.machine import Machine, MemoryLevel
+from morello.kernels.target import Target
 from morello.rewrites.base import (
     Case,
     Rewrite,
@@ -29,9 +31,6 @@ from morello.rewrites.base import (
     select_cells,
     within,
 )
-
-if TYPE_CHECKING:
-    from morello.kernels.target import MemoryLevel, Target
 
 #: Dimensions that search tiles at once in a parallel loop: with one alone, few tiles may be left for many threads.
 _PARALLEL_DIMS = 2
@@ -76,7 +75,7 @@ class Tile(Rewrite):
         # Registers belong to one thread.
         return not (self.parallel and level.is_register)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         sizes = _per_dimension(self.sizes, logical)
         if not self.parallel:
             yield from loop_cases(logical, sizes, self, target)
@@ -85,7 +84,7 @@ class Tile(Rewrite):
         for case in loop_cases(select_cells(logical, inside), sizes, self, target):
             yield Case(within(inside, case.cells), _in_parallel(case.expansion, target))
 
-    def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Target) -> Mask:
+    def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Machine) -> Mask:
         """Raises Inapplicable unless threads can share the tiles."""
         if logical.serial:
             raise Inapplicable(
@@ -117,7 +116,7 @@ def _is_dimension(one: Operand, dim: int) -> bool:
     return any([each for each, _ in terms] == [dim] for terms in one.dims)
 
 
-def _in_parallel(loop: Expansion, target: Target) -> Expansion:
+def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
     """The same loop with its tiles shared by the target's threads; boundaries follow one after another."""
     assert isinstance(loop, Loop)
     parts = [
@@ -185,7 +184,7 @@ class Body:
         return Body(tuple(region), role=self.role)
 
 
-def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Target) -> Iterator[Case]:
+def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Machine) -> Iterator[Case]:
     """Loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
     inside = masked(None, _check(logical, sizes))
     batch = select_cells(logical, inside)
@@ -211,7 +210,7 @@ def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) 
     return Body(tuple(region), there, "boundary" if any(corner) else "body")
 
 
-def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Target) -> Iterator[Case]:
+def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Machine) -> Iterator[Case]:
     """The loop with these bodies, for each group of cells of a batch that have the same ones, of the same states."""
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
@@ -260,7 +259,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
     )
 
 
-def _tile_codes(logical: LogicalSpec, body: Body, target: Target) -> list[Any]:
+def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Any]:
     codes: list[Any] = []
     declared = logical.op.operands(len(body.region))
     for one, state in zip(declared, logical.states, strict=True):
@@ -286,7 +285,7 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
 
 
 def _loop(
-    whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Target
+    whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Machine
 ) -> Iterator[Case]:
     """The loop over bodies that all cells have in common, where tiles keep whole vectors."""
     fine: Any = True
@@ -307,7 +306,7 @@ def _loop(
     yield Case(cells, Loop(step, 0, target.nothing(), parts))
 
 
-def _part(tile: LogicalSpec, body: Body, target: Target) -> Part:
+def _part(tile: LogicalSpec, body: Body, target: Machine) -> Part:
     times = product(segment.trips for segment in body.region)
     args = tuple(range(len(tile.states)))
     return Part(tile, args, times, target.nothing(), region=body.region, role=body.role)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Block, Part
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, only_tiled
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -28,7 +27,7 @@ class ToAccum(Rewrite):
         if logical.op.accumulating() is not None and only_tiled(logical.op, target) is None:
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         accumulating = logical.op.accumulating()
         if accumulating is None:
             raise Inapplicable(f"{logical.op} has no accumulating variant to turn into", LEAVE_OUT)

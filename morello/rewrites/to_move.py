@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
 from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, wrong_operation
 from morello.rewrites.staged import Job, pipeline
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -25,11 +23,11 @@ class ToMove(Rewrite):
     staged: ClassVar[bool] = True
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, OnePrefix):
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         if not isinstance(logical.op, OnePrefix):
             raise wrong_operation(self, "OnePrefix", logical.op)
         same = tuple(range(len(logical.shape)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -12,11 +12,9 @@ from morello.ir.numbers import Cells
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.unary import Scale
 from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, by_group, select_cells, within, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Target
 
 
 @attrs.frozen(cache_hash=True)
@@ -26,13 +24,13 @@ class ToSum(Placed):
     keyword: ClassVar[str] = "to_sum"
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, Mean):
             for level, layout, vector in places(target, F32, len(logical.shape)):
                 if layout == "row_major":
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         op = logical.op
         if not isinstance(op, Mean):
             raise wrong_operation(self, "Mean", op)

@@ -3,6 +3,7 @@
 from morello.runtime.arrays import empty, pack, unpack
 from morello.runtime.build import build
 from morello.runtime.cache import cache_directory
+from morello.runtime.compiled import CompiledKernel
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import BenchReport
 from morello.runtime.toolchain import Compiler, available_compilers, find_compiler
@@ -11,6 +12,7 @@ from morello.runtime.verify import CheckReport, DataSetResult
 __all__ = [
     "BenchReport",
     "CheckReport",
+    "CompiledKernel",
     "Compiler",
     "DataSetResult",
     "Kernel",

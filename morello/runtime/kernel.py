@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import cffi
@@ -25,10 +25,6 @@ from morello.runtime.build import build
 from morello.runtime.cache import is_whole
 from morello.runtime.machine import default_threads, missing_features
 from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
-
-if TYPE_CHECKING:
-    from morello.runtime.timing import BenchReport
-    from morello.runtime.verify import CheckReport
 
 
 @attrs.frozen
@@ -133,21 +129,6 @@ class Kernel:
         loaded = self.load()
         loaded.function(*self._c_values(loaded, given, addresses, count))
         return fresh[0] if len(fresh) == 1 else tuple(fresh) or None
-
-    def check(self, seed: int = 0, thorough: bool = False, reference: Target | None = None) -> CheckReport:
-        """Run it on random and adversarial data against the operation's meaning and the reference target.
-
-        `reference` is the installed reference_c unless given. Raises VerificationError for the first wrong value.
-        """
-        from morello.runtime.verify import verify
-
-        return verify(self, seed, thorough, reference)
-
-    def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None) -> BenchReport:
-        """Time it on random data, for at least `min_time` seconds in `repeats` measurements."""
-        from morello.runtime.timing import bench
-
-        return bench(self, min_time, repeats, seed, threads)
 
     def threads(self, asked: int | None = None) -> int:
         """How many threads a call uses that asks for so many: 1 without parallel loops. Raises ArgumentError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import cffi
@@ -13,9 +13,7 @@ from morello.errors import MorelloError
 from morello.runtime.arrays import empty, pack
 from morello.runtime.build import build
 from morello.runtime.datasets import random_values
-
-if TYPE_CHECKING:
-    from morello.runtime.kernel import Kernel
+from morello.runtime.kernel import Kernel
 
 _LOOP = "double morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *numbers)"
 

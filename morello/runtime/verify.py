@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -16,10 +15,8 @@ from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets
 from morello.runtime.judge import Expectation, as_float64, expectations
+from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME, Reference
-
-if TYPE_CHECKING:
-    from morello.runtime.kernel import Kernel
 
 #: Bytes on both sides of every buffer that must stay as they are.
 GUARD = 4096

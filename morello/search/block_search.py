@@ -15,6 +15,7 @@ import numpy as np
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
+from morello.rewrites.base import rewrites_of
 from morello.search.infeasible import missing
 from morello.search.progress import Progress
 from morello.search.solve.deepening import Rounds
@@ -96,7 +97,7 @@ class BlockSearch:
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
         """Rewrites that have to be taken Spec by Spec, for want of a form on blocks."""
-        return tuple(one.keyword for one in self.target.rewrites if not is_known(one))
+        return tuple(one.keyword for one in rewrites_of(self.target) if not is_known(one))
 
     def details(self) -> list[str]:
         """How the search went, in words."""

@@ -21,6 +21,7 @@ from morello.ir.impl import Expansion, Figures, Impl, Leaf, Node, child_limits, 
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
+from morello.rewrites.base import rewrites_of
 from morello.search.infeasible import missing
 from morello.search.progress import Progress
 
@@ -209,7 +210,7 @@ def deep_recursion() -> Iterator[None]:
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
     """What every step that applies makes of a Spec, in tie-break order."""
-    for rewrite in target.rewrites:
+    for rewrite in rewrites_of(target):
         for step in rewrite.steps(logical, target):
             with contextlib.suppress(Inapplicable):
                 yield step.expansion(logical, target)

@@ -20,9 +20,10 @@ from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
-from morello.kernels.target import MemoryLevel, Target
+from morello.kernels.machine import MemoryLevel
+from morello.kernels.target import Target
 from morello.rewrites import Move, Rewrite, Select, Split, Tile
-from morello.rewrites.base import layout_name
+from morello.rewrites.base import layout_name, rewrites_of
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
 from morello.testing.reach import Reach
 
@@ -181,7 +182,7 @@ class RandomPrograms:
         if wild:
             yield from self._invented(logical)
         if logical not in self._steps:
-            tried = (step for rewrite in self._target.rewrites for step in rewrite.steps(logical, self._target))
+            tried = (step for rewrite in rewrites_of(self._target) for step in rewrite.steps(logical, self._target))
             self._steps[logical] = [*tried]
         steps = list(self._steps[logical])
         self._rng.shuffle(steps)

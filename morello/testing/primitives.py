@@ -28,6 +28,7 @@ from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites import ExactFit, Move, Select, Split, Tile
+from morello.rewrites.base import rewrites_of
 from morello.testing.generate import made_for
 
 TARGETS = ("x86_avx2", "x86_avx512")
@@ -67,7 +68,7 @@ class Survey:
     def __init__(self, target: Target):
         self._target = target
         self._known: dict[tuple[Operation, tuple[DType, ...]], str] = {}
-        self._rewrites = [one for one in target.rewrites if one not in SAME]
+        self._rewrites = [one for one in rewrites_of(target) if one not in SAME]
         #: Where operands are when rewrites are asked.
         self._far = target.levels[-1].name
 

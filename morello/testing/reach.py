@@ -12,6 +12,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.rewrites import ExactFit, Move, Select, Split, Tile, ToAccum
+from morello.rewrites.base import rewrites_of
 
 #: Rewrites whose ways are known here: those that change nothing but sizes have none.
 _KNOWN = (Select, ToAccum, Tile, Split, ExactFit, Move)
@@ -29,7 +30,7 @@ class Reach:
         self._target = target
         self._alive: dict[Kinds, bool] = {}
         #: Rewrites that this knows nothing of: where one applies, there is hope.
-        self._others = [rewrite for rewrite in target.rewrites if rewrite not in _KNOWN]
+        self._others = [rewrite for rewrite in rewrites_of(target) if rewrite not in _KNOWN]
 
     def hopeless(self, logical: LogicalSpec) -> bool:
         kinds = (logical.op, tuple((one.dtype.name, one.level, one.vector) for one in logical.states))

@@ -12,7 +12,7 @@ import pytest
 
 import morello
 from morello.errors import EmitError
-from morello.runtime import Kernel
+from morello.runtime import CompiledKernel
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -132,12 +132,12 @@ CASES = {
 
 
 @pytest.fixture(params=CASES)
-def kernel(request: pytest.FixtureRequest, prove) -> Kernel:
+def kernel(request: pytest.FixtureRequest, prove) -> CompiledKernel:
     goal = morello.parse(CASES[request.param])[request.param].synthesize()
     return prove(goal.impl, goal.target, goal.name)
 
 
-def test_emitted_c_is_as_reviewed(kernel: Kernel) -> None:
+def test_emitted_c_is_as_reviewed(kernel: CompiledKernel) -> None:
     for suffix, text in ((".c", kernel.source), (".h", kernel.header)):
         path = GOLDEN / f"{kernel.program.name}{suffix}"
         if os.environ.get("MORELLO_UPDATE_GOLDEN"):
@@ -168,4 +168,4 @@ def test_names_of_what_the_code_defines_are_refused() -> None:
 def test_kernels_can_be_timed_whatever_their_name(name: str) -> None:
     goal = morello.goal("FillZero(8, (f32, L1), serial)", target="x86_avx2").select("MemsetZero")
     program = goal.target.emitter.emit(goal.impl, goal.target, name)
-    assert Kernel(goal.impl, goal.target, program).bench(min_time=0.001, repeats=1).median > 0
+    assert CompiledKernel(goal.impl, goal.target, program).bench(min_time=0.001, repeats=1).median > 0

@@ -14,7 +14,7 @@ from morello.goals import Goal
 from morello.ir.dtypes import ALL
 from morello.ir.ops.matmul import Matmul
 from morello.plugins.registry import installed
-from morello.runtime import Kernel
+from morello.runtime import CompiledKernel
 from morello.runtime.machine import missing_features
 
 BYTES = {"x86_avx2": 32, "x86_avx512": 64}
@@ -136,7 +136,7 @@ def test_verification_knows_which_instructions_flush_subnormals() -> None:
     compiled = morello.compile(goal)
     assert compiled.check().worst <= 1
     with pytest.raises(VerificationError, match="subnormals"):
-        Kernel(goal.impl, silent, compiled.program).check()
+        CompiledKernel(goal.impl, silent, compiled.program).check()
 
 
 def test_programs_say_which_features_their_kernels_need() -> None:

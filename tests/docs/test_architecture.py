@@ -1,9 +1,12 @@
-"""The page on architecture and the code agree on who knows whom."""
+"""The page on architecture and the code agree on who knows whom, and nobody knows each other in a circle."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,66 @@ def modules(layer: str) -> list[Path]:
 def test_every_layer_is_described() -> None:
     there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert set(described()) == there - {"__init__", "__pycache__"}
+
+
+def modules_by_name() -> dict[str, Path]:
+    """Return the files of all modules by dotted name, packages among them."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(path: Path, known: Collection[str]) -> set[str]:
+    """Return Morello's modules that a file imports, wherever in it, be it for types only."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else str(node.module) for name in names}
+    return found & set(known)
+
+
+@cache
+def import_graph() -> dict[str, set[str]]:
+    """Return the modules that each module imports."""
+    known = modules_by_name()
+    return {name: imports_of(path, known) for name, path in known.items()}
+
+
+def circle(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the modules of some circle, in its order, the first one also at the end; nothing if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_circles_are_seen() -> None:
+    assert circle({"a": ["b"], "b": ["c"], "c": []}) == []
+    assert set(circle({"a": ["b"], "b": ["c"], "c": ["b"]})) == {"b", "c"}
+
+
+def test_no_circle_of_imports() -> None:
+    graph = import_graph()
+    assert "morello.kernels.machine" in graph["morello.kernels.target"]
+    assert circle(graph) == [], "imports, those for types among them, lead round in a circle"
+
+
+def test_layers_import_from_layers_above_them_in_the_table() -> None:
+    order = {layer: place for place, layer in enumerate(described())}
+    wrong = {
+        f"{name} imports {other}"
+        for name, others in import_graph().items()
+        for other in others
+        if "." in name and "." in other and order[other.split(".")[1]] > order[name.split(".")[1]]
+    }
+    assert not wrong
 
 
 @pytest.mark.parametrize("layer", NEUTRAL)

@@ -18,7 +18,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.unary import Relu
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
-from morello.runtime import Kernel, empty
+from morello.runtime import CompiledKernel, empty
 from morello.runtime.machine import missing_features
 from morello.testing.generate import RandomPrograms
 from morello.testing.sanitize import run_sanitized
@@ -115,7 +115,7 @@ def test_whatever_toy_cpu_allows_is_correct(seed: int, registry: Registry) -> No
     impl = RandomPrograms(goal.target, random.Random(seed)).draw(goal.spec)
     assert impl is not None
     program = goal.target.emitter.emit(impl, goal.target, "drawn")
-    Kernel(impl, goal.target, program).check()
+    CompiledKernel(impl, goal.target, program).check()
 
 
 def test_the_toy_emitter_prints_plain_c(registry: Registry) -> None:

@@ -27,7 +27,7 @@ from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenomi
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.tile import Tile
 from morello.testing.generate import random_spec
 
@@ -128,7 +128,7 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2:
     states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
     batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
     applied = 0
-    for rewrite in (one for one in avx2.rewrites if one.staged):
+    for rewrite in (one for one in rewrites_of(avx2) if one.staged):
         for step in rewrite.steps(batch, avx2):
             expected = [alone(attrs.evolve(batch, shape=shape), step, avx2) for shape in shapes]
             assert together(batch, step, avx2, len(shapes)) == expected, str(step)
@@ -157,7 +157,7 @@ def agree(rng: random.Random, op: Operation, shape: tuple[int, ...], seed: int, 
     specs = family(rng, logical)
     sizes = tuple(np.array([one.shape[dim] for one in specs]) for dim in range(len(shape)))
     batch = attrs.evolve(logical, shape=sizes)
-    steps = [step for rewrite in avx2.rewrites for step in rewrite.steps(batch, avx2)]
+    steps = [step for rewrite in rewrites_of(avx2) for step in rewrite.steps(batch, avx2)]
     assert steps
     applied: set[type[Rewrite]] = set()
     for step in steps:

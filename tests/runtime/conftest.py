@@ -17,12 +17,12 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
 from morello.plugins.registry import Registry
-from morello.runtime import Compiler, Kernel, available_compilers
+from morello.runtime import CompiledKernel, Compiler, available_compilers
 from morello.runtime.reference import implement
 
 #: Data type, and where it is not row-major or contiguous, layout and contiguity.
 Kind = DType | tuple[DType, Layout] | tuple[DType, Layout, int]
-Make = Callable[..., Kernel]
+Make = Callable[..., CompiledKernel]
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def make(target: Target) -> Make:
         compiler: Compiler | None = None,
         replace: dict[str, str] | None = None,
         on: Target | None = None,
-    ) -> Kernel:
+    ) -> CompiledKernel:
         op = by_name(op) if isinstance(op, str) else op
         operands = op.operands(len(shape))
         listed = kinds if isinstance(kinds, list) else [kinds] * len(operands)
@@ -66,7 +66,7 @@ def make(target: Target) -> Make:
         for old, new in (replace or {}).items():
             assert old in program.source
             program = attrs.evolve(program, source=program.source.replace(old, new))
-        return Kernel(impl, on or target, program, compiler)
+        return CompiledKernel(impl, on or target, program, compiler)
 
     return build
 

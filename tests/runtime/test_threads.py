@@ -13,7 +13,7 @@ import pytest
 import morello
 from morello.codegen.parallel import MAX_THREADS
 from morello.errors import ArgumentError, MorelloError, ToolchainError, VerificationError
-from morello.runtime import Compiler, Kernel, empty
+from morello.runtime import CompiledKernel, Compiler, empty
 from morello.runtime.toolchain import find_compiler, thread_flags
 from morello.testing.sanitize import run_sanitized
 
@@ -46,14 +46,14 @@ def way(request: pytest.FixtureRequest) -> str:
     return WAYS[request.param]
 
 
-def kernel(compiler: Compiler | str | None = None, before: str = "", old: str = "", new: str = "") -> Kernel:
+def kernel(compiler: Compiler | str | None = None, before: str = "", old: str = "", new: str = "") -> CompiledKernel:
     made = morello.compile(TEXT)
     assert old in made.source
     program = attrs.evolve(made.program, source=before + made.source.replace(old, new))
-    return Kernel(made.impl, made.target, program, compiler)
+    return CompiledKernel(made.impl, made.target, program, compiler)
 
 
-def operands(made: Kernel) -> list[np.ndarray]:
+def operands(made: CompiledKernel) -> list[np.ndarray]:
     source, out = (empty(tensor) for tensor in made.spec.operands)
     source[...] = np.arange(source.size, dtype=np.float32).reshape(source.shape)
     out[...] = np.nan

@@ -10,9 +10,9 @@ import pytest
 from morello.errors import MorelloError
 from morello.ir.dtypes import BF16, F32, I32
 from morello.ir.layout import row_major
-from morello.runtime import BenchReport, Compiler, Kernel
+from morello.runtime import BenchReport, CompiledKernel, Compiler
 
-Make = Callable[..., Kernel]
+Make = Callable[..., CompiledKernel]
 
 
 def test_reports_rates(make: Make, compiler: Compiler) -> None:
@@ -51,7 +51,7 @@ def test_every_call_is_made(make: Make) -> None:
     prototype = "void sample(const int32_t *restrict src, int32_t *restrict out, void *restrict workspace)"
     header = f"#include <stdint.h>\n{prototype};\n"
     program = attrs.evolve(kernel.program, source=source, header=header, prototype=prototype, workspace=8)
-    counting = Kernel(kernel.impl, kernel.target, program)
+    counting = CompiledKernel(kernel.impl, kernel.target, program)
     counting.workspace()[:] = 0
     report = counting.bench(min_time=0.001, repeats=2)
     total = counting.workspace().view("int64")[0]

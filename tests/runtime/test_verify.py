@@ -22,13 +22,13 @@ from morello.ir.program import Program
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.runtime import Compiler, Kernel, find_compiler
+from morello.runtime import CompiledKernel, Compiler, find_compiler
 from morello.runtime.datasets import Setting, data_sets
 from morello.runtime.judge import as_float64, expectations
 from morello.runtime.reference import Reference
 from morello.testing.graphs import random_compose
 
-Make = Callable[..., Kernel]
+Make = Callable[..., CompiledKernel]
 
 STRIPS = Layout((Dynamic(0), Dynamic(1), Dynamic(2), Packed(1, 2), OddEven(2, 4)))
 MATMUL = (2, 5, 6, 8)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
 from morello.search.bounds.solve import Bounds
@@ -68,7 +68,7 @@ class Engine:
         order, index = divmod(rank, step_rank(1, 0))
         logical = self.directory.logical(cell)
         key = key_of(logical)
-        rewrite = self.target.rewrites[order]
+        rewrite = rewrites_of(self.target)[order]
         if rewrite is Select:
             return Select(self.target.kernels[index].name)
         if rewrite is Move:

@@ -15,7 +15,7 @@ from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.move import Move
 from morello.rewrites.select import Select
 from morello.search.solve.cells import Cells
@@ -46,7 +46,7 @@ class Singles:
 
     def __init__(self, target: Target):
         self.target = target
-        self.rewrites = [(order, one) for order, one in enumerate(target.rewrites) if not is_known(one)]
+        self.rewrites = [(order, one) for order, one in enumerate(rewrites_of(target)) if not is_known(one)]
         self._made: dict[LogicalSpec, list[tuple[int, Rewrite, Expansion]]] = {}
 
     def __bool__(self) -> bool:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from morello.errors import Inapplicable
 from morello.kernels.microkernel import Microkernel, Multiple, agree
 from morello.kernels.target import Target
+from morello.rewrites.base import rewrites_of
 from morello.rewrites.select import Select, accepted
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import Space, step_rank
@@ -33,7 +34,7 @@ class KernelRow:
 
 def kernel_rows(space: Space, states: States, target: Target) -> Iterator[KernelRow]:
     """Every way to implement Specs of a space by one kernel."""
-    for order, rewrite in enumerate(target.rewrites):
+    for order, rewrite in enumerate(rewrites_of(target)):
         if rewrite is Select:
             for index, kernel in enumerate(target.kernels):
                 if kernel.implements(space.key.op) and len(kernel.operands) == len(space.operands):

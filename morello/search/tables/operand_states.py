@@ -18,6 +18,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
+from morello.rewrites.base import rewrites_of
 from morello.rewrites.move import Move, seen_in
 from morello.search.tables.pipelines import Axes, Stages
 from morello.search.tables.shapes import MOVE_BITS, Space, Spaces, is_moved, step_rank
@@ -153,7 +154,7 @@ class States:
         """Move's own list for operands of this class, with its places in tie-breaks."""
         state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
         batch = space.batch([state] * len(space.operands))
-        for order, rewrite in enumerate(self.target.rewrites):
+        for order, rewrite in enumerate(rewrites_of(self.target)):
             if rewrite is Move:
                 for index, step in enumerate(rewrite.steps(batch, self.target)):
                     if step.operand == operand:
@@ -197,7 +198,7 @@ class States:
                 dims = tuple(self.tensors[rank].dims)
                 batch = LogicalSpec(MoveOperation(), dims, (neutral, neutral))
                 found: dict[Move, None] = {}
-                for rewrite in self.target.rewrites:
+                for rewrite in rewrites_of(self.target):
                     if rewrite is Move:
                         for step in rewrite.steps(batch, self.target):
                             found.setdefault(_general(step))

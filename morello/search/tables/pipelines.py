@@ -17,7 +17,7 @@ from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.staged import lifetimes
 from morello.search.tables.shapes import DTypes, Key, Kind, Space, Spaces, key_of, neutral, step_rank
 
@@ -77,7 +77,7 @@ class Stages:
         self.states: list[tuple[int, OperandState]] = []
         self.axes: set[tuple[int, Axes]] = set()
         self._numbers: dict[tuple[int, OperandState], int] = {}
-        self._rewrites = [(order, one) for order, one in enumerate(target.rewrites) if one.staged]
+        self._rewrites = [(order, one) for order, one in enumerate(rewrites_of(target)) if one.staged]
         self.steps: dict[Kind, list[Stage]] = {
             (key, dtypes): [*self._tabulate(key, dtypes)] for key, kinds in spaces.kinds.items() for dtypes in kinds
         }

@@ -23,7 +23,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, masked, only_tiled, select_cells, within
+from morello.rewrites.base import Case, Rewrite, masked, only_tiled, rewrites_of, select_cells, within
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
@@ -252,7 +252,7 @@ class Spaces:
         return tensors
 
     def _structural(self, space: Space) -> Iterator[StructuralStep]:
-        for order, rewrite in enumerate(self.target.rewrites):
+        for order, rewrite in enumerate(rewrites_of(self.target)):
             if not rewrite.structural:
                 continue
             for index, step in enumerate(rewrite.steps(neutral(space, self.target), self.target)):
@@ -329,7 +329,7 @@ def _check_structural(made: Expansion, step: Rewrite) -> None:
 def _parts(space: Space, target: Target, dtypes: DTypes | None) -> Iterator[Part]:
     """What structural steps make of a space, or, given the operands' data types, what staged ones do."""
     batch = neutral(space, target, dtypes)
-    for rewrite in target.rewrites:
+    for rewrite in rewrites_of(target):
         if rewrite.structural if dtypes is None else rewrite.staged:
             for step in rewrite.steps(batch, target):
                 with contextlib.suppress(Inapplicable):

@@ -14,10 +14,10 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
 from morello.plugins.registry import Registry
-from morello.runtime import Compiler, Kernel, available_compilers
+from morello.runtime import CompiledKernel, Compiler, available_compilers
 from morello.runtime.reference import implement
 
-Make = Callable[..., Kernel]
+Make = Callable[..., CompiledKernel]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,7 +48,7 @@ def make(target: Target) -> Make:
         layouts: Sequence[Layout] | None = None,
         contigs: Sequence[int] | None = None,
         compiler: Compiler | None = None,
-    ) -> Kernel:
+    ) -> CompiledKernel:
         operands = by_name(op).operands(len(shape))
         layouts = layouts or [row_major(len(one.dims)) for one in operands]
         contigs = contigs or [len(layout.dims) for layout in layouts]
@@ -57,6 +57,6 @@ def make(target: Target) -> Make:
             for dtype, layout, contig in zip(dtypes, layouts, contigs, strict=True)
         )
         impl = implement(LogicalSpec(by_name(op), shape, states), target)
-        return Kernel(impl, target, target.emitter.emit(impl, target, "reference"), compiler)
+        return CompiledKernel(impl, target, target.emitter.emit(impl, target, "reference"), compiler)
 
     return build

@@ -15,10 +15,10 @@ from morello.ir.dtypes import ALL, BF16, F32, I8, I16, I32, U16, U32, DType
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, col_major, row_major
 from morello.ir.ops import by_name
 from morello.plugins import Target
-from morello.runtime import Compiler, Kernel, empty
+from morello.runtime import CompiledKernel, Compiler, empty
 from morello.testing.sanitize import run_sanitized
 
-Make = Callable[..., Kernel]
+Make = Callable[..., CompiledKernel]
 
 STRIPS = Layout((Dynamic(0), Dynamic(2), Dynamic(1), OddEven(1, 4), Packed(2, 3)))
 

@@ -17,7 +17,7 @@ from morello.ir.ops.unary import Gelu, Scale
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
-from morello.runtime import Kernel
+from morello.runtime import CompiledKernel
 from morello.runtime.reference import implement
 
 SHAPES = {None: (2, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
@@ -62,4 +62,4 @@ def test_agrees_with_the_meaning(target: Target, op: Operation, dtypes: tuple[DT
     )
     impl = implement(LogicalSpec(op, shape, states), target)
     program = target.emitter.emit(impl, target, "reference")
-    assert Kernel(impl, target, program).check(reference=target).worst <= 1
+    assert CompiledKernel(impl, target, program).check(reference=target).worst <= 1

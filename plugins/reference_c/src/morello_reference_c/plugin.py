@@ -11,13 +11,13 @@ from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
 from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
-from morello.plugins import MemoryLevel, Microkernel, OperandPattern, Target, TargetInfo, hookimpl
+from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, hookimpl
 from morello.rewrites import Rewrite, Select
 from morello_reference_c.emitter import ReferenceEmitter
 from morello_reference_c.meanings import meaning
 
 if TYPE_CHECKING:
-    from morello.ir.program import Emitter
+    from morello.kernels.target import Emitter
 
 NAME = "reference_c"
 
@@ -26,7 +26,7 @@ def _layouts(dtype: DType, rank: int) -> list[Layout]:
     return [row_major(rank)]
 
 
-def _cost(logical: LogicalSpec, target: Target) -> Num:
+def _cost(logical: LogicalSpec, machine: Machine) -> Num:
     """One per point of the iteration space: nobody chooses between programs here."""
     return logical.op.volume(logical.shape)
 

@@ -9,7 +9,7 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.lanes import repeat
 from morello_x86_avx2.kernels.values import read, write
@@ -90,9 +90,9 @@ def _single(spec: LogicalSpec) -> Any:
     return spec.operand(0).volume == 1
 
 
-def _stores(spec: LogicalSpec, target: Target) -> Any:
+def _stores(spec: LogicalSpec, machine: Machine) -> Any:
     """What touching the operands costs, and a cycle for what is in L1 only once."""
-    return move_costs(spec, target) + 1
+    return move_costs(spec, machine) + 1
 
 
 def _prefixed(spec: LogicalSpec) -> bool:
@@ -129,7 +129,7 @@ KERNELS = (
         operands=(SCALAR, VECTOR),
         same=("dtype",),
         when=_single,
-        cost=lambda spec, target: spec.operand(1).vectors + 1 + move_costs(spec, target),
+        cost=lambda spec, machine: spec.operand(1).vectors + 1 + move_costs(spec, machine),
         emit=_value_to_registers,
     ),
     Microkernel(
@@ -138,7 +138,7 @@ KERNELS = (
         operands=(OperandPattern(levels=("VRF", "L1")), VECTOR),
         same=("dtype",),
         when=_whole_vectors,
-        cost=lambda spec, target: spec.operand(1).vectors,
+        cost=lambda spec, machine: spec.operand(1).vectors,
         emit=_registers,
     ),
     Microkernel(
@@ -174,7 +174,7 @@ KERNELS = (
         operands=(VECTOR, VECTOR),
         same=("dtype", "vector"),
         when=_prefixed,
-        cost=lambda spec, target: spec.operand(1).vectors,
+        cost=lambda spec, machine: spec.operand(1).vectors,
         emit=_copy_registers,
     ),
 )

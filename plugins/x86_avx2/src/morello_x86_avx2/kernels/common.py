@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from morello.ir.spec import LogicalSpec
-from morello.plugins import OperandPattern, Target
+from morello.plugins import Machine, OperandPattern
 
 NEAR = ("RF", "L1")
 INTEGERS = ("u8", "i8", "u16", "i16", "u32", "i32")
@@ -21,14 +21,14 @@ INTEGER_VECTOR = {16: "__m128i", 32: "__m256i", 64: "__m512i"}
 SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 
-def move_costs(spec: LogicalSpec, target: Target) -> Any:
+def move_costs(spec: LogicalSpec, machine: Machine) -> Any:
     """What touching all operands costs."""
-    return sum(target.move_cost(tensor) for tensor in spec.operands)
+    return sum(machine.move_cost(tensor) for tensor in spec.operands)
 
 
-def scalars_cost(spec: LogicalSpec, target: Target) -> Any:
+def scalars_cost(spec: LogicalSpec, machine: Machine) -> Any:
     """One instruction, and what touching its operands costs."""
-    return move_costs(spec, target) + 1
+    return move_costs(spec, machine) + 1
 
 
 def one_value(spec: LogicalSpec) -> Any:

@@ -14,7 +14,7 @@ from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
+from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
 from morello_x86_avx2.kernels.convert import even_and_odd, unsigned, vector_as
 from morello_x86_avx2.kernels.pairs import FACTORS
@@ -276,16 +276,16 @@ def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
     return holds
 
 
-def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Target], Any]:
+def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Any]:
     """`cost` cycles for so many values along k, rounded up, and what touching the output costs."""
-    return lambda spec, target: -(-cost * spec.shape[2] // values) + target.move_cost(spec.operand(2))
+    return lambda spec, machine: -(-cost * spec.shape[2] // values) + machine.move_cost(spec.operand(2))
 
 
-def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Target], Any]:
+def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Any]:
     """Two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
-        return per_values(2, widest // spec.states[2].dtype.bytes)(spec, target)
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+        return per_values(2, widest // spec.states[2].dtype.bytes)(spec, machine)
 
     return cost
 
@@ -302,7 +302,7 @@ def _kernel(
     name: str,
     operands: tuple[OperandPattern, ...],
     step: Step,
-    cost: Callable[[LogicalSpec, Target], Any],
+    cost: Callable[[LogicalSpec, Machine], Any],
     multiple: int | None,
     taken: int = 1,
     when: Callable[[LogicalSpec], Any] | None = None,

@@ -8,7 +8,7 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.lanes import repeat
 from morello_x86_avx2.kernels.values import literal
@@ -30,9 +30,9 @@ def _zero_memory(site: KernelSite) -> None:
     site.line(f"memset(&{out.scalar()}, 0, {out.tensor.bytes});")
 
 
-def _zero_memory_cost(spec: LogicalSpec, target: Target) -> Any:
+def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Any:
     """Every line is touched: unlike the paper's, the cost grows with the size. Even one line takes a cycle."""
-    cost = move_costs(spec, target)
+    cost = move_costs(spec, machine)
     return cost + (cost == 0) * 1
 
 
@@ -80,7 +80,7 @@ _ZEROING = (
         op=FillZero(),
         operands=(VECTOR,),
         when=lambda spec: spec.operand(0).vectors == 1,
-        cost=lambda spec, target: 1,
+        cost=lambda spec, machine: 1,
         emit=_zero_vector,
     ),
     Microkernel(
@@ -108,7 +108,7 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             name=f"Vector{op.value}",
             op=op,
             operands=(VECTOR,),
-            cost=lambda spec, target: spec.operand(0).vectors,
+            cost=lambda spec, machine: spec.operand(0).vectors,
             emit=_fill_vectors,
         ),
         Microkernel(

@@ -10,7 +10,7 @@ from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import (
     INTEGERS,
     NEAR,
@@ -46,11 +46,11 @@ def _mult_add(site: KernelSite) -> None:
 def _mult_add_cost(integer: int, bf16: int):
     """One instruction for f32, `integer` and `bf16` cycles for sums of these types; 4 to convert a factor to f32."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         *factors, out = (state.dtype for state in spec.states)
         sums = bf16 if out == BF16 else integer
         main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
-        return move_costs(spec, target) + main
+        return move_costs(spec, machine) + main
 
     return cost
 
@@ -139,7 +139,7 @@ def _odd_even_sums(spec: LogicalSpec) -> bool:
     return strip == OddEven(2, 2 * (total.vector or 1)) and outer in ([], [Dynamic(2)])
 
 
-def _cost(spec: LogicalSpec, target: Target) -> Any:
+def _cost(spec: LogicalSpec, machine: Machine) -> Any:
     """Two cycles a vector; the paper has the same for integers of all sizes.
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
@@ -150,9 +150,9 @@ def _cost(spec: LogicalSpec, target: Target) -> Any:
 def _widening_cost(vector: int):
     """A conversion takes about as long as half a multiply-add, by measurement; bf16 costs what it does in the paper."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         each = 2 if spec.states[2].dtype == F32 else 3
-        return each * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(vector))
+        return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(vector))
 
     return cost
 

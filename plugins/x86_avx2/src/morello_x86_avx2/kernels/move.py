@@ -10,7 +10,7 @@ from morello.ir.layout import Dynamic, OddEven
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, move_costs, one_value, scalars_cost
 from morello_x86_avx2.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
 
@@ -47,7 +47,7 @@ def _other_cast(spec: LogicalSpec) -> bool:
     return source != out and (source, out) != (BF16, F32)
 
 
-def _vectors(spec: LogicalSpec, target: Target) -> Any:
+def _vectors(spec: LogicalSpec, machine: Machine) -> Any:
     """One instruction per vector register."""
     return spec.operand(0).volume // max(state.vector or 0 for state in spec.states)
 
@@ -83,11 +83,11 @@ def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
     return holds
 
 
-def _vector_cast_cost(spec: LogicalSpec, target: Target) -> Any:
+def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Any:
     """By measurement, per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
     source, out = (state.dtype for state in spec.states)
     each = 12 if out == BF16 else 4 if out.bytes < source.bytes else 2
-    return each * _vectors(spec, target)
+    return each * _vectors(spec, machine)
 
 
 def _interleave(site: KernelSite) -> None:
@@ -129,7 +129,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Move(),
             operands=(OperandPattern(levels=NEAR, dtypes=("bf16",)), F32_SCALAR),
             when=one_value,
-            cost=lambda spec, target: move_costs(spec, target) + 4,
+            cost=lambda spec, machine: move_costs(spec, machine) + 4,
             emit=_cast,
         ),
         Microkernel(
@@ -138,7 +138,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(SCALAR, SCALAR),
             when=lambda spec: one_value(spec) & _other_cast(spec),
             # One instruction; rounding to bf16 takes five more.
-            cost=lambda spec, target: scalars_cost(spec, target) + (5 if spec.states[1].dtype == BF16 else 0),
+            cost=lambda spec, machine: scalars_cost(spec, machine) + (5 if spec.states[1].dtype == BF16 else 0),
             emit=_cast,
         ),
         Microkernel(
@@ -165,7 +165,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",)), F32_VECTOR),
             when=_to_odd_even,
             # A shift and a mask, two of which make a cycle: for one vector of bf16 the paper's cost.
-            cost=lambda spec, target: move_costs(spec, target) + spec.operand(1).vectors // 2,
+            cost=lambda spec, machine: move_costs(spec, machine) + spec.operand(1).vectors // 2,
             emit=_interleave,
         ),
     )

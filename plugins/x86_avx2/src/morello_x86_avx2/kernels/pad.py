@@ -8,7 +8,7 @@ from morello.ir.numbers import product
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import move_costs
 
 
@@ -34,9 +34,9 @@ def _pad(site: KernelSite) -> None:
     site.line("}")
 
 
-def _cost(spec: LogicalSpec, target: Target) -> Any:
+def _cost(spec: LogicalSpec, machine: Machine) -> Any:
     """Every line is touched, and each row costs a call of memcpy."""
-    return move_costs(spec, target) + product(spec.operand(0).shape[:-1])
+    return move_costs(spec, machine) + product(spec.operand(0).shape[:-1])
 
 
 KERNELS = (

@@ -8,7 +8,7 @@ from morello.ir.dtypes import I16
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import INTEGER_VECTOR, NEAR, PREFIX, move_costs
 from morello_x86_avx2.kernels.convert import pair_of_i16, values_at, vector_as
 
@@ -60,15 +60,15 @@ def _twice_as_many(spec: LogicalSpec) -> bool:
     return factor.vector in (None, 2 * (total.vector or 1))
 
 
-def _pair_cost(spec: LogicalSpec, target: Target) -> Any:
+def _pair_cost(spec: LogicalSpec, machine: Machine) -> Any:
     """As for one value along k; widening bytes first takes half of that, by measurement."""
     each = 2 if spec.states[1].dtype == I16 else 3
-    return each * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(1))
+    return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
 
 
-def _saturating_cost(spec: LogicalSpec, target: Target) -> Any:
+def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Any:
     """The paper's: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
-    return 2 * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(0)) + target.move_cost(spec.operand(1))
+    return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
 
 
 _SATURATING = Matmul(accumulate=True, saturating=True)
@@ -114,7 +114,7 @@ KERNELS = (
         ),
         shape=(1, 1, 2, 1),
         # Two multiplications, two additions and two comparisons.
-        cost=lambda spec, target: move_costs(spec, target) + 6,
+        cost=lambda spec, machine: move_costs(spec, machine) + 6,
         emit=_saturating_values,
     ),
 )

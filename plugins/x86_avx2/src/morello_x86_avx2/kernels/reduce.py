@@ -13,7 +13,7 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import NEAR, SCALAR, move_costs, one_value
 from morello_x86_avx2.kernels.elementwise import of_values, of_vectors
 from morello_x86_avx2.kernels.lanes import (
@@ -176,18 +176,18 @@ def _vector_by_vector(place: Place) -> None:
     place.write(1, value)
 
 
-def _registers_cost(spec: LogicalSpec, target: Target) -> Any:
-    return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, target)
+def _registers_cost(spec: LogicalSpec, machine: Machine) -> Any:
+    return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, machine)
 
 
 def _loop_cost(widest: int):
     """Loads bound long loops, and latencies the short ones."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
         loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)
-        return choose(loop > latency, loop, latency) + target.move_cost(spec.operand(1))
+        return choose(loop > latency, loop, latency) + machine.move_cost(spec.operand(1))
 
     return cost
 
@@ -221,7 +221,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
             same=("lanes",),
             when=lambda spec: in_lanes(spec, widest),
-            cost=lambda spec, target: vectors(spec, widest) * (2 + conversions(spec)),
+            cost=lambda spec, machine: vectors(spec, widest) * (2 + conversions(spec)),
             registers={"VRF": 1},
             emit=lanewise(_vector_by_vector, widest),
         ),

@@ -22,7 +22,7 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx2.kernels.common import F32_SCALAR, PREFIX
 from morello_x86_avx2.kernels.lanes import (
     FLOAT_ANYWHERE,
@@ -159,9 +159,9 @@ def _row_kernel(
         print_row(site, width(site.spec, widest))
         site.line("}")
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
-        moves = sum(target.move_cost(spec.operand(index)) for index in singles)
+        moves = sum(machine.move_cost(spec.operand(index)) for index in singles)
         return vectors(spec, widest) * each + fixed + moves
 
     return Microkernel(
@@ -231,7 +231,7 @@ def _lane_kernel(
         operands=(FLOAT_ANYWHERE,) * count,
         same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
-        cost=lambda spec, target: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
+        cost=lambda spec, machine: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
         registers={"VRF": 8},
         emit=lanewise(body, widest),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Target
+from morello.plugins import Machine
 from morello_x86_avx2.kernels.common import move_costs
 from morello_x86_avx2.kernels.convert import scalar_as
 
@@ -54,11 +54,11 @@ def literal(value: float | int, dtype: DType) -> str:
     return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}f"
 
 
-def costs(cycles: int) -> Callable[[LogicalSpec, Target], Any]:
+def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Any]:
     """The cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         conversions = sum(state.dtype == BF16 for state in spec.states)
-        return move_costs(spec, target) + cycles + _CONVERSION * conversions
+        return move_costs(spec, machine) + cycles + _CONVERSION * conversions
 
     return cost

@@ -12,7 +12,7 @@ from morello.ir.numbers import ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, Multiple, Target
+from morello.plugins import Machine, Microkernel, Multiple
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 from morello_x86_avx512.kernels.masked import WIDTH, load_first
 
@@ -51,22 +51,22 @@ class TailedDotProduct(DotProduct):
         site.line("}")
 
 
-def _cost(count: int) -> Callable[[LogicalSpec, Target], Any]:
+def _cost(count: int) -> Callable[[LogicalSpec, Machine], Any]:
     """The paper's for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         steps: Any = spec.shape[2] // count
         sums = choose(steps % 4 == 0, 4, choose(steps % 3 == 0, 3, choose(steps % 2 == 0, 2, 1)))
-        return steps + 4 * sums + target.move_cost(spec.operand(2))
+        return steps + 4 * sums + machine.move_cost(spec.operand(2))
 
     return cost
 
 
-def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Target], Any]:
+def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Any]:
     """As without a tail, with one vector more, and a cycle for the masks."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
-        return each * ceil_div(spec.shape[2], count) + 1 + target.move_cost(spec.operand(2))
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+        return each * ceil_div(spec.shape[2], count) + 1 + machine.move_cost(spec.operand(2))
 
     return cost
 
@@ -97,7 +97,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
             shape=(1, 1, None, 1),
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
             # Up to four accumulators, as above; one where there is only a tail.
-            cost=lambda spec, target: _tailed_cost(count, 1)(spec, target) + choose(spec.shape[2] < count, 1, 4) * 4,
+            cost=lambda spec, machine: _tailed_cost(count, 1)(spec, machine) + choose(spec.shape[2] < count, 1, 4) * 4,
             emit=tailed.emit,
             jam=tailed.jam,
             **shared,

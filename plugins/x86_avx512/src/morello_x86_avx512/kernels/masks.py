@@ -14,7 +14,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
 
 #: Bytes of the smallest vector: multiples of it can be held in registers.
@@ -73,8 +73,8 @@ def _has_tail(spec: LogicalSpec, operand: int) -> Any:
 def _cost(operand: int, each: int):
     """Instructions per vector, and what touching the operands costs."""
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
-        return each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, target)
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+        return each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, machine)
 
     return cost
 

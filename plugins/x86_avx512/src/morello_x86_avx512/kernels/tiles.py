@@ -10,7 +10,7 @@ from morello_x86_avx2.kernels.convert import unsigned, values_at
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
-from morello.plugins import Microkernel, OperandPattern, Target
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 
 
@@ -45,9 +45,9 @@ def _kernel(instruction: Instruction) -> Microkernel:
         factor, total = spec.states[1], spec.states[2]
         return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
 
-    def cost(spec: LogicalSpec, target: Target) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Any:
         """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
-        return 2 * spec.operand(2).vectors + 1 + target.move_cost(spec.operand(1))
+        return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
 
     return Microkernel(
         name=f"Broadcast{instruction.name}",

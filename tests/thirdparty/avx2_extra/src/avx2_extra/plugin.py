@@ -9,14 +9,14 @@ from morello.ir.ops import Operation
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
+from morello.plugins import Machine, Microkernel, OperandPattern, hookimpl
 
 from .hard_swish import HARD_SWISH, HardSwish
 
 ROWS, WIDTH = 4, 8
 
 
-def _cost(spec: LogicalSpec, target: Target) -> Num:
+def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Per row a broadcast and a multiply-add; one load for all of them."""
     return 2 * ROWS + 1
 

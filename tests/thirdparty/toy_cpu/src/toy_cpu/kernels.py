@@ -11,7 +11,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Jam, Microkernel, Multiple, OperandPattern, Target
+from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
 
 from .target import ALIGNMENT
 
@@ -21,9 +21,9 @@ NUMBER = OperandPattern(levels=("R", "C"), dtypes=NUMBERS)
 ROW = OperandPattern(levels=("C",), dtypes=NUMBERS, layout="row_major", aligned=True)
 
 
-def _access(spec: LogicalSpec, target: Target) -> Any:
+def _access(spec: LogicalSpec, machine: Machine) -> Any:
     """The cache lines of all operands; registers cost nothing."""
-    return sum(target.move_cost(tensor) for tensor in spec.operands)
+    return sum(machine.move_cost(tensor) for tensor in spec.operands)
 
 
 def _one_value(spec: LogicalSpec) -> Any:
@@ -81,7 +81,7 @@ KERNELS = (
         operands=(NUMBER, NUMBER, NUMBER),
         same=("dtype",),
         shape=(1, 1, 1, 1),
-        cost=lambda spec, target: _access(spec, target) + 2,
+        cost=lambda spec, machine: _access(spec, machine) + 2,
         emit=_mult_add,
     ),
     Microkernel(
@@ -90,7 +90,7 @@ KERNELS = (
         operands=(NUMBER, ROW, ROW),
         same=("dtype",),
         shape=(1, 1, 1, Multiple(of=4)),
-        cost=lambda spec, target: _access(spec, target) + spec.shape[3],
+        cost=lambda spec, machine: _access(spec, machine) + spec.shape[3],
         registers={"R": 2},
         emit=lambda site: _add_scaled_rows([site]),
         jam=Jam(most=4, registers={"R": 5}, emit=_add_scaled_rows),
@@ -101,7 +101,7 @@ KERNELS = (
         operands=(NEAR, NEAR),
         same=("dtype",),
         when=_one_value,
-        cost=lambda spec, target: _access(spec, target) + 1,
+        cost=lambda spec, machine: _access(spec, machine) + 1,
         emit=_copy,
     ),
     Microkernel(
@@ -109,7 +109,7 @@ KERNELS = (
         op=FillZero(),
         operands=(NEAR,),
         when=_one_value,
-        cost=lambda spec, target: _access(spec, target) + 1,
+        cost=lambda spec, machine: _access(spec, machine) + 1,
         emit=_zero,
     ),
     Microkernel(

@@ -1,0 +1,212 @@
+"""What a CPU is made of, as data: memory levels, weights, and what follows from them for tensors and Specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+import attrs
+
+from morello.errors import SpecError
+from morello.ir.dtypes import DType
+from morello.ir.layout import Layout
+from morello.ir.limits import Limits
+from morello.ir.numbers import Num, floor_pow2
+from morello.ir.ops import Compose, Operation
+from morello.ir.spec import LogicalSpec, Spec
+from morello.ir.tensor import OperandState, TensorSpec
+
+LevelKind = Literal["scalar", "vector", "cache", "memory"]
+
+
+@attrs.frozen(kw_only=True)
+class MemoryLevel:
+    """One level of the memory hierarchy.
+
+    `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds
+    buffers. `unit` is what one allocation is counted in, in bytes: a register or a cache line. `hit_cost` is
+    the cost of touching one line. `vectors` are the sizes in bytes of the vectors a vector level holds.
+    `destinations` are the levels an operand that lives here can be moved to. Tensors here that a Spec calls
+    aligned start at a multiple of `alignment` bytes.
+    """
+
+    name: str
+    kind: LevelKind
+    capacity: int
+    unit: int
+    hit_cost: int = 0
+    vectors: tuple[int, ...] = ()
+    destinations: tuple[str, ...] = ()
+    alignment: int = 1
+
+    @property
+    def is_register(self) -> bool:
+        return self.kind in ("scalar", "vector")
+
+
+@attrs.frozen(kw_only=True)
+class Weights:
+    """Cost weights besides the levels' own: threads that share a parallel loop, and what starting it costs."""
+
+    threads: int = 1
+    sync: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class TargetInfo:
+    """What the plugin that owns a target declares of it.
+
+    `layouts(dtype, rank)` lists the layouts that search may give to new buffers; `casts` the conversions
+    it may make on a move; `cpu_features` what a machine must have to run the code, in the names that
+    `/proc/cpuinfo` uses on x86.
+    """
+
+    name: str
+    description: str
+    layouts: Callable[[DType, int], Sequence[Layout]]
+    casts: frozenset[tuple[str, str]] = frozenset()
+    cpu_features: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Machine:
+    """The memory of a target, its weights and the operations of its Specs: what costs and rewrites need to know."""
+
+    info: TargetInfo
+    levels: tuple[MemoryLevel, ...]
+    weights: Weights
+    #: The operations of the Spec language, by name: Morello's own, and those that the registry's plugins add.
+    operations: Mapping[str, Operation]
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @cached_property
+    def _levels(self) -> dict[str, MemoryLevel]:
+        return {level.name: level for level in self.levels}
+
+    @cached_property
+    def exact(self) -> tuple[bool, ...]:
+        """Per level, whether its limits count exactly (registers) or in powers of two."""
+        return tuple(level.is_register for level in self.levels)
+
+    def level(self, name: str) -> MemoryLevel:
+        """Return the level called `name`. Raises SpecError for a name this target does not have."""
+        try:
+            return self._levels[name]
+        except KeyError:
+            names = ", ".join(level.name for level in self.levels)
+            raise SpecError(f"unknown memory level {name!r}", f"{self.name} has the levels {names}") from None
+
+    def check_operation(self, op: Operation) -> None:
+        """Raise SpecError for an operation that the target does not have: it may be one of another registry."""
+        for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
+            if type(self.operations.get(one.name)) is not type(one):
+                hint = "there are Morello's and those that plugins of the same registry add (hook morello_operations)"
+                raise SpecError(f"this {one.name} is no operation of {self.name}", hint)
+
+    def move_cost(self, tensor: TensorSpec) -> Num:
+        """m(t) of paper §3: lines · hit cost, doubled unless contiguous; 0 for registers."""
+        level = self.level(tensor.state.level)
+        if level.is_register:
+            return 0
+        return tensor.lines(level.unit) * level.hit_cost * (1 if tensor.state.contiguous else 2)
+
+    def footprint(self, tensor: TensorSpec) -> tuple[Num, ...]:
+        """Bytes that a new tensor takes of each level."""
+        own = self.level(tensor.state.level)
+        units = tensor.vectors if own.is_register else tensor.lines(own.unit)
+        return tuple(units * own.unit if level is own else 0 for level in self.levels)
+
+    def nothing(self) -> tuple[int, ...]:
+        return (0,) * len(self.levels)
+
+    def full_limits(self) -> Limits:
+        return tuple(level.capacity for level in self.levels)
+
+    def limits(self, limits: Sequence[int]) -> Limits:
+        """Limits in normal form: capped at the capacity, registers whole, caches powers of two.
+
+        Raises SpecError unless there is one limit per level, none of them negative.
+        """
+        names = ", ".join(level.name for level in self.levels)
+        if len(limits) != len(self.levels):
+            raise SpecError(
+                f"{len(limits)} memory limits for the {len(self.levels)} levels of {self.name}",
+                f"give bytes for {names}, in this order",
+            )
+        if any(limit < 0 for limit in limits):
+            raise SpecError("memory limits are not negative", f"give bytes for {names}, in this order")
+        capped = [min(limit, level.capacity) for limit, level in zip(limits, self.levels, strict=True)]
+        return tuple(
+            limit // level.unit * level.unit if level.is_register else floor_pow2(limit)
+            for limit, level in zip(capped, self.levels, strict=True)
+        )
+
+    @cached_property
+    def _offered(self) -> dict[tuple[DType, int], tuple[Layout, ...]]:
+        return {}
+
+    def layouts(self, dtype: DType, rank: int) -> tuple[Layout, ...]:
+        """The layouts that search may give to new buffers."""
+        if (dtype, rank) not in self._offered:
+            self._offered[dtype, rank] = tuple(self.info.layouts(dtype, rank))
+        return self._offered[dtype, rank]
+
+    def vector_sizes(self, level: MemoryLevel, dtype: DType) -> tuple[int, ...]:
+        """Values per register, for each vector size of a vector level."""
+        return tuple(size // dtype.bytes for size in level.vectors)
+
+    def state(
+        self,
+        level: str,
+        dtype: DType,
+        layout: Layout,
+        *,
+        contig: int | None = None,
+        aligned: bool = True,
+        vector: int | None = None,
+    ) -> OperandState:
+        """An operand state as this level has it, without a layout in scalar registers.
+
+        Raises SpecError for a vector size in a level that holds no vectors.
+        """
+        kind = self.level(level).kind
+        if vector is not None and kind != "vector":
+            raise SpecError(f"v{vector} in {level}, which holds no vectors", f"drop v{vector}")
+        if kind == "scalar":
+            return OperandState(dtype, level, None)
+        run = len(layout.dims) if contig is None else contig
+        return OperandState(dtype, level, layout, run, aligned, vector)
+
+    def spec(self, logical: LogicalSpec, limits: Sequence[int] | None = None) -> Spec:
+        """The Spec in normal form for this target. Raises SpecError where it makes no sense here."""
+        self.check_operation(logical.op)
+        logical = logical.canonical()
+        for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
+            self._check_vector(one.name, tensor)
+        return Spec(logical, self.full_limits() if limits is None else self.limits(limits))
+
+    def _check_vector(self, name: str, tensor: TensorSpec) -> None:
+        level, vector = self.level(tensor.state.level), tensor.state.vector
+        if level.kind != "vector":
+            if vector is not None:
+                raise SpecError(f"{name}: v{vector} in {level.name}, which holds no vectors", f"drop v{vector}")
+            return
+        sizes = self.vector_sizes(level, tensor.state.dtype)
+        allowed = ", ".join(f"v{size}" for size in sizes)
+        if vector not in sizes:
+            wrong = "no vector size" if vector is None else f"v{vector}"
+            raise SpecError(f"{name}: {wrong} for {tensor.state.dtype} in {level.name}", f"vectors are {allowed}")
+        if not tensor.has_whole_vectors():
+            raise SpecError(
+                f"{name}: {tensor.run} adjacent values do not fill vectors of {vector}",
+                f"vectors are {allowed}; the values of one lie next to each other",
+            )
+
+
+def widest_vector(machine: Machine, level: MemoryLevel, dtype: DType, volume: int) -> int | None:
+    """The widest vector size that divides `volume`, None where there is none."""
+    return max((size for size in machine.vector_sizes(level, dtype) if volume % size == 0), default=None)
