@@ -1,0 +1,21 @@
+/* Compose([Relu, Matmul])(1×4×16×8, L1, L1, L1) for x86_avx2, made by Morello. */
+#ifndef MORELLO_COMPOSE_AVX2_H
+#define MORELLO_COMPOSE_AVX2_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* lhs1: 1×4×8 f32, layout[1, 2] */
+/* rhs1: 1×8×16 f32, layout[1, 2] */
+/* out: 1×4×16 f32, layout[1, 2] */
+#ifdef __cplusplus
+extern "C" {
+#define restrict __restrict
+#endif
+void compose_avx2(const float *restrict lhs1, const float *restrict rhs1, float *restrict out);
+#ifdef __cplusplus
+#undef restrict
+}
+#endif
+
+#endif /* MORELLO_COMPOSE_AVX2_H */

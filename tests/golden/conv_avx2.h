@@ -1,0 +1,21 @@
+/* Conv(1×4×2×4×8×3×3, L1, L1, L1) for x86_avx2, made by Morello. */
+#ifndef MORELLO_CONV_AVX2_H
+#define MORELLO_CONV_AVX2_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* image: 1×2×6×10 f32, layout[1, 2, 3] */
+/* filters: 4×2×3×3 f32, layout[0, 1, 2, 3] */
+/* out: 1×4×4×8 f32, layout[1, 2, 3] */
+#ifdef __cplusplus
+extern "C" {
+#define restrict __restrict
+#endif
+void conv_avx2(const float *restrict image, const float *restrict filters, float *restrict out);
+#ifdef __cplusplus
+#undef restrict
+}
+#endif
+
+#endif /* MORELLO_CONV_AVX2_H */

@@ -1,0 +1,173 @@
+/*
+ * Softmax(4×16, L1, L1) for x86_avx2, made by Morello.
+ *
+ * Cost 252; memory in bytes: RF 4, VRF 256. Schedule:
+ *     tile [1, 16]
+ *     to_softmax_parts to RF
+ *     subschedule [0] {
+ *         select VectorSoftmaxDenominatorAndUnscaled
+ *     }
+ *     subschedule [1] {
+ *         select VectorDivideVecScalar
+ *     }
+ */
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float f32x8 __attribute__((vector_size(32)));
+
+typedef float f32x4 __attribute__((vector_size(16)));
+
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
+
+static inline f32x8 larger_f32x8(f32x8 a, f32x8 b) {
+    return _mm256_max_ps(a, b);
+}
+
+static inline f32x8 maximum_f32x8(f32x8 a, f32x8 b) {
+    return larger_f32x8(a, b);
+}
+
+static inline f32x8 repeat_f32x8(float value) {
+    return (f32x8){value, value, value, value, value, value, value, value};
+}
+
+static inline f32x8 load_f32x8(const float *from) {
+    f32x8 v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline float maximum_f32(float a, float b) {
+    return a > b ? a : b;
+}
+
+static inline float maximum_of_f32x4(f32x4 v) {
+    float result = v[0];
+    for (int i = 1; i < 4; ++i) {
+        result = maximum_f32(result, v[i]);
+    }
+    return result;
+}
+
+static inline f32x4 larger_f32x4(f32x4 a, f32x4 b) {
+    return _mm_max_ps(a, b);
+}
+
+static inline f32x4 maximum_f32x4(f32x4 a, f32x4 b) {
+    return larger_f32x4(a, b);
+}
+
+static inline float maximum_of_f32x8(f32x8 v) {
+    f32x4 half[2];
+    memcpy(half, &v, sizeof v);
+    return maximum_of_f32x4(maximum_f32x4(half[0], half[1]));
+}
+
+static inline f32x8 exp_polynomial_f32x8(f32x8 x, f32x8 *n) {
+    const f32x8 magic = _mm256_set1_ps(0x1.8p23f); /* its sum with a small number is rounded to an integer */
+    *n = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic) - magic;
+    f32x8 r = _mm256_fnmadd_ps(*n, _mm256_set1_ps(0x1.62e430p-1f), x);
+    r = _mm256_fnmadd_ps(*n, _mm256_set1_ps(-0x1.05c610p-29f), r);
+    f32x8 p = _mm256_set1_ps(0x1.6a4d60p-10f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.12398ep-7f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.5558b0p-5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555492p-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffcp-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    return _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+}
+
+static inline f32x8 exp_times_f32x8(f32x8 x, f32x8 y) {
+    f32x8 n;
+    x = _mm256_min_ps(_mm256_set1_ps(177.4f), _mm256_max_ps(_mm256_set1_ps(-174.0f), x));
+    const f32x8 p = exp_polynomial_f32x8(x, &n);
+    const i32x8 k = (i32x8)_mm256_cvtps_epi32(n);
+    const i32x8 half = k >> 1;
+    const f32x8 first = (f32x8)((u32x8)(half + 127) << 23), second = (f32x8)((u32x8)(k - half + 127) << 23);
+    return p * first * y * second;
+}
+
+static inline f32x8 exp_f32x8(f32x8 x) {
+    return exp_times_f32x8(x, _mm256_set1_ps(1.0f));
+}
+
+static inline f32x8 exp_below_f32x8(f32x8 x, f32x8 max) {
+    return exp_f32x8(x - _mm256_max_ps(_mm256_set1_ps(-0x1.fffffep127f), max));
+}
+
+static inline f32x8 add_f32x8(f32x8 a, f32x8 b) {
+    return a + b;
+}
+
+static inline void store_f32x8(float *to, f32x8 v) {
+    memcpy(to, &v, sizeof v);
+}
+
+static inline float add_f32(float a, float b) {
+    return a + b;
+}
+
+static inline float add_of_f32x4(f32x4 v) {
+    float result = v[0];
+    for (int i = 1; i < 4; ++i) {
+        result = add_f32(result, v[i]);
+    }
+    return result;
+}
+
+static inline f32x4 add_f32x4(f32x4 a, f32x4 b) {
+    return a + b;
+}
+
+static inline float add_of_f32x8(f32x8 v) {
+    f32x4 half[2];
+    memcpy(half, &v, sizeof v);
+    return add_of_f32x4(add_f32x4(half[0], half[1]));
+}
+
+void softmax_avx2(const float *restrict src, float *restrict out) {
+    /* Softmax(4×16, L1, L1): tile [1, 16] */
+    for (ptrdiff_t i0 = 0; i0 < 4; ++i0) {
+        /* Softmax(1×16, L1, L1): to_softmax_parts to RF */
+        float between_0;
+        /* SoftmaxDenominatorAndUnscaled(1×16, L1, RF, L1): VectorSoftmaxDenominatorAndUnscaled */
+        {
+            f32x8 part = repeat_f32x8(-__builtin_inff());
+            f32x8 part2 = repeat_f32x8(-__builtin_inff());
+            const float *const src_at = &src[16 * i0];
+            for (ptrdiff_t i = 0; i < 16; i += 16) {
+                part = maximum_f32x8(part, load_f32x8(src_at + i));
+                part2 = maximum_f32x8(part2, load_f32x8(src_at + i + 8));
+            }
+            const float result = maximum_of_f32x8(maximum_f32x8(part, part2));
+            const f32x8 every = repeat_f32x8(result);
+            f32x8 part3 = repeat_f32x8(0x0.0p+0f);
+            f32x8 part4 = repeat_f32x8(0x0.0p+0f);
+            const float *const src_at2 = &src[16 * i0];
+            float *const out_at = &out[16 * i0];
+            for (ptrdiff_t i2 = 0; i2 < 16; i2 += 16) {
+                const f32x8 power = exp_below_f32x8(load_f32x8(src_at2 + i2), every);
+                store_f32x8(out_at + i2, power);
+                part3 = add_f32x8(part3, power);
+                const f32x8 power2 = exp_below_f32x8(load_f32x8(src_at2 + i2 + 8), every);
+                store_f32x8(out_at + i2 + 8, power2);
+                part4 = add_f32x8(part4, power2);
+            }
+            const float result2 = add_of_f32x8(add_f32x8(part3, part4));
+            between_0 = result2;
+        }
+        /* DivideVecScalar(1×16, RF, L1): VectorDivideVecScalar */
+        {
+            const f32x8 between_all = repeat_f32x8(between_0);
+            float *const out_at2 = &out[16 * i0];
+            for (ptrdiff_t i3 = 0; i3 < 16; i3 += 8) {
+                store_f32x8(out_at2 + i3, load_f32x8(out_at2 + i3) / between_all);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+/* MatmulAccum(1×64×8×16, L1, L1, L1) for x86_avx512, made by Morello. */
+#ifndef MORELLO_THREADS_AVX512_H
+#define MORELLO_THREADS_AVX512_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* lhs: 1×64×8 f32, layout[1, 2] */
+/* rhs: 1×8×16 f32, layout[1, 2] */
+/* out: 1×64×16 f32, layout[1, 2] */
+/* threads: how many threads may be used, at least 1; results do not depend on it.
+   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+#ifdef __cplusplus
+extern "C" {
+#define restrict __restrict
+#endif
+void threads_avx512(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
+#ifdef __cplusplus
+#undef restrict
+}
+#endif
+
+#endif /* MORELLO_THREADS_AVX512_H */
