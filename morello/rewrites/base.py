@@ -68,8 +68,8 @@ class Rewrite(ABC):
 
     #: The word that starts the step in a schedule.
     keyword: ClassVar[str]
-    #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no
-    #: other way, `suits` aside. Search on blocks then needs one batch per step for all operand states together.
+    #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no other
+    #: way, `supports_level` aside. Search on blocks then needs one batch per step for all operand states together.
     structural: ClassVar[bool] = False
     #: Whether it makes pipelines as `rewrites/staged.py` says, which search on blocks knows too.
     staged: ClassVar[bool] = False
@@ -83,19 +83,19 @@ class Rewrite(ABC):
         """
 
     @classmethod
-    def awaits(cls, op: Operation) -> tuple[int, ...] | None:
-        """The dimensions of an operation that search only tiles until this rewrite applies; None: it does all it can.
+    def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
+        """Return the dimensions of an operation that search only tiles until this one applies; None: no restriction.
 
         What the rewrite makes is then laid out, moved and tiled further, which saves search the larger spaces before.
         """
         return None
 
-    def suits(self, level: MemoryLevel) -> bool:
-        """Whether the step applies to Specs with an operand in `level`: all that a structural one may ask of states."""
+    def supports_level(self, level: MemoryLevel) -> bool:
+        """Return whether the step applies to operands in `level`: all that a structural one may ask of their states."""
         return True
 
-    def offered(self, logical: LogicalSpec) -> Mask:
-        """The cells of a batch on which search tries the step, of those that it applies to."""
+    def worth_trying(self, logical: LogicalSpec) -> Mask:
+        """Return on which cells of a batch search tries the step, of those that it applies to."""
         return True
 
     @abstractmethod
@@ -197,9 +197,12 @@ def rewrites_of(target: Target) -> tuple[type[Rewrite], ...]:
     return cast(tuple[type[Rewrite], ...], target.rewrites)
 
 
-def only_tiled(op: Operation, target: Target) -> tuple[int, ...] | None:
-    """The dimensions to tile of an operation that awaits a rewrite of the target (`Rewrite.awaits`), None if none."""
-    return next((dims for rewrite in target.rewrites if (dims := rewrite.awaits(op)) is not None), None)
+def pending_dims(op: Operation, target: Target) -> tuple[int, ...] | None:
+    """Return the dimensions to tile of an operation that waits for a rewrite of the target, None if it does not.
+
+    See `Rewrite.blocks_until`.
+    """
+    return next((dims for rewrite in target.rewrites if (dims := rewrite.blocks_until(op)) is not None), None)
 
 
 def layout_name(layout: Layout, rank: int) -> str | None:

@@ -40,18 +40,20 @@ class ExactFit(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if not logical.op.all_in_registers(len(logical.shape)):
+        if not logical.op.search_hints.all_to_registers:
             # Register tiles are those of the operations that this becomes.
             return
         for dim in searched(logical, target):
-            granule = logical.op.granule(dim)
-            found = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _offered(size, granule)}
+            multiple = logical.op.tile_multiple(dim)
+            found = {
+                sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _worth_trying(size, multiple)
+            }
             for sizes in sorted(found, key=lambda sizes: (max(sizes), len(sizes)), reverse=True):
                 yield cls(dim, sizes)
 
-    def offered(self, logical: LogicalSpec) -> Mask:
-        granule = logical.op.granule(self.dim)
-        return _each(logical.shape[self.dim], lambda size: self.sizes in _offered(size, granule))
+    def worth_trying(self, logical: LogicalSpec) -> Mask:
+        multiple = logical.op.tile_multiple(self.dim)
+        return _each(logical.shape[self.dim], lambda size: self.sizes in _worth_trying(size, multiple))
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         inside = masked(None, self._check(logical))
@@ -81,10 +83,10 @@ class ExactFit(Rewrite):
                 f"{logical.op} needs {name} whole: tiles of it add up",
                 "rewrite it with to_accum first",
             )
-        if any(one % logical.op.granule(self.dim) for one in self.sizes):
+        if any(one % logical.op.tile_multiple(self.dim) for one in self.sizes):
             raise Inapplicable(
                 f"`{self}` breaks up what {logical.op} takes together along {name}",
-                f"sizes are multiples of {logical.op.granule(self.dim)}",
+                f"sizes are multiples of {logical.op.tile_multiple(self.dim)}",
             )
         rule = f"`{self}` leaves {logical.op} as large as it is: {name} is {largest(size)}"
         fine = require(size > max(self.sizes), rule, "choose smaller sizes, or leave it out")
@@ -122,21 +124,21 @@ def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _offered(extent: int, granule: int) -> frozenset[tuple[int, ...]]:
-    """What search tries: one or two sizes that differ by one granule, as p equal pieces of the dimension would have.
+def _worth_trying(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
+    """Return what search tries: one or two sizes that differ by `multiple`, as p equal pieces of the dimension have.
 
     None for powers of two, which tiles of powers of two fit. Of two sizes that with more factors of two comes first,
     so that its tiles stay aligned.
     """
-    units, left = divmod(extent, granule)
+    units, left = divmod(extent, multiple)
     found: set[tuple[int, ...]] = set()
     if left or units & (units - 1) == 0 or extent > _LONGEST:
         return frozenset()
-    for pieces in range(2, units // max(1, _SMALLEST // granule) + 1):
+    for pieces in range(2, units // max(1, _SMALLEST // multiple) + 1):
         small, larger = divmod(units, pieces)
-        if larger and (small + 1) * granule <= _LARGEST:
+        if larger and (small + 1) * multiple <= _LARGEST:
             even = small + small % 2
-            found.add((even * granule, (2 * small + 1 - even) * granule))
-        elif not larger and small * granule <= _LARGEST and small & (small - 1):
-            found.add((small * granule,))
+            found.add((even * multiple, (2 * small + 1 - even) * multiple))
+        elif not larger and small * multiple <= _LARGEST and small & (small - 1):
+            found.add((small * multiple,))
     return frozenset(found)

@@ -26,7 +26,7 @@ from morello.rewrites.base import (
     argument,
     layout_name,
     masked,
-    only_tiled,
+    pending_dims,
     require,
     select_cells,
     within,
@@ -50,16 +50,17 @@ class Move(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if only_tiled(logical.op, target) is not None:
+        if pending_dims(logical.op, target) is not None:
             return
         declared = logical.op.operands(len(logical.shape))
         # What ends in vector kernels only when it has become other operations is laid out for them then.
-        plain = not logical.op.all_in_registers(len(logical.shape))
+        hints = logical.op.search_hints
+        plain = not hints.all_to_registers
         for index, one in enumerate(declared):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
-                if level.is_register and not logical.op.in_registers(index):
+                if level.is_register and not hints.to_registers(index):
                     continue
                 for dtype in _dtypes(one, state, target):
                     cast = None if dtype == state.dtype else dtype.name

@@ -32,7 +32,7 @@ class OneGroup(Rewrite):
             yield cls()
 
     @classmethod
-    def awaits(cls, op: Operation) -> tuple[int, ...] | None:
+    def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
         # Images and groups share no data.
         return (B, G) if isinstance(op, GroupedConv) else None
 

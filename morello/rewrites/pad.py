@@ -12,7 +12,7 @@ from morello.ir.ops.pad import Pad as PadOperation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, only_tiled, wrong_operation
+from morello.rewrites.base import Case, pending_dims, wrong_operation
 from morello.rewrites.staged import Fresh, Job, Placed, places
 
 
@@ -26,7 +26,7 @@ class Pad(Placed):
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         op = logical.op
-        if isinstance(op, (Conv, GroupedConv)) and any(op.pads) and only_tiled(op, target) is None:
+        if isinstance(op, (Conv, GroupedConv)) and any(op.pads) and pending_dims(op, target) is None:
             rank = len(logical.op.operands(len(logical.shape))[0].dims)
             for level, layout, vector in places(target, logical.states[0].dtype, rank):
                 if not target.level(level).is_register:

@@ -26,8 +26,8 @@ class Split(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         dims = splittable(logical)
         if len(dims) == 1:
-            granule = logical.op.granule(dims[0])
-            yield from (cls(size) for size in powers_of_two_below(logical.shape[dims[0]]) if size % granule == 0)
+            multiple = logical.op.tile_multiple(dims[0])
+            yield from (cls(size) for size in powers_of_two_below(logical.shape[dims[0]]) if size % multiple == 0)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         rank = len(logical.shape)

@@ -25,7 +25,7 @@ from morello.rewrites.base import (
     by_group,
     largest,
     masked,
-    only_tiled,
+    pending_dims,
     powers_of_two_below,
     require,
     select_cells,
@@ -52,10 +52,10 @@ class Tile(Rewrite):
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
-        single = logical.op.stepwise(rank)
+        single = logical.op.search_hints.unit_tiles_only
         for dim in searched(logical, target):
             for size in powers_of_two_below(logical.shape[dim]):
-                if size % logical.op.granule(dim) == 0 and (size == 1 or dim not in single):
+                if size % logical.op.tile_multiple(dim) == 0 and (size == 1 or dim not in single):
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
         if not logical.serial:
             yield from cls._parallel_steps(logical, target)
@@ -63,7 +63,7 @@ class Tile(Rewrite):
     @classmethod
     def _parallel_steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
-        only = only_tiled(logical.op, target)
+        only = pending_dims(logical.op, target)
         shared = [dim for dim in (range(rank) if only is None else only) if _is_shared(logical, dim)]
         for count in range(1, _PARALLEL_DIMS + 1):
             for dims in subsets(shared, count):
@@ -71,7 +71,7 @@ class Tile(Rewrite):
                     chosen = dict(zip(dims, sizes, strict=True))
                     yield cls(tuple(chosen.get(dim, 0) for dim in range(rank)), parallel=True)
 
-    def suits(self, level: MemoryLevel) -> bool:
+    def supports_level(self, level: MemoryLevel) -> bool:
         # Registers belong to one thread.
         return not (self.parallel and level.is_register)
 
@@ -91,7 +91,7 @@ class Tile(Rewrite):
                 f"`{self}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
             )
         for one, state in zip(logical.op.operands(len(sizes)), logical.states, strict=True):
-            if not self.suits(target.level(state.level)):
+            if not self.supports_level(target.level(state.level)):
                 raise Inapplicable(
                     f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
                     "make the loop parallel before operands move to registers",
@@ -136,10 +136,10 @@ def searched(logical: LogicalSpec, target: Target) -> list[int]:
     Of programs that cost the same the first is taken. So the values of a filter come first, and other reductions last:
     inside, kernels then have long sums, and neighbours that share what they read.
     """
-    rank, single = len(logical.shape), logical.op.stepwise(len(logical.shape))
+    rank, single = len(logical.shape), logical.op.search_hints.unit_tiles_only
     reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
     free = [dim for dim in reductions if dim not in whole]
-    only = only_tiled(logical.op, target)
+    only = pending_dims(logical.op, target)
     dims = range(rank) if only is None else only
     found = [dim for dim in dims if dim not in whole and (dim not in reductions or len(free) > 1)]
     return sorted(found, key=lambda dim: (dim not in single, dim in reductions))
@@ -235,12 +235,12 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
         if size < 0:
             raise Inapplicable(f"tile size {size} of {names[dim]} is not positive", "write a size of at least 1")
         if size:
-            granule = logical.op.granule(dim)
-            if size % granule:
+            multiple = logical.op.tile_multiple(dim)
+            if size % multiple:
                 fine = fine & require(
                     size >= extent,
-                    f"tile size {size} of {names[dim]} is no multiple of {granule}",
-                    f"{logical.op} takes {granule} values along {names[dim]} together",
+                    f"tile size {size} of {names[dim]} is no multiple of {multiple}",
+                    f"{logical.op} takes {multiple} values along {names[dim]} together",
                 )
             # Of a batch the largest size is told: to print arrays takes longer than all else here.
             rule = f"tile size {size} of {names[dim]} is larger than {largest(extent)}"

@@ -12,7 +12,7 @@ from morello.ir.impl import Block, Part
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, only_tiled
+from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, pending_dims
 
 
 @attrs.frozen(cache_hash=True)
@@ -24,7 +24,7 @@ class ToAccum(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if logical.op.accumulating() is not None and only_tiled(logical.op, target) is None:
+        if logical.op.accumulating() is not None and pending_dims(logical.op, target) is None:
             yield cls()
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:

@@ -161,4 +161,4 @@ def test_pairs_saturate_before_they_are_added() -> None:
     assert op.check((1, 1, 3, 1), kinds)
     assert not op.check((1, 1, 4, 1), kinds)
     assert str(op.accumulating()) == "MatmulAccum[saturating]"
-    assert op.granule(2) == 2
+    assert op.tile_multiple(2) == 2

@@ -43,13 +43,13 @@ PACKAGES = {
 }
 #: Rules that are in methods, by the file that they are in.
 RULES = {
-    "Target.move_cost": "kernels/target.py",
-    "Target.footprint": "kernels/target.py",
-    "ExactFit.offered": "rewrites/fit.py",
-    "OneGroup.awaits": "rewrites/one_group.py",
-    "Matmul.granule": "ir/ops/matmul.py",
-    "Operation.in_registers": "ir/ops/base.py",
-    "Operation.stepwise": "ir/ops/base.py",
+    "Machine.move_cost": "kernels/machine.py",
+    "Machine.footprint": "kernels/machine.py",
+    "ExactFit.worth_trying": "rewrites/fit.py",
+    "OneGroup.blocks_until": "rewrites/one_group.py",
+    "Matmul.tile_multiple": "ir/ops/matmul.py",
+    "Operation.search_hints": "ir/ops/base.py",
+    "SearchHints.to_registers": "ir/ops/hints.py",
     "Layout.tiled": "ir/layout.py",
 }
 #: Two lines of 64 bytes, which GL takes 20 for each of.
@@ -116,7 +116,7 @@ def test_every_rule_of_the_core_counts(tree: Path, rule: str) -> None:
 
 def test_an_older_release_is_not_believed(tmp_path: Path, avx2: Target) -> None:
     folder, path = copied(tmp_path / "older"), tmp_path / "solved.db"
-    edit(folder / "morello", "Target.move_cost", "return 224 if tensor.state.level == 'GL' else 0")
+    edit(folder / "morello", "Machine.move_cost", "return 224 if tensor.state.level == 'GL' else 0")
     code = """
 import sys, morello
 from morello.db.store import SpecStore

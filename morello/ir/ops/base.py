@@ -12,6 +12,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.numbers import product
+from morello.ir.ops.hints import SearchHints
 
 
 @attrs.frozen(cache_hash=True)
@@ -130,25 +131,18 @@ class Operation(ABC):
         written = [one for one in self.operands(rank) if one.writes and not one.reads]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
-    def granule(self, dim: int) -> int:
-        """Tiles of iteration dimension `dim` begin at multiples of this."""
+    def tile_multiple(self, dim: int) -> int:
+        """Return what sizes and starts of tiles of iteration dimension `dim` are multiples of."""
         return 1
 
-    def in_registers(self, operand: int) -> bool:
-        """Whether search moves an operand to registers here, and not only where this has become other operations."""
-        return True
-
-    def all_in_registers(self, rank: int) -> bool:
-        """Whether search moves every operand to registers here."""
-        return all(map(self.in_registers, range(len(self.operands(rank)))))
-
-    def stepwise(self, rank: int) -> tuple[int, ...]:
-        """Iteration dimensions of which search takes one value at a time, or all."""
-        return ()
+    @property
+    def search_hints(self) -> SearchHints:
+        """What search may leave untried."""
+        return SearchHints()
 
     @property
     def moves_data(self) -> bool:
-        """Whether it only copies a tensor: such children are passed over when a step picks its child."""
+        """Whether it only copies a tensor."""
         return False
 
     @property

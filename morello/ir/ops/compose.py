@@ -12,6 +12,7 @@ import numpy as np
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import Operand, Operation
+from morello.ir.ops.hints import SearchHints
 from morello.ir.ops.ranks import chained, ranks_of
 from morello.ir.ops.wiring import Extent, Stage, Wiring, extents, wire
 
@@ -149,12 +150,13 @@ class Compose(Operation):
     def untiled(self, rank: int) -> tuple[int, ...]:
         return tuple(sorted(self.wiring.whole))
 
-    def in_registers(self, operand: int) -> bool:
-        # No microkernel takes it from there: it is the operations that it consists of that do.
-        return False
+    @property
+    def search_hints(self) -> SearchHints:
+        # No microkernel takes it from registers: it is the operations that it consists of that do.
+        return SearchHints(in_registers=())
 
-    def granule(self, dim: int) -> int:
-        return self.wiring.granule(self.stages, dim)
+    def tile_multiple(self, dim: int) -> int:
+        return self.wiring.tile_multiple(self.stages, dim)
 
     def normal(self, rank: int) -> Operation:
         stages = tuple(attrs.evolve(one, op=one.op.normal(one.rank)) for one in self.stages)

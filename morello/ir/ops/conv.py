@@ -14,6 +14,7 @@ from morello.ir.dtypes import DType
 from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.common import convertible
 from morello.ir.ops.fill import FillZero
+from morello.ir.ops.hints import SearchHints
 
 Sizes = int | tuple[int, ...]
 
@@ -180,12 +181,10 @@ class Conv(_Convolution):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _conv_operands(self)
 
-    def in_registers(self, operand: int) -> bool:
-        # Sums stay there while the positions of the filter go by, each of which is a product of matrices.
-        return operand == 2
-
-    def stepwise(self, rank: int) -> tuple[int, ...]:
-        return (5, 6)
+    @property
+    def search_hints(self) -> SearchHints:
+        # Sums stay in registers while the positions of the filter go by, each of which is a product of matrices.
+        return SearchHints(in_registers=(2,), unit_tiles_only=(5, 6))
 
 
 @attrs.frozen(cache_hash=True)

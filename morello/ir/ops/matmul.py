@@ -67,7 +67,7 @@ class Matmul(Operation):
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(),)
 
-    def granule(self, dim: int) -> int:
+    def tile_multiple(self, dim: int) -> int:
         """Pairs along k stay together."""
         return 2 if self.saturating and dim == K else 1
 

@@ -97,13 +97,13 @@ class Wiring:
     agreements: tuple[Agreement, ...]
     whole: frozenset[int]
 
-    def granule(self, stages: Sequence[Stage], dim: int) -> int:
-        """Tiles of `dim` begin at multiples of this, as each stage's own tiles do."""
+    def tile_multiple(self, stages: Sequence[Stage], dim: int) -> int:
+        """Return what tiles of `dim` are multiples of, so that each stage's own tiles are of its multiples."""
         found = 1
         for stage, own in zip(stages, self.stages, strict=True):
             for number, extent in enumerate(own):
-                granule = stage.op.granule(number)
-                found = lcm(found, *(granule // gcd(granule, c) for other, c in extent.terms if other == dim))
+                own_multiple = stage.op.tile_multiple(number)
+                found = lcm(found, *(own_multiple // gcd(own_multiple, c) for other, c in extent.terms if other == dim))
         return found
 
 

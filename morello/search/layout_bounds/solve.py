@@ -84,8 +84,8 @@ class LayoutBounds:
     def _wanted(self) -> set[Key]:
         """The spaces whose bounds should know patterns."""
         keys = self.bounds.by_key
-        some = [key for key in keys if any(map(key.op.in_registers, range(len(keys[key].space.operands))))]
-        waiting = [key for key in some if not key.op.all_in_registers(key.rank)]
+        some = [key for key in keys if any(map(key.op.search_hints.to_registers, range(len(keys[key].space.operands))))]
+        waiting = [key for key in some if not key.op.search_hints.all_to_registers]
         found = {key for key in keys if key.op.moves_data}
         while waiting:
             key = waiting.pop()

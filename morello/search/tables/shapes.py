@@ -23,7 +23,7 @@ from morello.ir.ops.move import Move as MoveOperation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, masked, only_tiled, rewrites_of, select_cells, within
+from morello.rewrites.base import Case, Rewrite, masked, pending_dims, rewrites_of, select_cells, within
 from morello.rewrites.move import Move
 
 Ints = npt.NDArray[np.int64]
@@ -275,7 +275,7 @@ class Spaces:
         yield from tables.values()
 
     def _no_step(self, space: Space, step: Rewrite, rank: int) -> StructuralStep:
-        suits = tuple(step.suits(level) for level in self.target.levels)
+        suits = tuple(step.supports_level(level) for level in self.target.levels)
         valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
         return StructuralStep(step, rank, valid, cost, (), suits)
 
@@ -296,7 +296,7 @@ class Spaces:
 
 def is_moved(op: Operation, target: Target) -> bool:
     """Whether search moves operands of an operation."""
-    return Move in target.rewrites and only_tiled(op, target) is None
+    return Move in target.rewrites and pending_dims(op, target) is None
 
 
 def step_rank(order: int, index: int) -> int:
@@ -312,7 +312,7 @@ def neutral(space: Space, target: Target, dtypes: Sequence[DType] | None = None)
 
 def _cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[Case]:
     """A step on the shapes of a batch on which search tries it. Raises Inapplicable where it applies to none."""
-    cells = masked(None, step.offered(batch))
+    cells = masked(None, step.worth_trying(batch))
     for case in step.cases(select_cells(batch, cells), target):
         yield Case(within(cells, case.cells), case.expansion)
 
