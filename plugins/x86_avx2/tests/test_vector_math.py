@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from morello_x86_avx2.kernels.vector_math import FUNCTIONS
 
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.machine import missing_features
 from morello.testing.ulps import EXACT, FEATURES, FLAGS, measure
+from morello.x86.kernels.vector_math import FUNCTIONS
 
 
 @pytest.fixture(scope="module", autouse=True)

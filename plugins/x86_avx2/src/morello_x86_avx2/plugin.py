@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from morello.plugins import TargetPlugin
 from morello.rewrites import STANDARD
+from morello.x86.emitter import X86Emitter
+from morello.x86.kernels import kernels
 from morello_x86_avx2 import target
-from morello_x86_avx2.emitter import X86Emitter
-from morello_x86_avx2.kernels import kernels
 
 PLUGIN = TargetPlugin(
     info=target.INFO,

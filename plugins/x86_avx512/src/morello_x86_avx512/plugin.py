@@ -1,13 +1,12 @@
-"""The plugin that hands Morello the x86_avx512 target: the AVX2 kernels in vectors of up to 512 bits."""
+"""The plugin that hands Morello the x86_avx512 target: x86 kernels in vectors of up to 512 bits, and its own."""
 
 from __future__ import annotations
 
-from morello_x86_avx2.emitter import X86Emitter
-from morello_x86_avx2.kernels import kernels
-from morello_x86_avx2.target import layouts, levels
-
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
+from morello.x86.core import layouts, levels
+from morello.x86.emitter import X86Emitter
+from morello.x86.kernels import kernels
 from morello_x86_avx512.kernels import KERNELS
 
 #: Bytes of the xmm, ymm and zmm views of a vector register.

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from morello_x86_avx2.kernels.common import INTEGERS, NEAR, move_costs
-from morello_x86_avx2.kernels.convert import unsigned
-
 from morello.ir.dtypes import DType
 from morello.ir.numbers import ceil_div
 from morello.ir.ops.matmul import Matmul
@@ -15,6 +12,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.x86.kernels.common import INTEGERS, NEAR, move_costs
+from morello.x86.kernels.convert import unsigned
 from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
 
 #: Bytes of the smallest vector: multiples of it can be held in registers.

@@ -9,7 +9,7 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86_avx2.kernels.common import move_costs
+from morello.x86.kernels.common import move_costs
 
 
 def _pad(site: KernelSite) -> None:

@@ -13,8 +13,8 @@ from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine
-from morello_x86_avx2.kernels.common import move_costs
-from morello_x86_avx2.kernels.convert import scalar_as
+from morello.x86.kernels.common import move_costs
+from morello.x86.kernels.convert import scalar_as
 
 #: What converting a value from bf16 or to it costs.
 _CONVERSION = 4

@@ -17,8 +17,8 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello_x86_avx2.kernels.common import PREFIX, SCALAR, one_value
-from morello_x86_avx2.kernels.lanes import (
+from morello.x86.kernels.common import PREFIX, SCALAR, one_value
+from morello.x86.kernels.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
     Place,
@@ -29,8 +29,8 @@ from morello_x86_avx2.kernels.lanes import (
     vectors,
     width,
 )
-from morello_x86_avx2.kernels.values import computed, costs, literal, picked, read, write
-from morello_x86_avx2.kernels.vector_math import DIVISION, cycles, define
+from morello.x86.kernels.values import computed, costs, literal, picked, read, write
+from morello.x86.kernels.vector_math import DIVISION, cycles, define
 
 #: What a call of a function of the C library costs.
 _CALL = 20

@@ -16,7 +16,7 @@ import attrs
 
 from morello.ir.dtypes import F32, I32, U32
 from morello.kernels.site import KernelSite
-from morello_x86_avx2.kernels.common import PREFIX
+from morello.x86.kernels.common import PREFIX
 
 
 @attrs.frozen
