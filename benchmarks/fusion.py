@@ -26,7 +26,7 @@ ROUNDS = 7
 
 
 @attrs.frozen
-class Program:
+class Timed:
     """The best program of a goal, built and verified, and the times of its calls in seconds."""
 
     goal: morello.Goal
@@ -34,7 +34,7 @@ class Program:
     seconds: list[float] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, goal: morello.Goal) -> Program:
+    def of(cls, goal: morello.Goal) -> Timed:
         done = goal.synthesize()
         kernel = morello.compile(done)
         kernel.check()
@@ -49,10 +49,10 @@ class Program:
         return statistics.median(self.seconds)
 
 
-def compared(path: Path, target: str) -> Iterator[tuple[str, Program, Program]]:
+def compared(path: Path, target: str) -> Iterator[tuple[str, Timed, Timed]]:
     """Name, fused program and program one by one of each Compose in a Spec file."""
     for goal in morello.parse(path.read_text(encoding="utf-8"), filename=str(path), target=target).values():
-        pair = Program.of(goal), Program.of(goal.apply("bufferize to GL"))
+        pair = Timed.of(goal), Timed.of(goal.apply("bufferize to GL"))
         for _ in range(ROUNDS):
             for one in pair:
                 one.seconds.append(one.kernel.bench(0.1, 3).median)

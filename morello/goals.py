@@ -17,7 +17,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.rewrites.split import Split
 from morello.rewrites.tile import Tile
@@ -94,7 +94,7 @@ class Goal:
         dtype: str | None = None,
     ) -> Goal:
         """Let an operand live in another level; `layout` is one, or the name of one."""
-        return self._step(Move(operand, level, layout, vector, dtype))
+        return self._step(MoveStep(operand, level, layout, vector, dtype))
 
     def to_accum(self) -> Goal:
         """Set the output to its initial value, then accumulate."""

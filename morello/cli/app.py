@@ -15,7 +15,7 @@ from morello.frontend.diagnostics import SourceError
 from morello.interrupt import INTERRUPTED, raised
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
     """A group of commands whose errors are messages on stderr, and never exit with status 0."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -58,7 +58,7 @@ def _tell(error: OSError) -> None:
     click.echo(f"error: {place}{error.strerror or error}", err=True)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="morello", message="%(prog)s %(version)s")
 def main() -> None:
     """Turn tensor operations into the provably cheapest C program of a target.

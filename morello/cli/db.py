@@ -14,7 +14,7 @@ from morello.cli.common import doing, json_option, print_json, print_table
 from morello.cli.output import write_file
 from morello.cli.plot import draw
 from morello.db import exchange, proof, upkeep
-from morello.db.block import Entry, Kind
+from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
@@ -215,9 +215,9 @@ def _report(wrong: Sequence[upkeep.Difference]) -> None:
 
 
 def _told(entry: Entry) -> str:
-    if entry.kind == Kind.NONE:
+    if entry.kind == AnswerKind.NONE:
         return "that there is no program"
-    if entry.kind == Kind.LOWER:
+    if entry.kind == AnswerKind.LOWER:
         return f"a cost of at least {entry.cost:,}"
     return f"cost {entry.cost:,} with peak {list(entry.peak)} by `{entry.step}`"
 
@@ -229,9 +229,9 @@ def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
     for impl in BlockSearch(target).programs(specs):
         if isinstance(impl, Node):
             found = figures(impl)
-            entries.append(Entry(found.cost, Kind.EXACT, tuple(found.peak), str(impl.expansion.step)))
+            entries.append(Entry(found.cost, AnswerKind.EXACT, tuple(found.peak), str(impl.expansion.step)))
         else:
-            entries.append(Entry(0, Kind.NONE, nothing, None))
+            entries.append(Entry(0, AnswerKind.NONE, nothing, None))
     return entries
 
 

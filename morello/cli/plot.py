@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from morello.db.block import Ints, Kind
+from morello.db.block import AnswerKind, Ints
 from morello.db.coordinates import to_limits, to_sizes
 from morello.db.exchange import stored_tables
 from morello.db.labels import read
@@ -17,7 +17,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.plugins.registry import installed
 
-_COLORS = {Kind.EXACT: "tab:blue", Kind.LOWER: "tab:orange", Kind.NONE: "tab:gray"}
+_COLORS = {AnswerKind.EXACT: "tab:blue", AnswerKind.LOWER: "tab:orange", AnswerKind.NONE: "tab:gray"}
 
 
 def draw(store: SpecStore, path: str, number: int | None, axes: str | None) -> None:
@@ -83,13 +83,13 @@ def _rectangles(plane: Any, stored: Stored, x: int, y: int) -> None:
             np.searchsorted(own, ends) for own, ends in zip(ticks, ((left, right), (bottom, top)), strict=True)
         )
         corner, width, height = (x0 - 0.45, y0 - 0.45), x1 - x0 + 0.9, y1 - y0 + 0.9
-        color = _COLORS[Kind(kind)]
+        color = _COLORS[AnswerKind(kind)]
         plane.add_patch(patches.Rectangle(corner, width, height, facecolor=(color, 0.15), edgecolor=color))
     plane.set_xlim(-0.7, len(ticks[0]) - 0.3)
     plane.set_ylim(-0.7, len(ticks[1]) - 0.3)
     plane.set_xticks(range(len(ticks[0])), _values(stored, x, ticks[0]), rotation=45)
     plane.set_yticks(range(len(ticks[1])), _values(stored, y, ticks[1]))
-    kinds = [Kind(kind) for kind in np.unique(boxes.kind).tolist()]
+    kinds = [AnswerKind(kind) for kind in np.unique(boxes.kind).tolist()]
     plane.legend(handles=[patches.Patch(color=_COLORS[kind], label=kind.name.lower()) for kind in kinds])
 
 

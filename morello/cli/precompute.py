@@ -13,7 +13,7 @@ import click
 from morello import crash
 from morello.cli.common import named
 from morello.cli.progress import Display, kept_in
-from morello.db.block import Kind
+from morello.db.block import AnswerKind
 from morello.db.default import default_path
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
@@ -150,9 +150,9 @@ class _Filling(Display):
 
     def _answered(self, spec: Spec) -> bool:
         entry = self.store.find(self.target, spec)
-        if entry is None or entry.kind == Kind.LOWER:
+        if entry is None or entry.kind == AnswerKind.LOWER:
             return False
-        return entry.kind == Kind.NONE or self.store.program(self.target, spec) is not None
+        return entry.kind == AnswerKind.NONE or self.store.program(self.target, spec) is not None
 
     def _solve(self, batch: Sequence[Spec]) -> None:
         self.search.settle(batch)

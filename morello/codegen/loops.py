@@ -37,10 +37,10 @@ class Jammed:
 
 def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None) -> list[View]:
     """What a child's operands are: the tensors that its part names, or tiles of them that begin at `starts`."""
-    axes = part.axes or (None,) * len(part.args)
+    dim_maps = part.dim_maps or (None,) * len(part.args)
     return [
         tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
-        for index, tensor, own in zip(part.args, part.logical.operands, axes, strict=True)
+        for index, tensor, own in zip(part.args, part.logical.operands, dim_maps, strict=True)
     ]
 
 
@@ -116,7 +116,7 @@ def goes_on(part: Part, inner: Impl) -> bool:
     """Whether all the child does is to loop over smaller tiles of the only dimension that is looped over here."""
     if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
         return False
-    if len(inner.expansion.parts) > 1 or part.axes or inner.spec.op != part.logical.op:
+    if len(inner.expansion.parts) > 1 or part.dim_maps or inner.spec.op != part.logical.op:
         return False
     return len(repeated(part)) == 1 and all(repeated(inside) == repeated(part) for inside in inner.expansion.parts)
 

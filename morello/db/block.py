@@ -17,7 +17,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Exact: TypeAlias = npt.NDArray[Any]
 
 
-class Kind(IntEnum):
+class AnswerKind(IntEnum):
     """What an answer says of a Spec."""
 
     EXACT = 0  # the cost of the optimum
@@ -30,7 +30,7 @@ UNKNOWN = -1
 
 
 @attrs.frozen(eq=False)
-class Block:
+class AnswerBlock:
     """Answers for N cells of one table: Specs that differ in numbers only.
 
     The sizes in the shape of `labels` are ignored, but for their number, the rank. Limits and peaks are bytes per
@@ -56,7 +56,7 @@ class Entry:
     """
 
     cost: int
-    kind: Kind
+    kind: AnswerKind
     peak: Limits
     step: str | None
     foreign: bool = attrs.field(default=False, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import Exact, Ints, Kind
+from morello.db.block import AnswerKind, Exact, Ints
 from morello.db.coordinates import OTHERS, narrow, to_sizes, volumes
 
 #: Numbers of rows, so that the next one is a number, too.
@@ -84,7 +84,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
     return _first(
         {
             "its number is none": _types(numbers) == {int} and min(numbers) > 0 and max(numbers) < _MOST_ROWS,
-            "its kind is not known": _types(kinds) == {int} and set(kinds) <= set(Kind),
+            "its kind is not known": _types(kinds) == {int} and set(kinds) <= set(AnswerKind),
             f"its box has not {axes} sides": _types(boxes) == {bytes}
             and all(length in lengths for length in set(map(len, boxes)))
             and {(one[0], len(one)) for one in boxes} <= {(width, length) for length, width in lengths.items()},
@@ -94,7 +94,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
             "its step is missing": {type(one) for one in set(chosen)} <= {int, type(None)}
             and all(one is None or one in steps for one in set(chosen)),
             "what has a program has a step, and nothing else": all(
-                (kind == Kind.EXACT) == (step is not None) for kind, step in set(zip(kinds, chosen, strict=True))
+                (kind == AnswerKind.EXACT) == (step is not None) for kind, step in set(zip(kinds, chosen, strict=True))
             ),
         }
     )
@@ -107,13 +107,13 @@ def box_fault(
     low, high = corners
     rank = low.shape[1] - len(units)
     above, below = cost
-    none = kinds == Kind.NONE
+    none = kinds == AnswerKind.NONE
     return _first(
         {
             "its box ends before it begins": lambda: (low <= high).all(),
             "its box has sizes that do not exist": lambda: _are_sizes(low[:, :rank], high[:, :rank]),
             "its box has limits that do not exist": lambda: _are_limits(low[:, rank:], high[:, rank:], units),
-            "what has no program holds from limit 0": lambda: not low[kinds != Kind.EXACT, rank:].any(),
+            "what has no program holds from limit 0": lambda: not low[kinds != AnswerKind.EXACT, rank:].any(),
             "its cost is no fraction": lambda: (below >= 1).all(),
             "its cost is not in lowest terms": lambda: (np.gcd(above, below) == 1).all(),
             "what has no program has no cost": lambda: not above[none].any() and (below[none] == 1).all(),

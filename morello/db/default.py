@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import UNKNOWN, Block, Entry, Ints
+from morello.db.block import UNKNOWN, AnswerBlock, Entry, Ints
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.folders import make_private, user_folder
@@ -58,7 +58,7 @@ class SavingStore(SpecStore):
         self._tell = tell
         self._failed = False
 
-    def add(self, target: Target, blocks: Iterable[Block], *, foreign: bool = False) -> None:
+    def add(self, target: Target, blocks: Iterable[AnswerBlock], *, foreign: bool = False) -> None:
         parent = super()
         self._try(lambda: parent.add(target, blocks, foreign=foreign), None)
 

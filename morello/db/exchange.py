@@ -15,10 +15,10 @@ import attrs
 import numpy as np
 
 from morello.db import checks, records
-from morello.db.block import Ints, Kind
+from morello.db.block import AnswerKind, Ints
 from morello.db.coordinates import narrow, of_limits, of_sizes, to_limits, to_sizes, volumes
 from morello.db.file import FORMAT
-from morello.db.gather import Fresh
+from morello.db.gather import NewBoxes
 from morello.db.records import Print, Stored
 from morello.db.rectangles import Boxes, joined, merged
 from morello.db.store import SpecStore
@@ -77,7 +77,7 @@ def doubted(found: Iterable[Sheet]) -> Iterator[Sheet]:
         yield attrs.evolve(sheet, boxes=attrs.evolve(sheet.boxes, foreign=np.full(len(sheet.boxes), True)))
 
 
-def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, Fresh]]:
+def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, NewBoxes]]:
     """Tables, put together so that many are stored at a time."""
     waiting: list[Sheet] = []
     for sheet in found:
@@ -89,7 +89,7 @@ def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, Fresh]]:
         yield waiting[0].print, _together(waiting)
 
 
-def _together(found: list[Sheet]) -> Fresh:
+def _together(found: list[Sheet]) -> NewBoxes:
     steps: dict[str, int] = {}
     parts = []
     for number, sheet in enumerate(found):
@@ -98,7 +98,7 @@ def _together(found: list[Sheet]) -> Fresh:
         row = np.full(size, -1, dtype=np.int64)
         parts.append(attrs.evolve(boxes, table=np.full(size, number), step=numbers[boxes.step], row=row))
     rank = found[0].rank
-    return Fresh(rank, [sheet.labels for sheet in found], list(steps), merged(joined(parts), rank))
+    return NewBoxes(rank, [sheet.labels for sheet in found], list(steps), merged(joined(parts), rank))
 
 
 def merge(into: SpecStore, others: Iterable[SpecStore], *, trust: bool = False) -> None:
@@ -139,7 +139,12 @@ def _rectangles(sheet: Sheet) -> Iterator[dict[str, Any]]:
         cost = str(boxes.numerator[i])
         if boxes.denominator[i] != 1:
             cost += f"/{boxes.denominator[i]}"
-        fields = {"kind": Kind(int(boxes.kind[i])).name.lower(), "sizes": sizes[i], "limits": limits[i], "cost": cost}
+        fields = {
+            "kind": AnswerKind(int(boxes.kind[i])).name.lower(),
+            "sizes": sizes[i],
+            "limits": limits[i],
+            "cost": cost,
+        }
         if boxes.step[i] >= 0:
             fields["step"] = sheet.steps[int(boxes.step[i])]
         if boxes.foreign[i]:
@@ -207,7 +212,7 @@ def _text(value: Any) -> str:
 
 def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
     """A rectangle that makes sense. Raises ValueError, KeyError or TypeError for any other."""
-    kind = Kind[_text(fields["kind"]).upper()]
+    kind = AnswerKind[_text(fields["kind"]).upper()]
     above, _, below = _text(fields["cost"]).partition("/")
     cost = int(above), int(below or 1)
     ends = np.array([*fields["sizes"], *fields["limits"]], dtype=np.int64).reshape(-1, 2)
@@ -218,11 +223,11 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
         raise ValueError(f"the cost {fields['cost']!r} is no fraction in lowest terms")
     if (ends[:rank] < 1).any() or (ends[:, 0] > ends[:, 1]).any():
         raise ValueError("sizes are at least 1, and ranges do not end before they begin")
-    if kind != Kind.NONE and int(volumes(ends[None, :rank, 0])[0]) % cost[1]:
+    if kind != AnswerKind.NONE and int(volumes(ends[None, :rank, 0])[0]) % cost[1]:
         raise ValueError(f"the cost {fields['cost']!r} is not whole for these sizes")
-    if kind != Kind.EXACT and ends[rank:, 0].any():
+    if kind != AnswerKind.EXACT and ends[rank:, 0].any():
         raise ValueError("what is not exact holds for all limits from 0")
-    step = _text(fields["step"]) if kind == Kind.EXACT else None
+    step = _text(fields["step"]) if kind == AnswerKind.EXACT else None
     _expect(None if step is None else checks.step_fault((1, step)))
     low, high = _corners(ends[None], rank, whose)
     _expect(checks.box_fault((low, high), np.array([kind], np.int8), (narrow(cost[:1]), narrow(cost[1:])), whose.units))

@@ -9,14 +9,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.db.block import Block, Kind
+from morello.db.block import AnswerBlock, AnswerKind
 from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
 from morello.db.labels import write
 from morello.db.rectangles import Boxes, merged
 
 
 @attrs.frozen(eq=False)
-class Fresh:
+class NewBoxes:
     """Boxes that are not stored yet, of tables of one rank. `table` and `step` index `labels` and `steps`."""
 
     rank: int
@@ -25,16 +25,16 @@ class Fresh:
     boxes: Boxes
 
 
-def gathered(blocks: Iterable[Block], units: Sequence[int], *, foreign: bool = False) -> list[Fresh]:
+def gathered(blocks: Iterable[AnswerBlock], units: Sequence[int], *, foreign: bool = False) -> list[NewBoxes]:
     """Boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
-    groups: dict[int, list[Block]] = defaultdict(list)
+    groups: dict[int, list[AnswerBlock]] = defaultdict(list)
     for block in blocks:
         if len(block.shapes):
             groups[len(block.labels.shape)].append(block)
     return [_group(rank, group, units, foreign) for rank, group in sorted(groups.items())]
 
 
-def _group(rank: int, blocks: list[Block], units: Sequence[int], foreign: bool) -> Fresh:
+def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: bool) -> NewBoxes:
     tables: dict[str, int] = {}
     steps: dict[str, int] = {}
     table = [tables.setdefault(write(block.labels), len(tables)) for block in blocks]
@@ -45,18 +45,18 @@ def _group(rank: int, blocks: list[Block], units: Sequence[int], foreign: bool) 
     offsets = np.repeat(np.cumsum([0, *sizes[:-1]]), counts)
     step = np.concatenate([block.step for block in blocks]).astype(np.int64)
     kinds = np.concatenate([block.kinds for block in blocks]).astype(np.int8)
-    exact = kinds == Kind.EXACT
+    exact = kinds == AnswerKind.EXACT
     shapes = np.concatenate([block.shapes for block in blocks])
     limits = np.concatenate([block.limits for block in blocks])
     peaks = np.concatenate([block.peaks for block in blocks])
     width = (len(kinds), len(units))
     _check({f"limits and peaks are [N, {len(units)}]": width != limits.shape or width != peaks.shape})
     peaks = np.where(exact[:, None], peaks, 0)
-    costs = np.where(kinds == Kind.NONE, 0, np.concatenate([block.costs for block in blocks]))
+    costs = np.where(kinds == AnswerKind.NONE, 0, np.concatenate([block.costs for block in blocks]))
     _check(
         {
             "sizes are at least 1": shapes < 1,
-            "kinds are EXACT, LOWER or NONE": (kinds < 0) | (kinds > max(Kind)),
+            "kinds are EXACT, LOWER or NONE": (kinds < 0) | (kinds > max(AnswerKind)),
             "costs are not negative": costs < 0,
             "the peak of an EXACT answer is within its limits": peaks > limits,
             "an EXACT answer has a step": exact & ((step < 0) | (step >= np.repeat(sizes, counts))),
@@ -76,7 +76,7 @@ def _group(rank: int, blocks: list[Block], units: Sequence[int], foreign: bool) 
         np.full(len(kinds), -1, dtype=np.int64),
         np.full(len(kinds), foreign),
     )
-    return Fresh(rank, list(tables), list(steps), merged(boxes, rank))
+    return NewBoxes(rank, list(tables), list(steps), merged(boxes, rank))
 
 
 def _check(faults: dict[str, Any]) -> None:

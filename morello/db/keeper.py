@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import Block, Kind
+from morello.db.block import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
@@ -50,7 +50,7 @@ class StoreKeeper:
         def peak(cell: int) -> Sequence[int] | None:
             limits = bytes_of(engine, engine.cells.limits.values[cell : cell + 1])[0].tolist()
             entry = self.store.find(engine.target, Spec(engine.directory.logical(cell), tuple(limits)))
-            return [int(one) for one in entry.peak] if entry and entry.kind == Kind.EXACT else None
+            return [int(one) for one in entry.peak] if entry and entry.kind == AnswerKind.EXACT else None
 
         engine.cells.recall, engine.cells.recall_peak = recall, peak
         self._target = engine.target
@@ -105,16 +105,16 @@ class StoreKeeper:
             if foreign.any():
                 self._doubtful.add(engine)
             self.used = self.used or bool((kinds >= 0).any())
-            low[cells] = np.where(kinds == Kind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
-            high[cells] = np.where(kinds == Kind.EXACT, costs, np.inf)
+            low[cells] = np.where(kinds == AnswerKind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
+            high[cells] = np.where(kinds == AnswerKind.EXACT, costs, np.inf)
         return low, high
 
 
-def block_of(found: Solved) -> Block:
+def block_of(found: Solved) -> AnswerBlock:
     """What search has solved, as the store takes it."""
     none = found.costs < 0
-    kinds = np.where(none, Kind.NONE, Kind.EXACT).astype(np.int8)
-    return Block(
+    kinds = np.where(none, AnswerKind.NONE, AnswerKind.EXACT).astype(np.int8)
+    return AnswerBlock(
         labels=found.labels,
         shapes=found.shapes,
         limits=found.limits,

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import numpy as np
 
-from morello.db.block import Block, Entry, Kind
+from morello.db.block import AnswerBlock, AnswerKind, Entry
 from morello.db.coordinates import narrow
 from morello.db.file import Damaged, damaged
 from morello.errors import MorelloError, SpecError
@@ -66,7 +66,7 @@ def program(
 
     def expanded(one: Spec) -> tuple[Impl, Figures] | None:
         entry = find(one)
-        if entry is None or entry.kind != Kind.EXACT or entry.step is None:
+        if entry is None or entry.kind != AnswerKind.EXACT or entry.step is None:
             return None
         node = _node(one, entry.step, target, path)
         below: list[tuple[Impl, Figures]] = []
@@ -92,7 +92,7 @@ def program(
 
 def _expect_unknown(entry: Entry | None, step: str, path: Path) -> None:
     """Raises Damaged if a part of a program is said to have no program."""
-    if entry is not None and entry.kind == Kind.NONE:
+    if entry is not None and entry.kind == AnswerKind.NONE:
         raise _wrong(path, step, "a part of its program has none")
 
 
@@ -110,7 +110,7 @@ def _wrong(path: Path, step: str, why: str) -> Damaged:
     return damaged(path, f"the stored step `{step}` does not give what is stored of it: {why}")
 
 
-def solved_blocks(impl: Impl) -> list[Block]:
+def solved_blocks(impl: Impl) -> list[AnswerBlock]:
     """An EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
     solved: dict[Spec, tuple[Figures, str]] = {}
 
@@ -129,15 +129,15 @@ def solved_blocks(impl: Impl) -> list[Block]:
     return [_block(labels, specs, solved) for labels, specs in tables.items()]
 
 
-def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[Figures, str]]) -> Block:
+def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[Figures, str]]) -> AnswerBlock:
     steps = list(dict.fromkeys(solved[spec][1] for spec in specs))
-    return Block(
+    return AnswerBlock(
         labels,
         np.array([spec.shape for spec in specs], dtype=np.int64),
         np.array([spec.limits for spec in specs], dtype=np.int64),
         np.array([solved[spec][0].peak for spec in specs], dtype=np.int64),
         narrow([int(solved[spec][0].cost) for spec in specs]),
-        np.full(len(specs), Kind.EXACT, dtype=np.int8),
+        np.full(len(specs), AnswerKind.EXACT, dtype=np.int8),
         tuple(steps),
         np.array([steps.index(solved[spec][1]) for spec in specs], dtype=np.int32),
     )

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import Exact, Ints, Kind
+from morello.db.block import AnswerKind, Exact, Ints
 from morello.db.tree import MANY, Tree
 
 #: How many pairs of boxes are compared at a time.
@@ -48,7 +48,7 @@ class Boxes:
     @property
     def settled(self) -> npt.NDArray[np.bool_]:
         """Whether a box answers its Specs, rather than bounding their costs."""
-        return self.kind != Kind.LOWER
+        return self.kind != AnswerKind.LOWER
 
     def take(self, which: Ints | npt.NDArray[np.bool_]) -> Self:
         return type(self)(*(getattr(self, field.name)[which] for field in attrs.fields(type(self))))
@@ -182,7 +182,7 @@ def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_], found: npt.NDArr
     """
     superfluous = np.zeros(len(boxes), dtype=bool)
     contradictions: list[Ints] = []
-    settled, exact = boxes.settled, boxes.kind == Kind.EXACT
+    settled, exact = boxes.settled, boxes.kind == AnswerKind.EXACT
     for i, j in pairs(boxes, new):
         # Both directions, as j need not be new.
         i, j = np.concatenate([i, j]), np.concatenate([j, i])

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.db import records
-from morello.db.block import UNKNOWN, Block, Entry, Ints, Kind
+from morello.db.block import UNKNOWN, AnswerBlock, AnswerKind, Entry, Ints
 from morello.db.coordinates import costs_of, of_limits, of_sizes, to_limits, to_sizes, units_of, volumes
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
-from morello.db.gather import Fresh, gathered
+from morello.db.gather import NewBoxes, gathered
 from morello.db.labels import write
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.records import Header, Print, Stored
@@ -27,7 +27,7 @@ from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 
-__all__ = ["Block", "Conflict", "Entry", "Kind", "SpecStore"]
+__all__ = ["AnswerBlock", "AnswerKind", "Conflict", "Entry", "SpecStore"]
 
 #: Boxes kept in memory per thread; beyond that all are forgotten and read again when needed.
 _KEPT = 4_000_000
@@ -71,13 +71,15 @@ def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int
     costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
     peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], units).tolist())
     columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), boxes.foreign.tolist(), strict=True)
-    return [Entry(cost, Kind(kind), peak, steps.get(step), foreign) for cost, kind, peak, step, foreign in columns]
+    return [
+        Entry(cost, AnswerKind(kind), peak, steps.get(step), foreign) for cost, kind, peak, step, foreign in columns
+    ]
 
 
 def contradict(best: Entry, other: Entry) -> bool:
     """Whether two answers to one Spec cannot both be right, the second no better known than the first."""
-    if other.kind == Kind.LOWER:
-        return best.kind == Kind.EXACT and other.cost > best.cost
+    if other.kind == AnswerKind.LOWER:
+        return best.kind == AnswerKind.EXACT and other.cost > best.cost
     return (best.kind, best.cost) != (other.kind, other.cost)
 
 
@@ -102,7 +104,7 @@ class SpecStore:
         """Let go of what this thread has read; it is read again when needed."""
         self._seen.forget((0, 0))
 
-    def add(self, target: Target, blocks: Iterable[Block], *, foreign: bool = False) -> None:
+    def add(self, target: Target, blocks: Iterable[AnswerBlock], *, foreign: bool = False) -> None:
         """Store answers that search has found: all of them, or none if that fails.
 
         `foreign` ones rest on another's word. Raises Conflict if they contradict what is stored and was proven.
@@ -112,12 +114,12 @@ class SpecStore:
         with self.file.writing():
             self._add(((whose, one) for one in fresh), found=True)
 
-    def add_boxes(self, batches: Iterable[tuple[Print, Fresh]]) -> None:
+    def add_boxes(self, batches: Iterable[tuple[Print, NewBoxes]]) -> None:
         """Store boxes under the fingerprints given with them. Raises Conflict if they contradict what is stored."""
         with self.file.writing():
             self._add(batches, found=False)
 
-    def replace(self, gone: Mapping[Header, set[tuple[int, int]]], proven: Iterable[tuple[Print, Fresh]]) -> None:
+    def replace(self, gone: Mapping[Header, set[tuple[int, int]]], proven: Iterable[tuple[Print, NewBoxes]]) -> None:
         """Take boxes out of tables, given by number and checksum, and store what was proven in place of them."""
         with self.file.writing():
             steps = records.read_steps(self.file)
@@ -131,7 +133,7 @@ class SpecStore:
             self._add(proven, found=True)
         self.forget()
 
-    def _add(self, batches: Iterable[tuple[Print, Fresh]], *, found: bool) -> None:
+    def _add(self, batches: Iterable[tuple[Print, NewBoxes]], *, found: bool) -> None:
         known = {one.hash: one for one in records.read_prints(self.file)}
         steps = records.read_steps(self.file)
         for whose, fresh in batches:
@@ -159,14 +161,14 @@ class SpecStore:
         if not len(found):
             return None
         boxes = table.boxes.take(found)
-        boxes = boxes.take(~boxes.foreign | (boxes.kind == Kind.EXACT))
+        boxes = boxes.take(~boxes.foreign | (boxes.kind == AnswerKind.EXACT))
         found = found[: len(boxes)]
         entries = entries_of(boxes, np.repeat(shape, len(found), axis=0), units, table.steps)
 
         def preference(entry: Entry) -> tuple[Any, ...]:
             # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
             # the choice does not depend on the order in which they came.
-            bound = entry.kind == Kind.LOWER
+            bound = entry.kind == AnswerKind.LOWER
             return bound, entry.foreign, -entry.cost if bound else 0, entry.peak, entry.step or ""
 
         best = min(entries, key=preference, default=None)
@@ -202,32 +204,32 @@ class SpecStore:
         cell, found = table.tree.containing(points)
         boxes = table.boxes
         told = boxes.foreign[found]
-        claimed = np.unique(cell[told & (boxes.kind[found] == Kind.EXACT)])
+        claimed = np.unique(cell[told & (boxes.kind[found] == AnswerKind.EXACT)])
         cell, found = cell[~told], found[~told]
         cost = costs_of(boxes.numerator[found], boxes.denominator[found], volumes(shapes)[cell])
         kind = boxes.kind[found]
         if cost.dtype == object:
             too_much = cost > _MOST
             cost = np.where(too_much, _MOST, cost).astype(np.int64)
-            kind = np.where(too_much, np.int8(Kind.LOWER), kind)
-        order = np.lexsort((cost, kind != Kind.LOWER, cell))
+            kind = np.where(too_much, np.int8(AnswerKind.LOWER), kind)
+        order = np.lexsort((cost, kind != AnswerKind.LOWER, cell))
         self._expect_one_answer(cell[order], kind[order], cost[order])
         best = order[np.flatnonzero(np.diff(cell[order], append=-1))]
         costs[cell[best]] = cost[best]
         kinds[cell[best]] = kind[best]
-        for i in claimed[(kinds[claimed] < 0) | (kinds[claimed] == Kind.LOWER)].tolist():
+        for i in claimed[(kinds[claimed] < 0) | (kinds[claimed] == AnswerKind.LOWER)].tolist():
             logical = attrs.evolve(labels, shape=tuple(shapes[i].tolist()))
             proven = self._proven(target, Spec(logical, tuple(limits[i].tolist())))
             if proven is not None and proven < _MOST:
-                costs[i], kinds[i], foreign[i] = proven, Kind.EXACT, True
+                costs[i], kinds[i], foreign[i] = proven, AnswerKind.EXACT, True
         return costs, kinds, foreign
 
     def _expect_one_answer(self, cell: Ints, kind: npt.NDArray[np.int8], cost: Ints) -> None:
         """Raises Damaged where answers to one cell differ; they are sorted by cell, bounds first, then by cost."""
         same = cell[1:] == cell[:-1]
-        settled = kind != Kind.LOWER
+        settled = kind != AnswerKind.LOWER
         differ = (kind[1:] != kind[:-1]) | (cost[1:] != cost[:-1])
-        beyond = ~settled[:-1] & (kind[1:] == Kind.EXACT) & (cost[1:] < cost[:-1])
+        beyond = ~settled[:-1] & (kind[1:] == AnswerKind.EXACT) & (cost[1:] < cost[:-1])
         if (same & ((settled[:-1] & differ) | beyond)).any():
             raise self.file.damaged("answers to one Spec contradict each other")
 
@@ -274,7 +276,7 @@ class SpecStore:
         if version != self._seen.version or self._seen.kept > _KEPT:
             self._seen.forget(version)
 
-    def _write(self, whose: Print, fresh: Fresh, steps: dict[int, str], found: bool) -> None:
+    def _write(self, whose: Print, fresh: NewBoxes, steps: dict[int, str], found: bool) -> None:
         """Merge boxes into the tables they belong to."""
         ids = records.step_ids(self.file, fresh.steps, steps)
         tables: dict[int, Stored] = {}
@@ -317,10 +319,8 @@ class SpecStore:
             meeting = np.maximum(boxes.low[i], boxes.low[j])[None]
             sizes, limits = to_sizes(meeting[:, :rank]), to_limits(meeting[:, rank:], header.print.units)
             here = volumes(sizes)
-            said = [
-                f"{Kind(int(boxes.kind[k])).name} {costs_of(boxes.numerator[[k]], boxes.denominator[[k]], here)[0]}"
-                for k in (i, j)
-            ]
+            costs = [costs_of(boxes.numerator[[k]], boxes.denominator[[k]], here)[0] for k in (i, j)]
+            said = [f"{AnswerKind(int(boxes.kind[k])).name} {cost}" for k, cost in zip((i, j), costs, strict=True)]
             shape = "×".join(map(str, sizes[0].tolist()))
             told.append(f"{header.labels}, {shape} within {limits[0].tolist()}: {said[0]} and {said[1]}")
         return Conflict(

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from morello.db import records
-from morello.db.block import Entry, Kind
+from morello.db.block import AnswerKind, Entry
 from morello.db.coordinates import to_limits, to_sizes, volumes
 from morello.db.exchange import stored_tables
 from morello.db.file import Damaged
@@ -73,16 +73,16 @@ def _count(into: Summary, boxes: Boxes) -> None:
         alone[i] = False
     # Most boxes meet no other, and are quickly counted.
     sizes = volumes(boxes.high - boxes.low + 1)
-    into.exact += int(sizes[alone & (boxes.kind == Kind.EXACT)].sum())
-    into.none += int(sizes[alone & (boxes.kind == Kind.NONE)].sum())
-    into.lower += int(sizes[alone & (boxes.kind == Kind.LOWER)].sum())
+    into.exact += int(sizes[alone & (boxes.kind == AnswerKind.EXACT)].sum())
+    into.none += int(sizes[alone & (boxes.kind == AnswerKind.NONE)].sum())
+    into.lower += int(sizes[alone & (boxes.kind == AnswerKind.LOWER)].sum())
     rest = boxes.take(~alone)
     ends = np.flatnonzero(np.diff(rest.table)) + 1
     for which in np.split(np.arange(len(rest)), ends):
         one = rest.take(which)
         exact, none, every = (
             covered(one.low[kind], one.high[kind])
-            for kind in (one.kind == Kind.EXACT, one.kind == Kind.NONE, one.kind >= 0)
+            for kind in (one.kind == AnswerKind.EXACT, one.kind == AnswerKind.NONE, one.kind >= 0)
         )
         into.exact, into.none, into.lower = into.exact + exact, into.none + none, into.lower + every - exact - none
 
@@ -161,8 +161,8 @@ def differences(
 
 def agree(stored: Entry, solved: Entry) -> bool:
     """Whether what is stored of a Spec is what solving it gives."""
-    if stored.kind == Kind.LOWER:
-        return solved.kind == Kind.NONE or stored.cost <= solved.cost
+    if stored.kind == AnswerKind.LOWER:
+        return solved.kind == AnswerKind.NONE or stored.cost <= solved.cost
     return stored == solved
 
 

@@ -13,7 +13,7 @@ from morello.errors import MorelloError
 from morello.frontend import numbers, syntax
 from morello.frontend.diagnostics import Source, Span, closest, quoted, suggestion
 from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
-from morello.ir.ops import Arranged, Operation, Stage, arranged
+from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Value
 from morello.ir.ops.norms import NORMS
 from morello.ir.ops.ranks import chained, ranks_of
@@ -99,7 +99,7 @@ class Graph:
         """The Compose, where the output has `rank` dimensions."""
         with source.at(self.place):
             ranks = ranks_of(self.ops, self.wires, rank)
-            return arranged([Stage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
+            return arranged([ComposeStage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
 
 
 def read_graph(source: Source, known: Operations, components: Sequence[OperationNode | Equation]) -> Graph:

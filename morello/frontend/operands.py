@@ -14,7 +14,7 @@ from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, SourceError, Span, closest, quoted, suggestion
 from morello.frontend.syntax import Group, LayoutNode, span
 from morello.ir import dtypes
-from morello.ir.layout import NAMED, Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim, named
+from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, named
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.machine import MemoryLevel, widest_vector
 from morello.kernels.target import Target
@@ -144,8 +144,8 @@ def _layout(
         layout = build(len(shape))
         # Raises where the layout does not describe this shape.
         TensorSpec(shape, OperandState(dtypes.U8, "", layout, len(layout.dims))).canonical()
-    codes = layout.fit(shape, shape)
-    dims = tuple(physical for physical, code in zip(layout.dims, codes, strict=True) if code != Fit.UNIT)
+    codes = layout.tile_codes(shape, shape)
+    dims = tuple(physical for physical, code in zip(layout.dims, codes, strict=True) if code != TileCode.UNIT)
     if "contiguity" not in found:
         return Layout(dims), None
     contig = found["contiguity"]

@@ -46,8 +46,8 @@ class Part:
 
     `args[i]` says what the child's operand i is: the node's own operand of that number, or, counting on from
     there, a tensor the node introduces. `times` multiplies its cost; `live` is what the node holds, in bytes
-    per level, while the child runs. `region` is where a loop's body lies, None elsewhere. Where `axes` is given, the
-    child sees its operand i under other dimensions: its dimension d is dimension `axes[i][d]` of what `args[i]`
+    per level, while the child runs. `region` is where a loop's body lies, None elsewhere. Where `dim_maps` is given,
+    the child sees its operand i under other dimensions: its dimension d is dimension `dim_maps[i][d]` of what `args[i]`
     says (None: of size 1), and dimensions that are left out have size 1.
     """
 
@@ -57,7 +57,7 @@ class Part:
     live: tuple[Num, ...]
     region: tuple[Segment, ...] | None = None
     role: str = "body"
-    axes: tuple[tuple[int | None, ...], ...] | None = None
+    dim_maps: tuple[tuple[int | None, ...], ...] | None = None
 
     @property
     def tiles(self) -> Num:

@@ -46,7 +46,7 @@ def OddEven(dim: int, size: int) -> PhysicalDim:
     return PhysicalDim(dim, size, odd_even=True)
 
 
-class Fit(IntEnum):
+class TileCode(IntEnum):
     """How a tile meets one physical dimension of the tensor it is cut from."""
 
     STRADDLES = 0  # the tile would break up a strip: the layout does not apply to it
@@ -159,25 +159,31 @@ class Layout:
             scale[physical.dim] *= size
         return tuple(point)
 
-    def fit(self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None) -> tuple[Any, ...]:
-        """One `Fit` code per physical dimension for tiles of size `tile`, laid out one after another from `start`."""
+    def tile_codes(
+        self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
+    ) -> tuple[Any, ...]:
+        """Return a `TileCode` per physical dimension, for tiles of size `tile` one after another from `start`."""
         outer: list[Any] = list(shape)
         inner: list[Any] = list(tile)
         first: list[Any] = list(start or [0] * len(shape))
         codes: list[Any] = []
         for physical in reversed(self.dims):
             size, part = outer[physical.dim], inner[physical.dim]
-            shrunk = choose(part == size, choose(size == 1, Fit.UNIT, Fit.WHOLE), choose(part == 1, Fit.GONE, Fit.CUT))
+            shrunk = choose(
+                part == size,
+                choose(size == 1, TileCode.UNIT, TileCode.WHOLE),
+                choose(part == 1, TileCode.GONE, TileCode.CUT),
+            )
             if physical.size is None:
                 codes.append(shrunk)
                 continue
             strip, at = physical.size, first[physical.dim]
             whole = (part % strip == 0) & (at % strip == 0)
-            code = choose(part == 1, Fit.GONE, Fit.STRADDLES)
+            code = choose(part == 1, TileCode.GONE, TileCode.STRADDLES)
             if not physical.odd_even:
                 inside = (part < strip) & (strip % part == 0) & (at % part == 0)
-                code = choose(inside & (part != 1), Fit.CUT, code)
-            codes.append(choose(whole, Fit.WHOLE, code))
+                code = choose(inside & (part != 1), TileCode.CUT, code)
+            codes.append(choose(whole, TileCode.WHOLE, code))
             outer[physical.dim] = size // strip
             inner[physical.dim] = choose(whole, part // strip, 1)
             first[physical.dim] = at // strip
@@ -192,13 +198,13 @@ class Layout:
         """
         run = contig
         for position, code in enumerate(reversed(codes)):
-            if code in (Fit.GONE, Fit.CUT):
+            if code in (TileCode.GONE, TileCode.CUT):
                 run = min(run, position + 1)
                 break
         kept: list[tuple[PhysicalDim, bool]] = []
         for position, (physical, code) in enumerate(zip(reversed(self.dims), reversed(codes), strict=True)):
-            if code not in (Fit.GONE, Fit.UNIT):
-                plain = code == Fit.CUT and not physical.odd_even
+            if code not in (TileCode.GONE, TileCode.UNIT):
+                plain = code == TileCode.CUT and not physical.odd_even
                 kept.append((PhysicalDim(physical.dim) if plain else physical, position < run))
         kept.reverse()
         return _simplify(kept)
@@ -226,7 +232,7 @@ def canonical(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, int] | No
 
     None where the layout does not describe tensors of this shape.
     """
-    return layout.tiled(len(layout.dims), layout.fit(shape, shape)) if layout.applies(shape) else None
+    return layout.tiled(len(layout.dims), layout.tile_codes(shape, shape)) if layout.applies(shape) else None
 
 
 @cache

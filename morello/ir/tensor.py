@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
-from morello.ir.layout import Fit, Layout
+from morello.ir.layout import Layout, TileCode
 from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 
@@ -42,14 +42,14 @@ class OperandState:
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
     ) -> tuple[Any, ...]:
-        """What a tile's state depends on besides this state: `Fit` codes, then 1 if tiles stay aligned.
+        """What a tile's state depends on besides this state: `TileCode` codes, then 1 if tiles stay aligned.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
         """
         if self.layout is None:
             return ()
         start = start or [0] * len(shape)
-        codes = self.layout.fit(shape, tile, start)
+        codes = self.layout.tile_codes(shape, tile, start)
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
         return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
@@ -66,9 +66,9 @@ class OperandState:
             if sliding[physical.dim]:
                 whole = part == size
                 if physical.size is not None:
-                    code = choose(whole, code, choose(part == 1, Fit.GONE, Fit.STRADDLES))
+                    code = choose(whole, code, choose(part == 1, TileCode.GONE, TileCode.STRADDLES))
                 if self.vector is not None:
-                    code = choose(whole | (stride % self.vector == 0), code, Fit.STRADDLES)
+                    code = choose(whole | (stride % self.vector == 0), code, TileCode.STRADDLES)
             found.append(code)
         return tuple(found)
 
@@ -90,7 +90,7 @@ class OperandState:
         steps, places = layout_steps(layout, tile), layout_places(layout, start)
         for position, physical in enumerate(layout.dims):
             known = len(layout.dims) - position <= self.contig
-            whole = codes[position] >= Fit.WHOLE
+            whole = codes[position] >= TileCode.WHOLE
             step = 1 if sliding and sliding[physical.dim] else steps[position]
             unit = strides[position] * self.dtype.bytes
             regular = (unit * step % alignment == 0) & (unit * places[position] % alignment == 0)
@@ -104,14 +104,14 @@ class OperandState:
         layout, contig = self.layout.tiled(self.contig, codes[:-1])
         return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-1]))
 
-    def under(self, axes: Sequence[int | None]) -> OperandState:
-        """The state in normal form, seen under other dimensions: dimension d is this one's `axes[d]`, None: of size 1.
+    def under(self, dim_map: Sequence[int | None]) -> OperandState:
+        """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.
 
         Raises Inapplicable where the layout has a dimension that is left out.
         """
         if self.layout is None:
             return self
-        names = {axis: dim for dim, axis in enumerate(axes) if axis is not None}
+        names = {axis: dim for dim, axis in enumerate(dim_map) if axis is not None}
         if any(physical.dim not in names for physical in self.layout.dims):
             raise Inapplicable(
                 f"{self.layout} has dimensions that are not of size 1 but left out",
@@ -203,5 +203,5 @@ class TensorSpec:
                 f"c{self.state.contig}: {layout} has {len(layout.dims)} physical dimensions",
                 f"write c0 to c{len(layout.dims)}",
             )
-        state = self.state.tiled((*layout.fit(self.shape, self.shape), int(self.state.aligned)))
+        state = self.state.tiled((*layout.tile_codes(self.shape, self.shape), int(self.state.aligned)))
         return TensorSpec(self.shape, state)

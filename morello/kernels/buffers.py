@@ -47,38 +47,42 @@ def strides_of(tensor: TensorSpec) -> tuple[int, ...]:
 class View:
     """A tile of a buffer: the tensor it is seen as, and where it starts in the buffer's coordinates.
 
-    Dimension d of the tensor is dimension `axes[d]` of the buffer (None: it has size 1 and is none of the buffer's).
+    Dimension d of the tensor is dimension `dim_map[d]` of the buffer (None: it has size 1 and is none of the buffer's).
     """
 
     buffer: Buffer
     tensor: TensorSpec
     starts: tuple[Index | int, ...]
-    axes: tuple[int | None, ...]
+    dim_map: tuple[int | None, ...]
 
     @classmethod
     def whole(cls, buffer: Buffer) -> View:
         rank = len(buffer.tensor.shape)
         return cls(buffer, buffer.tensor, (0,) * rank, tuple(range(rank)))
 
-    def tile(self, tensor: TensorSpec, starts: Sequence[Index | int], axes: Sequence[int | None] | None = None) -> View:
-        """A tile of this tile, which starts at `starts` within it; its dimensions are those that `axes` says."""
+    def tile(
+        self, tensor: TensorSpec, starts: Sequence[Index | int], dim_map: Sequence[int | None] | None = None
+    ) -> View:
+        """A tile of this tile, which starts at `starts` within it; its dimensions are those that `dim_map` says."""
         moved = list(self.starts)
-        for axis, start in zip(self.axes, starts, strict=True):
+        for axis, start in zip(self.dim_map, starts, strict=True):
             if axis is not None:
                 moved[axis] = moved[axis] + start
-        seen = self.axes if axes is None else tuple(None if axis is None else self.axes[axis] for axis in axes)
+        seen = (
+            self.dim_map if dim_map is None else tuple(None if axis is None else self.dim_map[axis] for axis in dim_map)
+        )
         return View(self.buffer, tensor, tuple(moved), seen)
 
-    def seen_as(self, tensor: TensorSpec, axes: Sequence[int | None] | None = None) -> View:
+    def seen_as(self, tensor: TensorSpec, dim_map: Sequence[int | None] | None = None) -> View:
         """The same values as another tensor."""
-        return self.tile(tensor, (0,) * len(self.axes), axes)
+        return self.tile(tensor, (0,) * len(self.dim_map), dim_map)
 
     def offset(self, position: int = 0) -> Index:
         """Where the buffer holds this tile's value number `position`, counted in the order of its layout."""
         shape = tuple(int(size) for size in self.tensor.shape)
         layout = self.tensor.state.layout or row_major(len(shape))
         point = list(self.starts)
-        for axis, at in zip(self.axes, layout.point(position, shape), strict=True):
+        for axis, at in zip(self.dim_map, layout.point(position, shape), strict=True):
             if axis is not None:
                 point[axis] = point[axis] + at
         return self.buffer.offset(point)

@@ -5,9 +5,9 @@ from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.convert import Convert
 from morello.rewrites.fit import ExactFit
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 from morello.rewrites.one_group import OneGroup
-from morello.rewrites.pad import Pad
+from morello.rewrites.pad import PadStep
 from morello.rewrites.select import Select
 from morello.rewrites.softmax import ToMaxAndDenominator, ToMaxAndUnscaled, ToSoftmaxParts, ToSoftmaxPartsRecompute
 from morello.rewrites.softmax_per_part import OnePart, ParallelSplitSoftmax
@@ -33,13 +33,13 @@ STANDARD: tuple[type[Rewrite], ...] = (
     BroadcastFirst,
     Convert,
     Bufferize,
-    Pad,
+    PadStep,
     OneGroup,
     SpatialSplit,
     Tile,
     Split,
     ExactFit,
-    Move,
+    MoveStep,
 )
 
 __all__ = [
@@ -49,10 +49,10 @@ __all__ = [
     "Case",
     "Convert",
     "ExactFit",
-    "Move",
+    "MoveStep",
     "OneGroup",
     "OnePart",
-    "Pad",
+    "PadStep",
     "ParallelSplitSoftmax",
     "Rewrite",
     "Select",

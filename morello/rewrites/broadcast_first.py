@@ -12,7 +12,7 @@ from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, wrong_operation
-from morello.rewrites.staged import Fresh, Job, Placed, places
+from morello.rewrites.staged import Job, NewTensor, Placed, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -35,4 +35,4 @@ class BroadcastFirst(Placed):
         def jobs(kept: LogicalSpec) -> list[Job]:
             return [Job(Broadcast(dim=op.dim), kept.shape, (0, 2)), Job(DivideVec(), kept.shape, (2, 1))]
 
-        yield from self.placed(logical, [Fresh("y", logical.shape, logical.states[0].dtype)], jobs, target)
+        yield from self.placed(logical, [NewTensor("y", logical.shape, logical.states[0].dtype)], jobs, target)

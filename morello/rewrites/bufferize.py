@@ -12,7 +12,7 @@ from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, argument
-from morello.rewrites.staged import Fresh, Job, Placed, places
+from morello.rewrites.staged import Job, NewTensor, Placed, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -47,7 +47,9 @@ class Bufferize(Placed):
         cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
         pieces = op.cut(cuts)
         wanted = [
-            Fresh(f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes))
+            NewTensor(
+                f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes)
+            )
             for one in cuts
         ]
         numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}

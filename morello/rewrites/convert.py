@@ -13,7 +13,7 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, wrong_operation
-from morello.rewrites.staged import Fresh, Job, Placed, places
+from morello.rewrites.staged import Job, NewTensor, Placed, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -40,7 +40,7 @@ class Convert(Placed):
         declared = logical.op.operands(len(logical.shape))
         numbers = {operand: len(declared) + at for at, operand in enumerate(converted)}
         wanted = [
-            Fresh(declared[operand].name, declared[operand].shape(logical.shape), dtype)
+            NewTensor(declared[operand].name, declared[operand].shape(logical.shape), dtype)
             for operand, dtype in converted.items()
         ]
 

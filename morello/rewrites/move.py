@@ -10,10 +10,10 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
-from morello.ir.layout import NAMED, Fit, Layout, canonical, named, row_major
+from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
 from morello.ir.numbers import Cells, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
-from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.machine import Machine, MemoryLevel
@@ -34,7 +34,7 @@ from morello.rewrites.base import (
 
 
 @attrs.frozen(cache_hash=True)
-class Move(Rewrite):
+class MoveStep(Rewrite):
     """`move 2 to VRF as row_major v8`: operand 2 in a fresh buffer, loaded before and stored after as needed.
 
     A move into a hardware cache that keeps layout and data type is a view: nothing is copied.
@@ -91,7 +91,7 @@ class Move(Rewrite):
             if level.kind == "scalar" or kept is None:
                 state = OperandState(dtype, level.name, None)
             elif level.kind != "cache" or dtype != tensor.state.dtype:
-                fresh, contig = kept.tiled(len(kept.dims), [Fit.WHOLE] * len(kept.dims))
+                fresh, contig = kept.tiled(len(kept.dims), [TileCode.WHOLE] * len(kept.dims))
                 state = OperandState(dtype, level.name, fresh, contig)
             yield attrs.evolve(state, vector=self._vector(level)), None
             return
@@ -107,7 +107,7 @@ class Move(Rewrite):
             return
         inside = masked(None, mask)
         sizes = [take(size, inside) for size in tensor.shape]
-        for codes, cells in partition(layout.fit(sizes, sizes)):
+        for codes, cells in partition(layout.tile_codes(sizes, sizes)):
             state = OperandState(dtype, level.name, *layout.tiled(len(layout.dims), codes), vector=self._vector(level))
             yield state, within(inside, cells)
 
@@ -142,10 +142,10 @@ class Move(Rewrite):
         args = tuple(count if i == self.operand else i for i in range(count))
         parts = [Part(attrs.evolve(logical, states=states), args, 1, live)]
         if not view and one.reads:
-            load = LogicalSpec(MoveOperation(), source.shape, (source.state, fresh.state), logical.serial)
+            load = LogicalSpec(Move(), source.shape, (source.state, fresh.state), logical.serial)
             parts.insert(0, Part(load, (self.operand, count), 1, live, role="load"))
         if not view and one.writes:
-            store = LogicalSpec(MoveOperation(), source.shape, (fresh.state, source.state), logical.serial)
+            store = LogicalSpec(Move(), source.shape, (fresh.state, source.state), logical.serial)
             parts.append(Part(store, (count, self.operand), 1, live, role="store"))
         cost = target.move_cost(source) + target.move_cost(fresh)
         return Alloc(self, cost, target.nothing(), tuple(parts), (fresh,), operand=self.operand, view=view)

@@ -8,16 +8,16 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.ir.ops.conv import Conv, GroupedConv
-from morello.ir.ops.pad import Pad as PadOperation
+from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, pending_dims, wrong_operation
-from morello.rewrites.staged import Fresh, Job, Placed, places
+from morello.rewrites.staged import Job, NewTensor, Placed, places
 
 
 @attrs.frozen(cache_hash=True)
-class Pad(Placed):
+class PadStep(Placed):
     """`pad to L1 as row_major`: the image and zeros around it go to a new tensor, which a convolution without
     padding reads. Only then can rows, columns and filters be tiled."""
 
@@ -37,11 +37,11 @@ class Pad(Placed):
         if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
             raise wrong_operation(self, "convolutions with padding", op)
         image, plain = logical.states[0], op.unpadded()
-        fresh = Fresh("padded", plain.operands(len(logical.shape))[0].shape(logical.shape), image.dtype)
+        fresh = NewTensor("padded", plain.operands(len(logical.shape))[0].shape(logical.shape), image.dtype)
 
         def jobs(kept: LogicalSpec) -> list[Job]:
             whole = plain.operands(len(kept.shape))[0].shape(kept.shape)
             others = tuple(range(1, len(kept.states)))
-            return [Job(PadOperation(op.pads), whole, (0, 3)), Job(plain, kept.shape, (3, *others))]
+            return [Job(Pad(op.pads), whole, (0, 3)), Job(plain, kept.shape, (3, *others))]
 
         yield from self.placed(logical, [fresh], jobs, target)

@@ -21,7 +21,7 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, wrong_operation
-from morello.rewrites.staged import Fresh, Job, Placed, pipeline, places
+from morello.rewrites.staged import Job, NewTensor, Placed, pipeline, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -44,9 +44,9 @@ class _OfSoftmax(Placed):
         return logical.op
 
 
-def _per_row(op: SoftmaxLike, logical: LogicalSpec, name: str) -> Fresh:
+def _per_row(op: SoftmaxLike, logical: LogicalSpec, name: str) -> NewTensor:
     """A new f32 tensor with one value per row."""
-    return Fresh(name, row_shape(op, logical), F32)
+    return NewTensor(name, row_shape(op, logical), F32)
 
 
 def row_shape(op: SoftmaxLike, logical: LogicalSpec) -> tuple[Num, ...]:

@@ -25,7 +25,7 @@ from morello.rewrites.base import (
     within,
     wrong_operation,
 )
-from morello.rewrites.staged import Fresh, Job, Placed, pipeline
+from morello.rewrites.staged import Job, NewTensor, Placed, pipeline
 
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
 _LONG, _SHORTEST = 4096, 64
@@ -72,7 +72,7 @@ class ParallelSplitSoftmax(Placed):
     def _split(self, logical: LogicalSpec, inside: Cells, target: Machine) -> Iterator[Case]:
         batch = select_cells(logical, inside)
         parts = (*batch.shape[:-1], batch.shape[-1] // self.size)
-        wanted = [Fresh("part_max", parts, F32), Fresh("part_denom", parts, F32)]
+        wanted = [NewTensor("part_max", parts, F32), NewTensor("part_denom", parts, F32)]
 
         def jobs(kept: LogicalSpec) -> list[Job]:
             count = kept.shape[-1] // self.size

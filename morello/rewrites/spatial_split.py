@@ -66,9 +66,9 @@ class SpatialSplit(Rewrite):
         at = 3 if pixels == W else 0
         shape = logical.shape
         if self.filters:
-            axes = ((None, 0, 1), (None, 1, at), (None, 1, at))
-            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], shape[pixels]), (1, 0, 2), axes)
+            dim_maps = ((None, 0, 1), (None, 1, at), (None, 1, at))
+            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], shape[pixels]), (1, 0, 2), dim_maps)
         else:
-            axes = ((None, at, 1), (None, 1, 0), (None, at, 1))
-            job = Job(Matmul(accumulate=True), (1, shape[pixels], shape[C], shape[F]), (0, 1, 2), axes)
+            dim_maps = ((None, at, 1), (None, 1, 0), (None, at, 1))
+            job = Job(Matmul(accumulate=True), (1, shape[pixels], shape[C], shape[F]), (0, 1, 2), dim_maps)
         return logical, [], [job]

@@ -33,11 +33,11 @@ from morello.rewrites.base import (
     select_cells,
     within,
 )
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 
 
 @attrs.frozen
-class Fresh:
+class NewTensor:
     """A new tensor that a step asks for; its state follows from the step's place for new tensors."""
 
     name: str
@@ -47,12 +47,12 @@ class Fresh:
 
 @attrs.frozen
 class Job:
-    """One part of a pipeline: an operation, and what its operands are; `axes` as in `Part`."""
+    """One part of a pipeline: an operation, and what its operands are; `dim_maps` as in `Part`."""
 
     op: Operation
     shape: tuple[Num, ...]
     args: tuple[int, ...]
-    axes: tuple[tuple[int | None, ...], ...] | None = None
+    dim_maps: tuple[tuple[int | None, ...], ...] | None = None
     role: str = "body"
 
 
@@ -68,7 +68,7 @@ class Placed(Rewrite):
     def placed(
         self,
         logical: LogicalSpec,
-        wanted: Sequence[Fresh],
+        wanted: Sequence[NewTensor],
         jobs: Callable[[LogicalSpec], Sequence[Job]],
         target: Machine,
     ) -> Iterator[Case]:
@@ -84,7 +84,7 @@ class Placed(Rewrite):
             ]
             yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
 
-    def _states(self, wanted: Sequence[Fresh], target: Machine) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
+    def _states(self, wanted: Sequence[NewTensor], target: Machine) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
         """States of all new tensors, for each group of cells of a batch that have them in common.
 
         In a batch, groups whose tensors cannot be so are left out.
@@ -101,11 +101,11 @@ class Placed(Rewrite):
             groups = grown
         yield from groups
 
-    def _grown(self, one: Fresh, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
+    def _grown(self, one: NewTensor, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
         """States of one new tensor, for each group of these cells for which it is the same."""
         shape = tuple(take(size, cells) for size in one.shape)
         tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
-        move = Move(0, self.level, self.layout, self.vector)
+        move = MoveStep(0, self.level, self.layout, self.vector)
         for state, inner in move.fresh(one.name, tensor, target):
             made = TensorSpec(tuple(take(size, inner) for size in shape), state)
             try:
@@ -131,10 +131,10 @@ def pipeline(
     for job, held in zip(jobs, lifetimes([job.args for job in jobs], len(logical.states)), strict=True):
         live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
         below = tuple(states[arg] for arg in job.args)
-        if job.axes is not None:
-            below = tuple(state.under(axes) for state, axes in zip(below, job.axes, strict=True))
+        if job.dim_maps is not None:
+            below = tuple(state.under(dim_maps) for state, dim_maps in zip(below, job.dim_maps, strict=True))
         made = LogicalSpec(job.op, job.shape, below, logical.serial)
-        parts.append(Part(made, job.args, 1, live, role=job.role, axes=job.axes))
+        parts.append(Part(made, job.args, 1, live, role=job.role, dim_maps=job.dim_maps))
     if not fresh:
         return Block(step, 0, target.nothing(), tuple(parts))
     cost = sum((target.move_cost(tensor) for tensor in fresh), 0)

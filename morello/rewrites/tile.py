@@ -11,7 +11,7 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Loop, Part, Segment
-from morello.ir.layout import Fit
+from morello.ir.layout import TileCode
 from morello.ir.numbers import Cells, Mask, Num, ceil_div, choose, product, take
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
@@ -275,7 +275,7 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
     for state in logical.states:
         count = 0 if state.layout is None else len(state.layout.dims) + 1
         own, codes = codes[:count], codes[count:]
-        if Fit.STRADDLES in own[:-1]:
+        if TileCode.STRADDLES in own[:-1]:
             raise Inapplicable(
                 f"`{step}` breaks up strips of {state.layout}",
                 "choose multiples of the strips, or move the operand to another layout first",

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.move import Move
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
@@ -31,5 +31,5 @@ class ToMove(Rewrite):
         if not isinstance(logical.op, OnePrefix):
             raise wrong_operation(self, "OnePrefix", logical.op)
         same = tuple(range(len(logical.shape)))
-        axes = (same, tuple(dim + 1 for dim in same))
-        yield Case(None, pipeline(self, logical, [], [Job(MoveOperation(), logical.shape, (0, 1), axes)], target))
+        dim_maps = (same, tuple(dim + 1 for dim in same))
+        yield Case(None, pipeline(self, logical, [], [Job(Move(), logical.shape, (0, 1), dim_maps)], target))

@@ -14,7 +14,7 @@ from morello.ir.ops.unary import Scale
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, by_group, select_cells, within, wrong_operation
-from morello.rewrites.staged import Fresh, Job, Placed, places
+from morello.rewrites.staged import Job, NewTensor, Placed, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -45,7 +45,7 @@ class ToSum(Placed):
                 out = tuple(1 if dim == axis else size for dim, size in enumerate(kept.shape))
                 return [Job(Sum(dim=op.dim), kept.shape, (0, 2)), Job(scale, out, (2, 1))]
 
-            for case in self.placed(batch, [Fresh("sum", sums, F32)], jobs, target):
+            for case in self.placed(batch, [NewTensor("sum", sums, F32)], jobs, target):
                 yield Case(within(cells, case.cells), case.expansion)
 
         # How many values are added up is part of what Scale does, not a number of its Spec.

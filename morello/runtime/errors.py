@@ -17,7 +17,7 @@ from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import ErrorAnalysis, Operation
 
 #: An operation, its iteration shape, and what it reads: external inputs come first, then what each stage writes.
-Stage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
+ShapedStage: TypeAlias = tuple[Operation, tuple[int, ...], tuple[int, ...]]
 
 
 @attrs.frozen(eq=False)
@@ -36,7 +36,7 @@ class Computed:
 
 
 def follow(
-    stages: Sequence[Stage],
+    stages: Sequence[ShapedStage],
     types: Sequence[Sequence[DType]],
     inputs: Sequence[np.ndarray],
     dtypes: Sequence[DType],

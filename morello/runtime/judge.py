@@ -18,7 +18,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec
 from morello.runtime.datasets import convert
-from morello.runtime.errors import Computed, Stage, follow
+from morello.runtime.errors import Computed, ShapedStage, follow
 
 
 @attrs.frozen(eq=False)
@@ -128,14 +128,14 @@ def _expectation(op: Operation, one: Computed, whole: bool, overflow: bool, part
 
 def _stages(
     op: Operation, shape: tuple[int, ...], dtypes: Sequence[DType]
-) -> tuple[list[Stage], list[tuple[DType, ...]]]:
+) -> tuple[list[ShapedStage], list[tuple[DType, ...]]]:
     """The stages of an operation, itself if it is not a Compose, with the types of what they write."""
     operands = op.operands(len(shape))
     read = [index for index, one in enumerate(operands) if one.reads]
     written = tuple(dtype for one, dtype in zip(operands, dtypes, strict=True) if one.writes)
     if not isinstance(op, Compose):
         return [(op, shape, tuple(range(len(read))))], [written]
-    stages: list[Stage] = []
+    stages: list[ShapedStage] = []
     types: list[tuple[DType, ...]] = []
 
     def stage(number: int, sources: list[int]) -> int:

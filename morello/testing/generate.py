@@ -22,7 +22,7 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import Target
-from morello.rewrites import Move, Rewrite, Select, Split, Tile
+from morello.rewrites import MoveStep, Rewrite, Select, Split, Tile
 from morello.rewrites.base import layout_name, rewrites_of
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
 from morello.testing.reach import Reach
@@ -194,7 +194,7 @@ class RandomPrograms:
 
     def _family(self, step: Rewrite, logical: LogicalSpec) -> int:
         """Loops and the like, moves into vectors, all else, and moves within a level: there are far more moves."""
-        if not isinstance(step, Move):
+        if not isinstance(step, MoveStep):
             return 0 if step.structural else 2
         if step.level == logical.states[step.operand].level:
             return 3
@@ -208,7 +208,7 @@ class RandomPrograms:
         makers: dict[type[Rewrite], Callable[[], Rewrite | None]] = {
             Tile: lambda: Tile(tuple(rng.choice([0, rng.randint(1, size), 1, size]) for size in sizes)),
             Split: lambda: Split(rng.randint(1, rng.choice(summed))),
-            Move: lambda: self._move(logical),
+            MoveStep: lambda: self._move(logical),
         }
         if isinstance(logical.op, SoftmaxDenominatorAndMax):
             level = self._target.levels[-1].name
@@ -220,7 +220,7 @@ class RandomPrograms:
                 if step:
                     yield step
 
-    def _move(self, logical: LogicalSpec) -> Move | None:
+    def _move(self, logical: LogicalSpec) -> MoveStep | None:
         """Any operand to anywhere it can go, in any layout."""
         rng = self._rng
         index = rng.randrange(len(logical.states))
@@ -230,11 +230,11 @@ class RandomPrograms:
             return None
         level = self._target.level(rng.choice(destinations))
         if level.kind == "scalar":
-            return Move(index, level.name)
+            return MoveStep(index, level.name)
         dtype = tensor.state.dtype
         layout = rng.choice(layout_choices(self._target, dtype, len(tensor.shape)))
         vector = rng.choice(self._target.vector_sizes(level, dtype)) if level.kind == "vector" else None
-        return Move(index, level.name, layout_name(layout, len(tensor.shape)) or layout, vector)
+        return MoveStep(index, level.name, layout_name(layout, len(tensor.shape)) or layout, vector)
 
     def _expansion(self, logical: LogicalSpec, step: Rewrite) -> Expansion | None:
         """What a step makes of a Spec, None if it does not apply."""

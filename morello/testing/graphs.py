@@ -19,7 +19,7 @@ from morello.ir.ops.move import Move
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Relu, Scale, Shift
-from morello.ir.ops.wiring import Stage
+from morello.ir.ops.wiring import ComposeStage
 
 Shape = tuple[int, ...]
 
@@ -44,7 +44,7 @@ class _Drawn:
     rng: random.Random
     largest: int
     images: bool
-    stages: list[Stage] = attrs.field(factory=list)
+    stages: list[ComposeStage] = attrs.field(factory=list)
     shapes: list[Shape] = attrs.field(factory=list)
     tensors: dict[int, Shape] = attrs.field(factory=dict)
 
@@ -56,7 +56,7 @@ class _Drawn:
         op, rank, entries, shape = self._conv(first) if self.images else self._operation(first, own)
         if op is None:
             return
-        self.stages.append(Stage(op, rank, tuple(entries)))
+        self.stages.append(ComposeStage(op, rank, tuple(entries)))
         self.shapes.append(shape)
         self.tensors[~number] = self.stages[-1].output.shape(shape)
 
@@ -144,6 +144,6 @@ class _Drawn:
         return None if found.compose.check(shape, types) else (found.compose, shape)
 
 
-def _renumbered(stages: Sequence[Stage], order: Sequence[int]) -> list[Stage]:
+def _renumbered(stages: Sequence[ComposeStage], order: Sequence[int]) -> list[ComposeStage]:
     local = {~old: ~new for new, old in enumerate(order)}
     return [attrs.evolve(one, inputs=tuple(local.get(entry, entry) for entry in one.inputs)) for one in stages]

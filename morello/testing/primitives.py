@@ -27,7 +27,7 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.rewrites import ExactFit, Move, Select, Split, Tile
+from morello.rewrites import ExactFit, MoveStep, Select, Split, Tile
 from morello.rewrites.base import rewrites_of
 from morello.testing.generate import made_for
 
@@ -146,7 +146,7 @@ class Survey:
                 for step in rewrite.steps(part, target):
                     if found in (FUSED, VECTOR):
                         return found
-                    if isinstance(step, Move) and step.dtype is None:
+                    if isinstance(step, MoveStep) and step.dtype is None:
                         continue
                     try:
                         parts = step.expansion(part, target).parts

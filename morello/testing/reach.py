@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 from morello.ir.dtypes import by_name
 from morello.ir.ops.base import Operation
-from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
-from morello.rewrites import ExactFit, Move, Select, Split, Tile, ToAccum
+from morello.rewrites import ExactFit, MoveStep, Select, Split, Tile, ToAccum
 from morello.rewrites.base import rewrites_of
 
 #: Rewrites whose ways are known here: those that change nothing but sizes have none.
-_KNOWN = (Select, ToAccum, Tile, Split, ExactFit, Move)
+_KNOWN = (Select, ToAccum, Tile, Split, ExactFit, MoveStep)
 
 #: What is left of an operand's state: data type, level, and values per vector register.
 Kind: TypeAlias = tuple[str, str, int | None]
@@ -75,9 +75,9 @@ class Reach:
                 parts: list[Kinds] = [(op, (*states[:index], moved, *states[index + 1 :]))]
                 copies = self._target.level(moved[1]).kind != "cache" or moved[0] != state[0]
                 if copies and one.reads:
-                    parts.append((MoveOperation(), (state, moved)))
+                    parts.append((Move(), (state, moved)))
                 if copies and one.writes:
-                    parts.append((MoveOperation(), (moved, state)))
+                    parts.append((Move(), (moved, state)))
                 if (op, states) not in parts:
                     yield tuple(parts)
 

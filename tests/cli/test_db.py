@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
-from morello.db.block import Block, Kind
+from morello.db.block import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
@@ -27,10 +27,10 @@ def solved(cli, write, tmp_path):
     return path
 
 
-def block(cost: int, kind: Kind = Kind.EXACT) -> Block:
+def block(cost: int, kind: AnswerKind = AnswerKind.EXACT) -> AnswerBlock:
     """One answer, which need not be right."""
     limits = np.array([TARGET.full_limits()], dtype=np.int64)
-    return Block(
+    return AnswerBlock(
         LABELS,
         np.array([[2, 2]]),
         limits,
@@ -42,7 +42,7 @@ def block(cost: int, kind: Kind = Kind.EXACT) -> Block:
     )
 
 
-def made(path: Path, *blocks: Block) -> str:
+def made(path: Path, *blocks: AnswerBlock) -> str:
     SpecStore(path).add(TARGET, blocks)
     return str(path)
 
@@ -60,7 +60,7 @@ def test_stats(cli, solved):
 
 
 def test_stats_tell_bounds_from_answers(cli, tmp_path):
-    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, Kind.LOWER), shapes=np.array([[4, 4]])))
+    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
     (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
     everything = 17 * 17 * 18 * 33
     assert (told["exact"], told["lower"], told["none"]) == (everything, everything, 0)
@@ -107,8 +107,8 @@ def test_verify(cli, solved):
     ("wrong", "words"),
     [
         (block(99), "stored is cost 99 with peak [0, 0, 0, 0] by `tile [1, 0]`, solved cost"),
-        (block(99, Kind.LOWER), "stored is a cost of at least 99, solved cost"),
-        (block(0, Kind.NONE), "stored is that there is no program, solved cost"),
+        (block(99, AnswerKind.LOWER), "stored is a cost of at least 99, solved cost"),
+        (block(0, AnswerKind.NONE), "stored is that there is no program, solved cost"),
     ],
 )
 def test_verify_reports_what_is_wrong(cli, refused, tmp_path, wrong, words):
@@ -203,7 +203,9 @@ def test_what_is_merged_is_marked_until_it_is_proven(cli, refused, solved, tmp_p
     refused(cli("db", "verify", marked, "--limit", "2"), "give --recompute too", code=2)
 
 
-@pytest.mark.parametrize(("wrong", "words"), [(block(99), "stored is cost 99"), (block(0, Kind.NONE), "no program")])
+@pytest.mark.parametrize(
+    ("wrong", "words"), [(block(99), "stored is cost 99"), (block(0, AnswerKind.NONE), "no program")]
+)
 def test_what_is_merged_and_wrong_is_told_and_removed(cli, refused, tmp_path, wrong, words):
     path = str(tmp_path / "a.db")
     assert cli("db", "merge", path, made(tmp_path / "theirs.db", wrong)).output == ""
@@ -212,7 +214,7 @@ def test_what_is_merged_and_wrong_is_told_and_removed(cli, refused, tmp_path, wr
 
 
 def test_prune(cli, tmp_path):
-    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, Kind.LOWER), shapes=np.array([[4, 4]])))
+    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
     other = attrs.evolve(TARGET, kernels=TARGET.kernels[1:])
     SpecStore(path).add(other, [block(7)])
     assert "(not as installed)" in cli("db", "stats", path).stdout

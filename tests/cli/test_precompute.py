@@ -8,7 +8,7 @@ import pytest
 
 from morello.cli import precompute
 from morello.cli.precompute import batches
-from morello.db.block import Kind
+from morello.db.block import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.family import families, family
@@ -95,7 +95,7 @@ def test_specs_without_a_program_are_counted(fill, avx2):
     said, store = fill(text, "1x1x1x1")
     assert "1 now, of which 1 have no program" in said or "1 now, in" in said
     entry = store.find(avx2, parse_spec(text, avx2))
-    assert entry is None or entry.kind != Kind.EXACT
+    assert entry is None or entry.kind != AnswerKind.EXACT
 
 
 def test_file_with_several_specs(cli, write, tmp_path):

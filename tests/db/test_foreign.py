@@ -12,7 +12,7 @@ import pytest
 import morello
 from morello.cli.db import _solve
 from morello.db import exchange, proof
-from morello.db.block import Block, Entry, Kind
+from morello.db.block import AnswerBlock, AnswerKind, Entry
 from morello.db.file import Damaged
 from morello.db.programs import solved_blocks
 from morello.db.store import Conflict, SpecStore
@@ -39,14 +39,14 @@ def merged(path: Path, *others: SpecStore, trust: bool = False) -> SpecStore:
     return store
 
 
-def told(path: Path, target: Target, blocks: Sequence[Block]) -> SpecStore:
+def told(path: Path, target: Target, blocks: Sequence[AnswerBlock]) -> SpecStore:
     """A database that was told some answers."""
     theirs = SpecStore(path.with_name(f"{path.name}.theirs"))
     theirs.add(target, blocks)
     return merged(path, theirs)
 
 
-def parts(impl: object) -> tuple[Block, list[Block]]:
+def parts(impl: object) -> tuple[AnswerBlock, list[AnswerBlock]]:
     """What is stored of the root of a program, and of the rest."""
     assert isinstance(impl, Node)
     *others, root = solved_blocks(impl)
@@ -56,17 +56,17 @@ def parts(impl: object) -> tuple[Block, list[Block]]:
     return root, others
 
 
-def changed(impl: object, **changes: object) -> list[Block]:
+def changed(impl: object, **changes: object) -> list[AnswerBlock]:
     """What is stored of a program, but for the Spec of its root."""
     root, others = parts(impl)
     return [attrs.evolve(root, **changes), *others]
 
 
-def denied(one: morello.Goal) -> list[Block]:
+def denied(one: morello.Goal) -> list[AnswerBlock]:
     """That there is no program for a Spec that has one."""
     root, _ = parts(one.impl)
     nothing = np.array([-1], dtype=np.int32)
-    return [attrs.evolve(root, costs=root.costs * 0, kinds=np.array([Kind.NONE], dtype=np.int8), step=nothing)]
+    return [attrs.evolve(root, costs=root.costs * 0, kinds=np.array([AnswerKind.NONE], dtype=np.int8), step=nothing)]
 
 
 def marks(store: SpecStore) -> int:
@@ -125,7 +125,7 @@ def test_nobody_is_believed_that_there_is_no_program(solved: tuple[morello.Goal,
 
 def test_bounds_of_others_are_not_believed(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:
     first, _ = solved
-    bound = attrs.evolve(denied(first)[0], kinds=np.array([Kind.LOWER], dtype=np.int8), costs=np.array([10**6]))
+    bound = attrs.evolve(denied(first)[0], kinds=np.array([AnswerKind.LOWER], dtype=np.int8), costs=np.array([10**6]))
     store = told(tmp_path / "a.db", first.target, [bound])
     assert store.find(first.target, first.spec) is None
     assert goal().synthesize(db=store).impl == first.impl

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morello.db import coordinates, exchange, labels, upkeep
-from morello.db.store import Block, Conflict, Entry, Kind, SpecStore
+from morello.db.store import AnswerBlock, AnswerKind, Conflict, Entry, SpecStore
 from morello.db.tree import MANY, Tree, covered
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_spec
@@ -71,26 +71,26 @@ class World:
         volume = math.prod(cell.shape) * self.scale
         if cell.slack is not None:
             cost = best.density * volume if best else 1000 * volume
-            return Entry(max(0, cost - cell.slack), Kind.LOWER, (0, 0, 0, 0), None)
+            return Entry(max(0, cost - cell.slack), AnswerKind.LOWER, (0, 0, 0, 0), None)
         if best is None:
-            return Entry(0, Kind.NONE, (0, 0, 0, 0), None)
-        return Entry(best.density * volume, Kind.EXACT, best.peak, best.step)
+            return Entry(0, AnswerKind.NONE, (0, 0, 0, 0), None)
+        return Entry(best.density * volume, AnswerKind.EXACT, best.peak, best.step)
 
     def claimed(self, cells: Sequence[Cell], labels: int, shape: tuple[int, ...], limits: Limits) -> Entry | None:
         """What may be said of a Spec if just these cells are known."""
         near = [one for one in cells if (one.labels, one.shape) == (labels, shape) and fits(limits, one.limits)]
         entries = [self.entry(one) for one in near]
         for entry in entries:
-            if entry.kind == Kind.NONE or (entry.kind == Kind.EXACT and fits(entry.peak, limits)):
+            if entry.kind == AnswerKind.NONE or (entry.kind == AnswerKind.EXACT and fits(entry.peak, limits)):
                 return entry
-        return max((one for one in entries if one.kind == Kind.LOWER), key=lambda one: one.cost, default=None)
+        return max((one for one in entries if one.kind == AnswerKind.LOWER), key=lambda one: one.cost, default=None)
 
-    def block(self, cells: Sequence[Cell]) -> Block:
+    def block(self, cells: Sequence[Cell]) -> AnswerBlock:
         """The answers to cells of one table."""
         entries = [self.entry(one) for one in cells]
         steps = list(dict.fromkeys(one.step for one in entries if one.step))
         costs = [one.cost for one in entries]
-        return Block(
+        return AnswerBlock(
             LABELS[cells[0].labels],
             np.array([one.shape for one in cells], dtype=np.int64),
             np.array([one.limits for one in cells], dtype=np.int64),
@@ -101,7 +101,7 @@ class World:
             np.array([steps.index(one.step) if one.step else -1 for one in entries], dtype=np.int32),
         )
 
-    def blocks(self, cells: Sequence[Cell]) -> list[Block]:
+    def blocks(self, cells: Sequence[Cell]) -> list[AnswerBlock]:
         """One block per table."""
         tables = [[one for one in cells if one.labels == labels] for labels in range(len(LABELS))]
         return [self.block(table) for table in tables if table]
@@ -152,7 +152,7 @@ def check(store: SpecStore, world: World, cells: Sequence[Cell]) -> None:
             if told is None:
                 assert kind == -1
             elif told.cost >= 1 << 63:
-                assert (kind, cost) == (Kind.LOWER, (1 << 63) - 1)
+                assert (kind, cost) == (AnswerKind.LOWER, (1 << 63) - 1)
             else:
                 assert (kind, cost) == (told.kind, told.cost)
         for shape, limit in asked[:: 1 + len(asked) // 50]:
@@ -213,7 +213,7 @@ def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]
         entry = world.entry(cell)
         ends = coordinates.of_limits(np.array([entry.peak, cell.limits], dtype=np.int64), units)
         points = product(*(range(low, high + 1) for low, high in ends.T.tolist()))
-        kind = {Kind.EXACT: exact, Kind.NONE: none, Kind.LOWER: lower}[entry.kind]
+        kind = {AnswerKind.EXACT: exact, AnswerKind.NONE: none, AnswerKind.LOWER: lower}[entry.kind]
         kind |= {(cell.labels, cell.shape, point) for point in points}
     assert (found.exact, found.none, found.lower) == (len(exact), len(none), len(lower - exact - none))
 
@@ -247,7 +247,7 @@ def test_the_largest_sizes_are_stored_and_read(shape: tuple[int, int], tmp_path:
     block = attrs.evolve(block, shapes=np.array([shape]), costs=np.array([math.prod(shape)]))
     SpecStore(tmp_path / "a.db").add(TARGET, [block])
     found = SpecStore(tmp_path / "a.db").find(TARGET, spec(0, shape, LIMITS[-1]))
-    assert found == Entry(math.prod(shape), Kind.EXACT, (0, 0, 0, 0), "tile [1, 1]")
+    assert found == Entry(math.prod(shape), AnswerKind.EXACT, (0, 0, 0, 0), "tile [1, 1]")
 
 
 @pytest.mark.parametrize(

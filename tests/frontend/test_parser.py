@@ -11,7 +11,7 @@ from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.spec import LogicalSpec
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
-from morello.rewrites import Move, Rewrite, Select, Split, Tile, Word, argument
+from morello.rewrites import MoveStep, Rewrite, Select, Split, Tile, Word, argument
 from morello.schedule import Subschedule, Synthesize
 
 
@@ -227,8 +227,8 @@ def test_file(registry, target):
     assert file.goals[0].spec == parse_spec("Matmul(1×512×512×512, (f32, GL), (f32, GL), (f32, GL), serial)", target)
     assert file.goals[0].schedule == (
         Tile((1, 64, 64)),
-        Move(1, "L1", Layout((Dynamic(0), Dynamic(2), Dynamic(1), Packed(2, 16)))),
-        Move(0, "VRF", "col_major", 8),
+        MoveStep(1, "L1", Layout((Dynamic(0), Dynamic(2), Dynamic(1), Packed(2, 16)))),
+        MoveStep(0, "VRF", "col_major", 8),
         Split(4),
         Subschedule((0, 1), (Select("VectorMove"),)),
         Subschedule((2,), (Synthesize(),)),

@@ -31,7 +31,7 @@ from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
-from morello.rewrites import Move, Select, Split, Tile, ToAccum
+from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
 from morello.schedule import Subschedule, Synthesize
 from morello.testing.graphs import random_compose
 
@@ -117,7 +117,7 @@ STEPS = st.one_of(
     st.builds(Tile, st.lists(NUMBERS, max_size=5).map(tuple)),
     st.builds(Split, NUMBERS),
     st.builds(
-        Move,
+        MoveStep,
         NUMBERS,
         st.sampled_from(LEVELS),
         LAYOUTS,
@@ -243,5 +243,5 @@ spec zero = FillZero(4,
 
 def test_a_layout_in_a_step_is_written_out():
     # Its name would stand for another layout where the operand has more dimensions.
-    assert show_schedule((Move(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
-    assert show_schedule((Move(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"
+    assert show_schedule((MoveStep(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
+    assert show_schedule((MoveStep(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import BF16, F32, I8, I32, DType
-from morello.ir.ops import Compose, Operation, Stage, arranged
+from morello.ir.ops import Compose, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Operand
 from morello.ir.ops.binary import Add, Mul
 from morello.ir.ops.conv import Conv
@@ -31,10 +31,10 @@ SEEDS = st.integers(0, 10**6)
 def mlp() -> Compose:
     """y = h + gelu(h)·w2 with h = x·w1."""
     stages = [
-        Stage(Add(), 3, (~3, ~1)),
-        Stage(Matmul(), 4, (~2, 0)),
-        Stage(Gelu(), 3, (~3,)),
-        Stage(Matmul(), 4, (1, 2)),
+        ComposeStage(Add(), 3, (~3, ~1)),
+        ComposeStage(Matmul(), 4, (~2, 0)),
+        ComposeStage(Gelu(), 3, (~3,)),
+        ComposeStage(Matmul(), 4, (1, 2)),
     ]
     return arranged(stages).compose
 
@@ -159,7 +159,7 @@ def test_what_is_used_in_several_ways_is_kept_whole() -> None:
 
 
 def test_sizes_that_must_agree() -> None:
-    stages = [Stage(Add(), 4, (~1, 0)), Stage(Conv(padding=1), 7, (0, 1))]
+    stages = [ComposeStage(Add(), 4, (~1, 0)), ComposeStage(Conv(padding=1), 7, (0, 1))]
     op = arranged(stages).compose
     dtypes = [F32] * 3
     assert op.check((1, 2, 5, 6, 3, 3), dtypes) is None
@@ -170,28 +170,40 @@ def test_sizes_that_must_agree() -> None:
 
 
 def test_the_form_does_not_depend_on_how_it_was_written() -> None:
-    once = arranged([Stage(Add(), 3, (~2, ~1)), Stage(Relu(), 3, (7,)), Stage(Gelu(), 3, (~1,))])
-    again = arranged([Stage(Add(), 3, (~1, ~2)), Stage(Gelu(), 3, (~2,)), Stage(Relu(), 3, (0,))])
+    once = arranged([ComposeStage(Add(), 3, (~2, ~1)), ComposeStage(Relu(), 3, (7,)), ComposeStage(Gelu(), 3, (~1,))])
+    again = arranged([ComposeStage(Add(), 3, (~1, ~2)), ComposeStage(Gelu(), 3, (~2,)), ComposeStage(Relu(), 3, (0,))])
     assert once.compose == again.compose
     assert (once.order, once.inputs) == ((0, 2, 1), (7,))
     with pytest.raises(SpecError, match="not in normal order"):
-        Compose((Stage(Add(), 3, (~2, ~1)), Stage(Relu(), 3, (0,)), Stage(Gelu(), 3, (~1,))))
+        Compose((ComposeStage(Add(), 3, (~2, ~1)), ComposeStage(Relu(), 3, (0,)), ComposeStage(Gelu(), 3, (~1,))))
 
 
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([Stage(Relu(), 3, (~1,)), Stage(Relu(), 3, (0,)), Stage(Relu(), 3, (0,))], "nothing uses the output of Relu"),
-        ([Stage(Relu(), 3, (~1,)), Stage(Add(), 3, (~2, 0)), Stage(Relu(), 3, (~1,))], "made of its own output"),
-        ([Stage(Relu(), 3, (~1,)), Stage(Relu(), 2, (0,))], "Relu reads 3 dimensions, but Relu before it makes 2"),
-        ([Stage(Add(), 3, (~1, 0)), Stage(Relu(), 3, (0, 1))], r"Relu has 1 input \(src\), not 2"),
-        ([Stage(Matmul(), 3, (~1, 0)), Stage(Relu(), 3, (0,))], "Matmul has 4 dimensions, not 3"),
-        ([Stage(Relu(), 2, (~1,)), Stage(Softmax(dim=2), 2, (0,))], "does not apply to 2 dimensions"),
-        ([Stage(Relu(), 4, (~1,)), Stage(mlp(), 4, (0, 1, 2))], "cannot contain a Compose"),
-        ([Stage(Add(), 3, (~1, 0)), Stage(Matmul(accumulate=True), 4, (0, 1))], "only the first operation may do"),
+        (
+            [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Relu(), 3, (0,)), ComposeStage(Relu(), 3, (0,))],
+            "nothing uses the output of Relu",
+        ),
+        (
+            [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Add(), 3, (~2, 0)), ComposeStage(Relu(), 3, (~1,))],
+            "made of its own output",
+        ),
+        (
+            [ComposeStage(Relu(), 3, (~1,)), ComposeStage(Relu(), 2, (0,))],
+            "Relu reads 3 dimensions, but Relu before it makes 2",
+        ),
+        ([ComposeStage(Add(), 3, (~1, 0)), ComposeStage(Relu(), 3, (0, 1))], r"Relu has 1 input \(src\), not 2"),
+        ([ComposeStage(Matmul(), 3, (~1, 0)), ComposeStage(Relu(), 3, (0,))], "Matmul has 4 dimensions, not 3"),
+        ([ComposeStage(Relu(), 2, (~1,)), ComposeStage(Softmax(dim=2), 2, (0,))], "does not apply to 2 dimensions"),
+        ([ComposeStage(Relu(), 4, (~1,)), ComposeStage(mlp(), 4, (0, 1, 2))], "cannot contain a Compose"),
+        (
+            [ComposeStage(Add(), 3, (~1, 0)), ComposeStage(Matmul(accumulate=True), 4, (0, 1))],
+            "only the first operation may do",
+        ),
     ],
-)  # fmt: skip
-def test_graphs_that_are_none(stages: list[Stage], message: str) -> None:
+)
+def test_graphs_that_are_none(stages: list[ComposeStage], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         arranged(stages)
 
@@ -240,7 +252,7 @@ def test_norms() -> None:
 
 def work(count: int) -> int:
     """How many bytecode instructions it takes to make a Compose of so many stages."""
-    stages = (*(Stage(Relu(), 2, (~(index + 1),)) for index in range(count - 1)), Stage(Relu(), 2, (0,)))
+    stages = (*(ComposeStage(Relu(), 2, (~(index + 1),)) for index in range(count - 1)), ComposeStage(Relu(), 2, (0,)))
     done = 0
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:

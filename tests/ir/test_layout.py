@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from morello.errors import SpecError
 from morello.ir.dtypes import F32, I8
-from morello.ir.layout import Dynamic, Fit, Layout, OddEven, Packed, PhysicalDim, col_major, nhwc, row_major
+from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, col_major, nhwc, row_major
 from morello.ir.tensor import OperandState, TensorSpec
 
 
@@ -78,7 +78,7 @@ def test_a_tile_has_the_contiguity_and_alignment_it_claims(
     tile = tuple(data.draw(st.integers(1, size)) for size in shape)
     first = tuple(data.draw(st.integers(0, size - own) | st.just(0)) for size, own in zip(shape, tile, strict=True))
     codes = whole.state.tile_codes(shape, tile, 16, first)
-    assume(Fit.STRADDLES not in codes[:-1])
+    assume(TileCode.STRADDLES not in codes[:-1])
     part = TensorSpec(tile, whole.state.tiled(codes))
     assert part.state.layout is not None
     ranges = [range(at, size - own + 1, own) for at, size, own in zip(first, shape, tile, strict=True)]
@@ -101,10 +101,10 @@ def test_tiling_in_two_steps_claims_no_more_than_in_one(
     middle = tuple(data.draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0])) for size in shape)
     inner = tuple(data.draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0])) for size in middle)
     at_once, first = whole.tile_codes(shape, inner, 1), whole.tile_codes(shape, middle, 1)
-    assume(Fit.STRADDLES not in (*at_once, *first))
+    assume(TileCode.STRADDLES not in (*at_once, *first))
     between = whole.tiled(first)
     second = between.tile_codes(middle, inner, 1)
-    assume(Fit.STRADDLES not in second)
+    assume(TileCode.STRADDLES not in second)
     assert between.tiled(second).layout == whole.tiled(at_once).layout
     assert between.tiled(second).contig <= whole.tiled(at_once).contig
 
@@ -114,8 +114,8 @@ def test_codes_of_a_batch_are_those_of_its_cells(case: tuple[Layout, tuple[int, 
     layout, shape = case
     factors = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
     batch = tuple(np.array([size * factor for factor in factors]) for size in shape)
-    together = np.stack(np.broadcast_arrays(*layout.fit(batch, shape)), axis=-1)
-    alone = [layout.fit([int(size[cell]) for size in batch], shape) for cell in range(len(factors))]
+    together = np.stack(np.broadcast_arrays(*layout.tile_codes(batch, shape)), axis=-1)
+    alone = [layout.tile_codes([int(size[cell]) for size in batch], shape) for cell in range(len(factors))]
     assert together.tolist() == [list(codes) for codes in alone]
 
 

@@ -9,16 +9,16 @@ from types import MappingProxyType
 
 from morello.errors import SpecError
 from morello.ir.ops.base import Operand, Operation, operand
-from morello.ir.ops.compose import Arranged, Compose, Piece, Stage, arranged
+from morello.ir.ops.compose import Arranged, Compose, ComposeStage, Piece, arranged
 
 __all__ = [
     "BY_NAME",
     "Arranged",
     "Compose",
+    "ComposeStage",
     "Operand",
     "Operation",
     "Piece",
-    "Stage",
     "arranged",
     "by_name",
     "operand",

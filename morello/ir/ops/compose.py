@@ -14,14 +14,14 @@ from morello.ir.dtypes import F32, DType
 from morello.ir.ops.base import Operand, Operation
 from morello.ir.ops.hints import SearchHints
 from morello.ir.ops.ranks import chained, ranks_of
-from morello.ir.ops.wiring import Extent, Stage, Wiring, extents, wire
+from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, extents, wire
 
-__all__ = ["Arranged", "Compose", "Piece", "Stage", "arranged"]
+__all__ = ["Arranged", "Compose", "ComposeStage", "Piece", "arranged"]
 
 T = TypeVar("T")
 
 
-def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
+def _check(_compose: Any, _attribute: Any, stages: tuple[ComposeStage, ...]) -> None:
     if len(stages) < 2:
         raise SpecError("Compose needs at least two operations", "write the operation alone")
     ops = [one.op for one in stages]
@@ -33,7 +33,7 @@ def _check(_compose: Any, _attribute: Any, stages: tuple[Stage, ...]) -> None:
     _check_links(stages)
 
 
-def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
+def _check_stage(number: int, stage: ComposeStage, ops: Sequence[Operation]) -> None:
     if isinstance(stage.op, Compose):
         raise SpecError("Compose cannot contain a Compose", "write its operations in its place")
     if stage.op.rank not in (None, stage.rank):
@@ -61,7 +61,7 @@ def _check_stage(number: int, stage: Stage, ops: Sequence[Operation]) -> None:
         raise SpecError(f"{stage.op} has {count} ({names}), not {len(stage.inputs)}", "give it one tensor for each")
 
 
-def _check_links(stages: Sequence[Stage]) -> None:
+def _check_links(stages: Sequence[ComposeStage]) -> None:
     """What is handed on, and each external input, has as many dimensions for all that use it."""
     ranks: dict[int, tuple[int, Operation]] = {
         ~number: (len(stage.output.dims), stage.op) for number, stage in enumerate(stages)
@@ -90,14 +90,14 @@ class Compose(Operation):
     rewrite gives them a buffer. The stages are in normal order (see `arranged`), so equal graphs are equal.
     """
 
-    stages: tuple[Stage, ...] = attrs.field(converter=tuple, validator=_check)
+    stages: tuple[ComposeStage, ...] = attrs.field(converter=tuple, validator=_check)
 
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
         """Each operation's first input is the output of the next. `ranks` may be left out if one is fixed."""
         wires = chained(ops)
         found = ranks_of(ops, wires) if ranks is None else ranks
-        return cls(tuple(Stage(*each) for each in zip(ops, found, wires, strict=True)))
+        return cls(tuple(ComposeStage(*each) for each in zip(ops, found, wires, strict=True)))
 
     @property
     def inputs(self) -> int:
@@ -317,7 +317,7 @@ class Arranged:
     inputs: tuple[int, ...]
 
 
-def arranged(stages: Sequence[Stage]) -> Arranged:
+def arranged(stages: Sequence[ComposeStage]) -> Arranged:
     """The Compose of these stages, of which the first is the head, and any may use any other's output.
 
     In normal order each stage comes before those that it needs, and what its first input needs comes before what
@@ -331,7 +331,7 @@ def arranged(stages: Sequence[Stage]) -> Arranged:
     return Arranged(Compose(moved), tuple(order), tuple(external))
 
 
-def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
+def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
     """Stages and external inputs in normal order."""
     done: dict[int, bool] = {}
     order: list[int] = []
@@ -357,7 +357,7 @@ def _order(stages: Sequence[Stage]) -> tuple[list[int], list[int]]:
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 
-def _inputs(stages: Sequence[Stage]) -> int:
+def _inputs(stages: Sequence[ComposeStage]) -> int:
     return 1 + max(entry for stage in stages for entry in stage.inputs)
 
 

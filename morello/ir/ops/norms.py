@@ -10,7 +10,7 @@ import attrs
 from morello.errors import SpecError
 from morello.ir.ops.base import Operation, Value
 from morello.ir.ops.binary import Add, Mul, Sub
-from morello.ir.ops.compose import Arranged, Compose, Stage, arranged
+from morello.ir.ops.compose import Arranged, Compose, ComposeStage, arranged
 from morello.ir.ops.reduce import Mean
 from morello.ir.ops.unary import Rsqrt, Shift
 
@@ -62,7 +62,7 @@ def _rms_norm(rank: int, eps: float) -> Arranged:
 
 
 def _arranged(rank: int, *stages: tuple[Operation, *tuple[int, ...]]) -> Arranged:
-    return arranged([Stage(op, rank, tuple(inputs)) for op, *inputs in stages])
+    return arranged([ComposeStage(op, rank, tuple(inputs)) for op, *inputs in stages])
 
 
 @attrs.frozen

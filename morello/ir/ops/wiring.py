@@ -19,7 +19,7 @@ Terms = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Stage:
+class ComposeStage:
     """One operation of a Compose, with its number of iteration dimensions and what it reads.
 
     Entry e ≥ 0 of `inputs` is external input number e, entry ~j the output of stage j; one for each operand that
@@ -97,7 +97,7 @@ class Wiring:
     agreements: tuple[Agreement, ...]
     whole: frozenset[int]
 
-    def tile_multiple(self, stages: Sequence[Stage], dim: int) -> int:
+    def tile_multiple(self, stages: Sequence[ComposeStage], dim: int) -> int:
         """Return what tiles of `dim` are multiples of, so that each stage's own tiles are of its multiples."""
         found = 1
         for stage, own in zip(stages, self.stages, strict=True):
@@ -107,7 +107,7 @@ class Wiring:
         return found
 
 
-def wire(stages: Sequence[Stage], inputs: int) -> Wiring:
+def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
     """The iteration dimensions of these stages, whose form has been checked."""
     maker = _Maker()
     asked: dict[int, list[tuple[Extent, ...]]] = {}
@@ -133,7 +133,7 @@ class _Maker:
     whole: set[int] = attrs.field(factory=set)
     agreements: list[Agreement] = attrs.field(factory=list)
 
-    def stage(self, number: int, stage: Stage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
         """A stage's own dimensions: those of its output are what is wanted of it, all others new."""
         own: dict[int, Extent] = {}
         late: list[tuple[Extent, Extent]] = []
@@ -180,7 +180,7 @@ class _Maker:
         return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)
 
     def wiring(
-        self, stages: Sequence[Stage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
+        self, stages: Sequence[ComposeStage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
         """All of it, with dimensions numbered in the order in which they came up."""
         roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]

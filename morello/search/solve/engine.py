@@ -10,7 +10,7 @@ import numpy.typing as npt
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
@@ -71,7 +71,7 @@ class Engine:
         rewrite = rewrites_of(self.target)[order]
         if rewrite is Select:
             return Select(self.target.kernels[index].name)
-        if rewrite is Move:
+        if rewrite is MoveStep:
             operand = index >> MOVE_BITS
             moves = self.bounds.move_classes(key, operand, classes_of(logical, self.states)[operand])
             offers = [move.offer for move in moves]

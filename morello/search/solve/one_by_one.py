@@ -16,7 +16,7 @@ from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.search.solve.cells import Cells
 from morello.search.solve.directory import Directory
@@ -38,7 +38,7 @@ class Uncovered(Exception):
 
 def is_known(rewrite: type[Rewrite]) -> bool:
     """Whether the engine has arrays for a rewrite."""
-    return rewrite.structural or rewrite.staged or rewrite in (Move, Select)
+    return rewrite.structural or rewrite.staged or rewrite in (MoveStep, Select)
 
 
 class Singles:

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
-from morello.ir.layout import Fit
+from morello.ir.layout import TileCode
 from morello.ir.numbers import partition, take
-from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
-from morello.rewrites.move import Move, seen_in
+from morello.rewrites.move import MoveStep, seen_in
 from morello.search.tables.pipelines import Axes, Stages
 from morello.search.tables.shapes import MOVE_BITS, Space, Spaces, is_moved, step_rank
 
@@ -53,7 +53,7 @@ class Offer:
     """
 
     target: StateClass
-    steps: tuple[Move, ...]
+    steps: tuple[MoveStep, ...]
     ranks: Ints
     keeps: tuple[bool, ...]
     fresh: tuple[Ints, ...]
@@ -80,8 +80,8 @@ class States:
         self._costs: list[Floats] = []
         self._bytes: list[Ints] = []
         self._tile_rows: list[Numbers] = []
-        self._fresh: dict[tuple[int, Move], Ints] = {}
-        self._kept: dict[Move, list[int]] = {}
+        self._fresh: dict[tuple[int, MoveStep], Ints] = {}
+        self._kept: dict[MoveStep, list[int]] = {}
         self._seen: dict[str, list[int]] = {}
         self._under: dict[tuple[int, Axes], list[int]] = {key: [] for key in sorted(stages.axes, key=str)}
         for rank, state in goals:
@@ -129,7 +129,7 @@ class States:
     def offers(self, space: Space, operand: int, cls: StateClass) -> list[Offer]:
         """The moves of one operand that search tries where the operand's state is of class `cls`."""
         steps = [*self._steps(space, operand, cls)]
-        grouped: dict[StateClass, list[tuple[Move, int]]] = {}
+        grouped: dict[StateClass, list[tuple[MoveStep, int]]] = {}
         for step, rank in steps:
             level = self.target.level(step.level)
             dtype = cls.dtype if step.dtype is None else by_name(step.dtype)
@@ -150,12 +150,12 @@ class States:
         """A row with a number per state, -1 for those it says nothing of."""
         return np.array([*row, *[-1] * (len(self.states) - len(row))], dtype=np.int64)
 
-    def _steps(self, space: Space, operand: int, cls: StateClass) -> Iterator[tuple[Move, int]]:
+    def _steps(self, space: Space, operand: int, cls: StateClass) -> Iterator[tuple[MoveStep, int]]:
         """Move's own list for operands of this class, with its places in tie-breaks."""
         state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
         batch = space.batch([state] * len(space.operands))
         for order, rewrite in enumerate(rewrites_of(self.target)):
-            if rewrite is Move:
+            if rewrite is MoveStep:
                 for index, step in enumerate(rewrite.steps(batch, self.target)):
                     if step.operand == operand:
                         yield step, step_rank(order, (operand << MOVE_BITS) + index)
@@ -187,19 +187,19 @@ class States:
             if is_moved(key.op, self.target)
             for one in space.operands
         }
-        cache: dict[tuple[int, str, DType], list[Move]] = {}
+        cache: dict[tuple[int, str, DType], list[MoveStep]] = {}
 
-        def moves(rank: int, state: OperandState) -> list[Move]:
+        def moves(rank: int, state: OperandState) -> list[MoveStep]:
             key = rank, state.level, state.dtype
             if rank not in moved:
                 return []
             if key not in cache:
                 neutral = OperandState(state.dtype, state.level, None)
                 dims = tuple(self.tensors[rank].dims)
-                batch = LogicalSpec(MoveOperation(), dims, (neutral, neutral))
-                found: dict[Move, None] = {}
+                batch = LogicalSpec(Move(), dims, (neutral, neutral))
+                found: dict[MoveStep, None] = {}
                 for rewrite in rewrites_of(self.target):
-                    if rewrite is Move:
+                    if rewrite is MoveStep:
                         for step in rewrite.steps(batch, self.target):
                             found.setdefault(_general(step))
                 cache[key] = list(found)
@@ -207,7 +207,7 @@ class States:
 
         return moves
 
-    def _keep(self, rank: int, state: OperandState, moves: Sequence[Move]) -> None:
+    def _keep(self, rank: int, state: OperandState, moves: Sequence[MoveStep]) -> None:
         """What moves that keep the operand's layout make of a state, and what it is as an operand of each cache."""
         number = self.numbers[rank, state]
         for step in moves:
@@ -220,7 +220,7 @@ class States:
                 ((made, _),) = step.fresh("operand", tensor, self.target)
                 _put(self._kept.setdefault(step, []), number, self.number(rank, made))
 
-    def _fresh_row(self, rank: int, dtype: DType, step: Move) -> Ints:
+    def _fresh_row(self, rank: int, dtype: DType, step: MoveStep) -> Ints:
         """The numbers of the states that a move to a layout of its own makes, per tensor shape."""
         step = _general(step)
         general = attrs.evolve(step, dtype=step.dtype or dtype.name)
@@ -233,7 +233,7 @@ class States:
                     self._fill_fresh(row, rank, dtype, general)
         return self._fresh[rank, general]
 
-    def _fill_fresh(self, row: Ints, rank: int, dtype: DType, step: Move) -> None:
+    def _fill_fresh(self, row: Ints, rank: int, dtype: DType, step: MoveStep) -> None:
         """Enter what a move makes. Raises Inapplicable where its layout describes none of the shapes."""
         dims = tuple(self.tensors[rank].dims)
         tensor = TensorSpec(dims, OperandState(dtype, step.level, None))
@@ -280,7 +280,7 @@ class States:
             return
         alignment = self.target.level(state.level).alignment
         for group, at in partition(state.tile_codes(tuple(shape), tuple(cut), alignment, sliding=sliding)):
-            if Fit.STRADDLES in group[:-1]:
+            if TileCode.STRADDLES in group[:-1]:
                 continue
             made = state.tiled(group)
             at = np.arange(len(cells)) if at is None else at
@@ -296,7 +296,7 @@ class States:
         return stacked
 
 
-def _general(step: Move) -> Move:
+def _general(step: MoveStep) -> MoveStep:
     """The step without the number of the operand, which makes no difference to the new state."""
     return attrs.evolve(step, operand=0)
 
@@ -316,7 +316,7 @@ def _describes(state: OperandState, dims: Ints) -> Bools:
     cells = np.flatnonzero(fine)
     if len(cells):
         shape = tuple(dims[:, cells])
-        for codes, at in partition(layout.fit(shape, shape)):
+        for codes, at in partition(layout.tile_codes(shape, shape)):
             fine[cells if at is None else cells[at]] = layout.tiled(state.contig, codes) == (layout, state.contig)
     cells = np.flatnonzero(fine)
     if len(cells):

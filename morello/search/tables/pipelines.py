@@ -120,7 +120,7 @@ class Stages:
         held = lifetimes([part.args for part in made.parts], len(space.operands))
         self._check(made, held, step)
         kinds = tuple(
-            (key_of(part.logical), part.args, part.axes, own) for part, own in zip(made.parts, held, strict=True)
+            (key_of(part.logical), part.args, part.dim_maps, own) for part, own in zip(made.parts, held, strict=True)
         )
         classes = tuple((tensor.state.level, tensor.state.dtype, tensor.state.vector) for tensor in made.tensors)
         stage = stages.get((kinds, classes))

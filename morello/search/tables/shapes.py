@@ -19,12 +19,12 @@ from morello.errors import Inapplicable, PluginError
 from morello.ir.dtypes import F32, DType, by_name
 from morello.ir.impl import Expansion, Part
 from morello.ir.ops.base import Operation
-from morello.ir.ops.move import Move as MoveOperation
+from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, masked, pending_dims, rewrites_of, select_cells, within
-from morello.rewrites.move import Move
+from morello.rewrites.move import MoveStep
 
 Ints = npt.NDArray[np.int64]
 
@@ -233,7 +233,7 @@ class Spaces:
             for part in _parts(space, self.target, dtypes):
                 yield kind_of(part.logical), [np.asarray(size) for size in part.logical.shape]
         for index, one in enumerate(space.operands) if is_moved(space.key.op, self.target) else ():
-            key = Key(MoveOperation(), len(one.dims), space.key.serial)
+            key = Key(Move(), len(one.dims), space.key.serial)
             for dtype in dict.fromkeys(dtypes[index] for dtypes in kinds):
                 yield (key, (dtype, dtype)), list(space.operand_shapes(index))
 
@@ -296,7 +296,7 @@ class Spaces:
 
 def is_moved(op: Operation, target: Target) -> bool:
     """Whether search moves operands of an operation."""
-    return Move in target.rewrites and pending_dims(op, target) is None
+    return MoveStep in target.rewrites and pending_dims(op, target) is None
 
 
 def step_rank(order: int, index: int) -> int:

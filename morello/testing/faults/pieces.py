@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from morello.db.store import Block, Kind, SpecStore
+from morello.db.store import AnswerBlock, AnswerKind, SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
@@ -37,7 +37,7 @@ def truth(shapes: np.ndarray, table: int) -> tuple[np.ndarray, np.ndarray]:
     return shapes.prod(axis=1) * (1 + step), step
 
 
-def piece(number: int) -> list[Block]:
+def piece(number: int) -> list[AnswerBlock]:
     """Return what one transaction stores: Specs that no other piece has, and some that many have."""
     return [_block(number, table) for table in range(len(LABELS))]
 
@@ -48,16 +48,16 @@ def own_shapes(number: int) -> np.ndarray:
 
 
 @cache
-def _block(number: int, table: int) -> Block:
+def _block(number: int, table: int) -> AnswerBlock:
     common = np.array([[1 << (number + bit) % 8, 1 << number % 11] for bit in range(4)], dtype=np.int64)
     shapes = np.concatenate([own_shapes(number), common])
     costs, step = truth(shapes, table)
-    kinds = np.where(np.arange(len(shapes)) % 4 == 3, Kind.LOWER, Kind.EXACT).astype(np.int8)
+    kinds = np.where(np.arange(len(shapes)) % 4 == 3, AnswerKind.LOWER, AnswerKind.EXACT).astype(np.int8)
     nothing = np.zeros((len(shapes), len(FULL)), dtype=np.int64)
-    exact = kinds == Kind.EXACT
+    exact = kinds == AnswerKind.EXACT
     step = np.where(exact, step, -1).astype(np.int32)
     limits = nothing + np.array(FULL, dtype=np.int64)
-    return Block(LABELS[table], shapes, limits, nothing, np.where(exact, costs, costs - 1), kinds, STEPS, step)
+    return AnswerBlock(LABELS[table], shapes, limits, nothing, np.where(exact, costs, costs - 1), kinds, STEPS, step)
 
 
 @cache
@@ -75,16 +75,16 @@ def look(store: SpecStore, number: int) -> str:
         block = _block(number, table)
         costs, kinds = store.known(TARGET, labels, block.shapes, block.limits)
         right, step = truth(block.shapes, table)
-        require((costs[kinds == Kind.EXACT] == right[kinds == Kind.EXACT]).all(), "a wrong cost")
-        require((costs[kinds == Kind.LOWER] <= right[kinds == Kind.LOWER]).all(), "a wrong bound")
-        require(not (kinds == Kind.NONE).any(), "a program denied")
+        require((costs[kinds == AnswerKind.EXACT] == right[kinds == AnswerKind.EXACT]).all(), "a wrong cost")
+        require((costs[kinds == AnswerKind.LOWER] <= right[kinds == AnswerKind.LOWER]).all(), "a wrong bound")
+        require(not (kinds == AnswerKind.NONE).any(), "a program denied")
         own = len(own_shapes(number))
-        exact = block.kinds[:own] == Kind.EXACT
-        known += int((kinds[:own][exact] == Kind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
+        exact = block.kinds[:own] == AnswerKind.EXACT
+        known += int((kinds[:own][exact] == AnswerKind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
         total += own
         for i, spec in _asked(number, table):
             entry = store.find(TARGET, spec)
-            if entry and entry.kind == Kind.EXACT:
+            if entry and entry.kind == AnswerKind.EXACT:
                 require((entry.cost, entry.step) == (right[i], STEPS[step[i]]), "a wrong entry")
     return "none" if not known else "all" if known == total else "some"
 
