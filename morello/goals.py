@@ -1,4 +1,4 @@
-"""The scheduling API: a Spec of a target and the implementation made of it so far (paper §2.3)."""
+"""The scheduling API: a Spec of a target and the implementation made of it so far ([Kaufman2025] §2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules: sequences of steps that turn a Spec into an implementation, and back (paper §2.3)."""
+"""Schedules: steps that turn a Spec into an implementation, and back ([Kaufman2025] §2.3, [RaganKelley2013])."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
 def default_child(node: Node) -> int | None:
     """The child that a step goes on with, None if that does not single one out.
 
-    It is the one child that is not a Move if exactly one exists (paper §2.3), else the one that neither moves
+    It is the one child that is not a Move if exactly one exists ([Kaufman2025] §2.3), else the one that neither moves
     nor initializes; of Moves only, it is the body rather than what loads and stores.
     """
     parts = node.expansion.parts

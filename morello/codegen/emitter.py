@@ -46,7 +46,7 @@ _DECLARED_PER_LINE = 8
 
 
 def short(logical: LogicalSpec) -> str:
-    """A Spec in the paper's short form, for comments: operation, shape, and the operands' levels."""
+    """A Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels."""
     shape = "×".join(map(str, logical.shape))
     return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"
 

@@ -1,4 +1,4 @@
-"""Which boxes contain a point or meet a box: all are looked at if they are few, else an R*-tree finds them."""
+"""Find the boxes that contain a point or meet a box: many by an R*-tree ([Beckmann1990]), few one by one."""
 
 from __future__ import annotations
 

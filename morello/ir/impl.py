@@ -2,7 +2,7 @@
 
 A rewrite turns a logical Spec into an `Expansion`: the node it makes, with a logical Spec for every child,
 how often the child runs and what is held in memory meanwhile. One rule gives the cost and the peak memory
-of every kind of node (paper §3): cost = own + Σ times·cost(child), peak = max(own need, held + peak(child)).
+of every kind of node ([Kaufman2025] §3): cost = own + Σ times·cost(child), peak = max(own need, held + peak(child)).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layouts: bijections from the coordinates of a tensor to offsets in its buffer (papers' §2.4.2).
+"""Layouts: bijections from the coordinates of a tensor to offsets in its buffer ([Kaufman2025] §2.4.2).
 
 A layout lists *physical* dimensions, slowest first. Each belongs to one logical dimension and is
 `Dynamic` (all that remains of it), `Packed(n)` (a strip of n) or `OddEven(n)` (a strip of n whose even
@@ -192,7 +192,7 @@ class Layout:
     def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:
         """The layout of a tile and how many of its innermost physical dimensions lie contiguously.
 
-        Transfer of paper §2.4.3: the outermost physical dimension that still counts is the innermost one
+        Transfer of [Kaufman2025] §2.4.3: the outermost physical dimension that still counts is the innermost one
         that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip meets the part
         around it where both together are one plain dimension.
         """

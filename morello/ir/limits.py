@@ -1,7 +1,7 @@
 """Memory limits: how many bytes of each level an implementation may still allocate, fastest level first.
 
 Registers are counted exactly. Limits of caches and memories are powers of two: what is left after an
-allocation is rounded down, peaks are rounded up (paper §2.4), so nearby limits share their solutions.
+allocation is rounded down, peaks are rounded up ([Kaufman2025] §2.4), so nearby limits share their solutions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Specs: what to compute, and under which conditions (paper §2.2)."""
+"""Specs: what to compute, and under which conditions ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 

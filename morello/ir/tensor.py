@@ -1,4 +1,4 @@
-"""Tensor specs: what is known of a tensor at compile time (paper §2.2)."""
+"""Tensor specs: what is known of a tensor at compile time ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Machine:
                 raise SpecError(f"this {one.name} is no operation of {self.name}", hint)
 
     def move_cost(self, tensor: TensorSpec) -> Num:
-        """m(t) of paper §3: lines · hit cost, doubled unless contiguous; 0 for registers."""
+        """m(t) of [Kaufman2025] §3: lines · hit cost, doubled unless contiguous; 0 for registers."""
         level = self.level(tensor.state.level)
         if level.is_register:
             return 0

@@ -18,7 +18,7 @@ from morello.rewrites.to_accum import ToAccum
 from morello.rewrites.to_move import ToMove
 from morello.rewrites.to_sum import ToSum
 
-#: The rewrites of the paper's search that a target for dense linear algebra wants, in tie-break order.
+#: The rewrites of [Kaufman2025] and more, which a target for dense linear algebra wants, in tie-break order.
 STANDARD: tuple[type[Rewrite], ...] = (
     Select,
     ToAccum,

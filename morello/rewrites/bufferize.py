@@ -1,4 +1,4 @@
-"""bufferize: intermediates of a Compose become tensors, and what makes and uses them a pipeline (paper §2.4.4)."""
+"""bufferize: intermediates of a Compose become tensors, its pieces a pipeline ([Kaufman2025] §2.4.4)."""
 
 from __future__ import annotations
 

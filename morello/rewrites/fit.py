@@ -1,4 +1,4 @@
-"""fit: a loop over tiles of several sizes that cover a dimension exactly, so that nothing remains at its end."""
+"""fit: a loop over tiles of several sizes, which cover a dimension exactly ([Tollenaere2021])."""
 
 from __future__ import annotations
 

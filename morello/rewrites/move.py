@@ -1,4 +1,4 @@
-"""move: an operand lives in another level, layout or data type while the body runs (paper §2, §2.4)."""
+"""move: an operand lives elsewhere while the body runs ([Kaufman2025] §2, §2.4; [Hagedorn2020])."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""select: a microkernel implements the whole Spec (paper §2)."""
+"""select: a microkernel implements the whole Spec ([Kaufman2025] §2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""split: a loop over parts of the reduction, each adding to the same output (paper §2)."""
+"""split: a loop over parts of the reduction, each adding to the same output ([Kaufman2025] §2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What staged rewrites share: a pipeline of whole Specs that hand new tensors on (paper §2.4.4).
+"""What staged rewrites share: a pipeline of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
 
 A staged rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
 The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use

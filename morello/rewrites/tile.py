@@ -1,4 +1,4 @@
-"""tile: a loop over tiles of the output, or of the whole iteration space (paper §2, Figure 1)."""
+"""tile: a loop over tiles of the output, or of the whole iteration space ([Kaufman2025] §2, Figure 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""to_accum: set the output to its initial value, then accumulate into it (paper §2.2)."""
+"""to_accum: set the output to its initial value, then accumulate into it ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 

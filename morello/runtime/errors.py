@@ -2,7 +2,8 @@
 
 A stage's result is off by what errors of its inputs come to (`ErrorAnalysis.propagate_error`), by its own roundings,
 which are at most ((1+u)^n − 1) times the magnitude of what it adds up, and by what underflows. That is a little less
-than the usual γ_n = n·u/(1−n·u). Inputs that do not fit the type of what a stage writes may be converted to it first.
+than the usual γ_n = n·u/(1−n·u) of [Higham2002]. Inputs that do not fit the type of what a stage writes may be
+converted to it first.
 """
 
 from __future__ import annotations

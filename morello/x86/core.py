@@ -12,7 +12,7 @@ LINE = 64
 
 
 def levels(registers: int, vectors: Sequence[int], l1_cost: int) -> tuple[MemoryLevel, ...]:
-    """Return the four levels of an x86-64 core; the sizes are those of the paper's implementation."""
+    """Return the four levels of an x86-64 core; the sizes are those of [Kaufman2025]'s implementation."""
     widest = max(vectors)
     return (
         MemoryLevel(name="RF", kind="scalar", capacity=16 * 4, unit=4, destinations=("RF",)),

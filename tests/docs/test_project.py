@@ -53,3 +53,17 @@ def test_tools_have_one_version_in_one_place() -> None:
 def test_the_citation_has_this_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [PROJECT["version"]]
+
+
+def test_papers_are_cited_by_keys_that_there_are() -> None:
+    page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+    keys = set(re.findall(r"^\| \[(\w+)\] \|", page, re.MULTILINE))
+    files = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("[!r]*.md"),
+        *(ROOT / "morello").rglob("*.py"),
+        *ROOT.glob("plugins/*/src/**/*.py"),
+    ]
+    cited = {key for file in files for key in re.findall(r"\[([A-Z]\w+\d{4})\]", file.read_text(encoding="utf-8"))}
+    assert "Kaufman2025" in cited
+    assert cited == keys

@@ -1,4 +1,4 @@
-"""Compose: operations that hand intermediates to one another: a chain (paper §2.1), or any graph without cycles."""
+"""Compose: operations that hand intermediates on, in a chain ([Kaufman2025] §2.1) or any graph without cycles."""
 
 from __future__ import annotations
 

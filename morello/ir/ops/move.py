@@ -1,4 +1,4 @@
-"""Move: copies a tensor to another level, layout or data type (paper §2.2)."""
+"""Move: copies a tensor to another level, layout or data type ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Softmax is made of: maxima and denominators, offline (a pass each), online (in one), or from parts.
+"""The parts of Softmax: maxima and denominators, in a pass each, in one ([Milakov2018]), or from parts of rows.
 
 See `softmax` on −∞ and NaN. The accumulating variants take what their outputs hold for one more part of each row.
 """

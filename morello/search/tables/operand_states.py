@@ -62,7 +62,7 @@ class Offer:
 class States:
     """All operand states that Specs in `spaces` can have, beginning with those of the goals.
 
-    Arrays have a row per state and a column per tensor shape of its rank: `cost` (m of the paper, infinite where
+    Arrays have a row per state and a column per tensor shape of its rank: `cost` (m of [Kaufman2025], infinite where
     the state does not describe the shape) and `bytes` (of the state's own level).
     """
 

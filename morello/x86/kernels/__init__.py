@@ -1,6 +1,6 @@
 """Microkernels in vectors of any width, and of single values: what each operation has is in a file of its own.
 
-Costs are reciprocal throughputs in cycles, from the paper's implementation unless a comment says otherwise.
+Costs are reciprocal throughputs in cycles, from [Kaufman2025]'s implementation unless a comment says otherwise.
 """
 
 from __future__ import annotations

@@ -328,7 +328,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     widest = max(vectors)
     values = widest // 4
     kernel = partial(_kernel, widest)
-    # Costs of floats are the paper's, whatever the size of vectors.
+    # Costs of floats are [Kaufman2025]'s, whatever the size of vectors.
     return (
         kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values),
         kernel(

@@ -31,7 +31,7 @@ def _zero_memory(site: KernelSite) -> None:
 
 
 def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Any:
-    """Every line is touched: unlike the paper's, the cost grows with the size. Even one line takes a cycle."""
+    """Every line is touched: unlike [Kaufman2025]'s, the cost grows with the size. Even one line takes a cycle."""
     cost = move_costs(spec, machine)
     return cost + (cost == 0) * 1
 

@@ -140,7 +140,7 @@ def _odd_even_sums(spec: LogicalSpec) -> bool:
 
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Any:
-    """Two cycles a vector; the paper has the same for integers of all sizes.
+    """Two cycles a vector; [Kaufman2025] has the same for integers of all sizes.
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
     """
@@ -148,7 +148,7 @@ def _cost(spec: LogicalSpec, machine: Machine) -> Any:
 
 
 def _widening_cost(vector: int):
-    """A conversion takes about as long as half a multiply-add, by measurement; bf16 costs what it does in the paper."""
+    """Return costs with conversions: each takes half a multiply-add, by measurement; bf16 as in [Kaufman2025]."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Any:
         each = 2 if spec.states[2].dtype == F32 else 3

@@ -164,7 +164,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Move(),
             operands=(OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",)), F32_VECTOR),
             when=_to_odd_even,
-            # A shift and a mask, two of which make a cycle: for one vector of bf16 the paper's cost.
+            # A shift and a mask, two of which make a cycle: for one vector of bf16 [Kaufman2025]'s cost.
             cost=lambda spec, machine: move_costs(spec, machine) + spec.operand(1).vectors // 2,
             emit=_interleave,
         ),

@@ -67,7 +67,7 @@ def _pair_cost(spec: LogicalSpec, machine: Machine) -> Any:
 
 
 def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Any:
-    """The paper's: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
+    """[Kaufman2025]'s: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
     return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
 
 

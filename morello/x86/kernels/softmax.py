@@ -123,7 +123,7 @@ def _combined(values: _Values) -> None:
         values.store("denom", values.times("s", "s", "f"))
 
 
-#: What each operation prints, and what it costs besides touching its operands: mostly what the paper's does.
+#: What each operation prints, and what it costs besides touching its operands: mostly what [Kaufman2025]'s does.
 _PIECES = {
     Softmax: (_softmax, 40),
     SoftmaxComplete: (_complete, 26),

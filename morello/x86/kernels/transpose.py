@@ -182,7 +182,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
 
 
 def _pairs(size: int, width: int) -> Microkernel:
-    """Two rows, each one vector, become one row of pairs: the paper's PhysicalTransposeByte for every width."""
+    """Two rows, each one vector, become one row of pairs: [Kaufman2025]'s PhysicalTransposeByte for every width."""
     values = size // width
     vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(values,))
     return Microkernel(

@@ -52,7 +52,7 @@ class TailedDotProduct(DotProduct):
 
 
 def _cost(count: int) -> Callable[[LogicalSpec, Machine], Any]:
-    """The paper's for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
+    """[Kaufman2025]'s for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Any:
         steps: Any = spec.shape[2] // count
