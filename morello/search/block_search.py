@@ -21,8 +21,9 @@ from morello.search.progress import Progress
 from morello.search.solve.deepening import Rounds
 from morello.search.solve.engine import Engine
 from morello.search.solve.extraction import RECALLED
-from morello.search.solve.one_by_one import Uncovered, is_known
+from morello.search.solve.one_by_one import Uncovered
 from morello.search.solve.propagate import compiled
+from morello.search.step_kinds import is_known
 
 
 class _DoesNotFit(Exception):
@@ -154,11 +155,11 @@ class BlockSearch:
             return []
         part = self._parts[spec in self._limited]
         (cell,) = part.engine.directory.cells_of([spec]).tolist()
-        if part.rounds.choices.rank(cell) == RECALLED:
+        if part.rounds.choices.priority(cell) == RECALLED:
             part.rounds.choices.make_own(cell)
-        chosen = part.rounds.choices.rank(cell)
+        chosen = part.rounds.choices.priority(cell)
         found = part.rounds.ranking(cell, chosen, count)
-        return [Alternative(str(part.engine.step(cell, rank)), int(cost), exact) for rank, cost, exact in found]
+        return [Alternative(str(part.engine.step(cell, priority)), int(cost), exact) for priority, cost, exact in found]
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
@@ -217,14 +218,14 @@ class BlockSearch:
         (cell,) = part.engine.directory.cells_of([spec]).tolist()
         if part.engine.cells.low.values[cell] == np.inf:
             return None
-        if part.rounds.choices.rank(cell) == RECALLED:
+        if part.rounds.choices.priority(cell) == RECALLED:
             kept = self.keeper.program(spec) if self.keeper else None
             if kept is not None:
                 known[spec] = kept
                 return kept
             # Part of it is missing where it was kept.
             part.rounds.choices.make_own(cell)
-        step = part.engine.step(cell, part.rounds.choices.rank(cell))
+        step = part.engine.step(cell, part.rounds.choices.priority(cell))
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.exact)
         if node is None:
             raise _DoesNotFit

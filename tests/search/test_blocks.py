@@ -140,14 +140,14 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
         made = engine.expand(cells, np.full(len(cells), np.inf))
         steps: dict[int, dict[Outcome, int]] = {int(cell): {} for cell in cells}
         for edges in made:
-            for index, (cell, cost, rank) in enumerate(zip(edges.parent, edges.cost, edges.rank, strict=True)):
+            for index, (cell, cost, place) in enumerate(zip(edges.parent, edges.cost, edges.priority, strict=True)):
                 parts = zip(edges.child[:, index], edges.times[:, index], strict=True)
                 outcome = int(cost), tuple(sorted((int(child), int(times)) for child, times in parts if child))
                 known = steps[int(cell)]
-                known[outcome] = min(int(rank), known.get(outcome, int(rank)))
+                known[outcome] = min(int(place), known.get(outcome, int(place)))
         for cell, found in steps.items():
             logical = engine.directory.logical(cell)
-            told = {outcome: str(engine.step(cell, rank)) for outcome, rank in found.items()}
+            told = {outcome: str(engine.step(cell, place)) for outcome, place in found.items()}
             assert told == outcomes(engine, cell, logical), logical
             compared += len(told)
         children = np.concatenate([np.zeros(0, np.int64), *(edges.child.reshape(-1) for edges in made)])
@@ -158,9 +158,9 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
 
 def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
     """What single rewrites make of a cell's Spec, each with the first step that does."""
-    axes, target = engine.cells.axes, engine.target
+    codes, target = engine.cells.limit_codes, engine.target
     numbers = engine.cells.limits.values[cell].astype(np.int64)
-    limits = tuple(int(axes.bytes(level, number)) for level, number in enumerate(numbers))
+    limits = tuple(int(codes.bytes(level, number)) for level, number in enumerate(numbers))
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
         lowered = child_limits(made, limits, target.exact)

@@ -7,67 +7,54 @@ steps; a step costs what it costs in the best case of all states in the classes.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
-from morello.kernels.target import Target
-from morello.search.tables.kernels import KernelRow
-from morello.search.tables.limits import LimitAxes
-from morello.search.tables.operand_states import NEVER, Offer, States
-from morello.search.tables.pipelines import Stage, Stages
-from morello.search.tables.shapes import Key, Space, Spaces
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from morello.search.arrays import Floats, Ints
+from morello.search.tables.limits import LimitCodes
+from morello.search.tables.operand_states import NEVER
+from morello.search.tables.search_tables import SearchTables
+from morello.search.tables.shapes import Key, Space
 
 Classes = tuple[int, ...]
 
-#: Bounds that one space may have: 1.6 gigabytes. Larger ones do without limits of whole levels.
+#: Bounds that one space may have: 1.6 gigabytes. Above this, whole levels are dropped from the index, which only
+#: loosens the bounds.
 MOST_BOUNDS = 200_000_000
-
-
-@attrs.frozen
-class MoveClass:
-    """Moves of one operand from one class to another: what they cost and take at least, per shape of the space."""
-
-    operand: int
-    offer: Offer
-    into: int
-    level: int
-    cost: Floats
-    bytes: Ints
-    view: bool
 
 
 @attrs.define
 class Columns:
-    """Where the bounds of one class tuple are among the columns of its space: one per value of the tracked limits.
+    """The columns of one class tuple among the bounds of its space: one per combination of tracked limits.
 
-    `strides` has an entry per level, 0 for those whose limit is not tracked and taken to be all of it.
+    `strides`, [levels], are 0 for levels whose limit is not tracked and taken to be all of it. `codes`, [count,
+    levels], are those of each column's limits.
     """
 
     classes: Classes
     first: int
     count: int
     strides: Ints
-    numbers: Ints  # [count, levels]: the limits of each column
+    codes: Ints
 
+    @property
+    def slice(self) -> slice:
+        return slice(self.first, self.first + self.count)
 
-@attrs.frozen
-class StageClass:
-    """A stage taken by operands of some classes: the classes of its new tensors, and those of its parts' operands."""
-
-    stage: Stage
-    fresh: Classes
-    parts: tuple[Classes, ...]
-    valid: npt.NDArray[np.bool_]
+    def under(self, codes: Ints) -> Ints:
+        """Return the columns, [...], of limits with these codes, [..., levels]."""
+        return self.first + codes @ self.strides
 
 
 class SpaceBounds:
-    """The class tuples of one space, and their bounds: `values[shape, column]`."""
+    """The class tuples of one space, and their bounds: `values`, [shapes + 1, columns + 1], in units of cost.
+
+    The last row and column are infinite, for what cannot be.
+    """
 
     def __init__(self, space: Space):
         self.space = space
@@ -78,97 +65,85 @@ class SpaceBounds:
         self.full: list[int] = []  # per class tuple, the column of full limits
 
     def number(self, classes: Classes) -> int:
+        """Return the number of a class tuple, a new one if need be."""
         return self.tuples.setdefault(classes, len(self.tuples))
+
+    def columns_of(self, classes: Classes) -> Columns:
+        """Return the columns of a class tuple."""
+        return self.columns[self.tuples[classes]]
+
+
+class Relaxer:
+    """The steps of one kind on one space, as they lower its bounds. Each kind overrides what it needs."""
+
+    def start(self, values: Floats, before: Floats) -> None:
+        """Lower `values` by all that does not depend on smaller shapes of the space.
+
+        `before` are the bounds of the space as they were known before, empty the first time.
+        """
+
+    def relax(self, rows: Ints, block: Floats) -> None:
+        """Lower `block`, the bounds of the shapes `rows`, [rows, columns], by what is known of smaller shapes."""
+
+    def close(self, rows: Ints, values: Floats) -> None:
+        """Lower `values[rows]` by steps between Specs of one shape."""
+
+
+class StepBounds(ABC):
+    """One kind of step in the relaxed problem."""
+
+    def __init__(self, relaxed: Relaxed):
+        self.relaxed = relaxed
+
+    @abstractmethod
+    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+        """Yield the class tuples that one step leads to."""
+
+    @abstractmethod
+    def spaces_below(self, key: Key) -> Iterator[Key]:
+        """Yield the spaces that steps of one lead to: itself only if `Relaxer.start` asks for its bounds."""
+
+    @abstractmethod
+    def may_take(self, key: Key, classes: Classes) -> set[int]:
+        """Return the levels of which steps may take memory, now or after others of this kind."""
+
+    @abstractmethod
+    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
+        """Return the steps on one space."""
+
+
+T = TypeVar("T", bound=StepBounds)
 
 
 class Relaxed:
-    """The class tuples that steps lead to from the goals', and the moves and stages between them."""
+    """The class tuples that steps lead to from the goals'.
 
-    def __init__(
-        self,
-        goals: Sequence[tuple[Key, Classes]],
-        spaces: Spaces,
-        states: States,
-        stages: Stages,
-        kernels: dict[Key, list[KernelRow]],
-        target: Target,
-    ):
-        self.target = target
-        self.spaces = spaces
-        self.states = states
-        self.stages = stages
-        self.kernels = kernels
-        self.axes = LimitAxes(target)
-        self.move_key = {
-            (key.rank, key.serial): key
-            for key in spaces.by_key
-            if key.op.moves_data and len(spaces.by_key[key].operands) == 2
-        }
-        self.by_key = {key: SpaceBounds(space) for key, space in spaces.by_key.items()}
+    `cheapest` and `smallest` are [classes, tensors]: the least that a move of such a tensor costs (m of
+    [Kaufman2025]) and the fewest bytes that it takes, of all states in a class.
+    """
+
+    def __init__(self, goals: Sequence[tuple[Key, Classes]], tables: SearchTables, kinds: Sequence[type[StepBounds]]):
+        self.target = tables.target
+        self.tables = tables
+        self.spaces = tables.spaces
+        self.states = tables.states
+        self.limit_codes = LimitCodes(tables.target)
+        self.by_key = {key: SpaceBounds(space) for key, space in tables.spaces.by_key.items()}
         self.cheapest, self.smallest = self._class_minima()
-        self.moves: dict[tuple[Key, int, int], list[MoveClass]] = {}
-        self._move_shapes: dict[tuple[Key, int], Ints] = {}
-        self._staged: dict[tuple[Key, Classes], list[StageClass]] = {}
+        self.steps = [kind(self) for kind in kinds]
         self._close(goals)
         for bounds in self.by_key.values():
             self._lay_out(bounds)
 
-    def move_classes(self, key: Key, operand: int, cls: int) -> list[MoveClass]:
-        """The moves of one operand whose state is of class `cls`."""
-        found = self.moves.get((key, operand, cls))
-        if found is None:
-            found = self.moves[key, operand, cls] = [*self._move_classes(key, operand, cls)]
-        return found
+    def of(self, kind: type[T]) -> T:
+        """Return one kind of step in the relaxed problem."""
+        return next(steps for steps in self.steps if isinstance(steps, kind))
 
-    def _move_classes(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
-        space, states = self.spaces.by_key[key], self.states
-        tensors = space.tensors[operand]
-        for offer in states.offers(space, operand, states.classes[cls]):
-            into = states.class_numbers.get(offer.target)
-            if into is None:
-                continue
-            level = self.target.levels[offer.target.level]
-            view = level.kind == "cache" and offer.target.dtype == states.classes[cls].dtype
-            yield MoveClass(
-                operand,
-                offer,
-                into,
-                offer.target.level,
-                self.cheapest[into][tensors],
-                self.smallest[into][tensors],
-                view,
-            )
-
-    def staged(self, key: Key, classes: Classes) -> list[StageClass]:
-        """The stages that operands of these classes can go through."""
-        if (key, classes) not in self._staged:
-            dtypes = tuple(self.states.classes[cls].dtype for cls in classes)
-            made = [self._stage_class(stage, classes) for stage in self.stages.of(key, dtypes)]
-            self._staged[key, classes] = [one for one in made if one is not None]
-        return self._staged[key, classes]
-
-    def _stage_class(self, stage: Stage, classes: Classes) -> StageClass | None:
-        """The classes of a stage's tensors and parts; None where an operand cannot be seen as its part wants it."""
-        numbers = [int(row[row >= 0][0]) for row in stage.fresh[0]]
-        fresh = tuple(int(self.states.cls[self.states.of_stages[number]]) for number in numbers)
-        parts = []
-        for part in stage.parts:
-            below = []
-            for arg, axes in zip(part.args, part.axes, strict=True):
-                cls = (*classes, *fresh)[arg]
-                if axes is not None:
-                    seen = attrs.evolve(self.states.classes[cls], rank=len(axes))
-                    if seen not in self.states.class_numbers:
-                        return None
-                    cls = self.states.class_numbers[seen]
-                below.append(cls)
-            parts.append(tuple(below))
-        rows = [np.stack([*row, stage.parts[0].shape]) for row in stage.fresh]
-        valid = np.any([np.all(row >= 0, axis=0) for row in rows], axis=0)
-        return StageClass(stage, fresh, tuple(parts), valid)
+    def apply_to(self, suits: Sequence[bool], classes: Classes) -> bool:
+        """Return whether a step that suits these levels applies to operands of these classes."""
+        return all(suits[self.states.classes[cls].level] for cls in classes)
 
     def _class_minima(self) -> tuple[Floats, Ints]:
-        """Per state class and tensor shape: the least m and the fewest bytes of any state in it."""
         states = self.states
         count = len(states.classes)
         cheapest = np.full((count, states.cost.shape[1]), np.inf)
@@ -184,85 +159,46 @@ class Relaxed:
         while waiting:
             key, classes = waiting.pop()
             self.by_key[key].number(classes)
-            for found in self._next(key, classes):
-                if found not in seen:
-                    seen.add(found)
-                    waiting.append(found)
-
-    def _next(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
-        for step in self.spaces.steps[key]:
-            for part in step.parts:
-                yield part.space.key, tuple(classes[arg] for arg in part.args)
-        for one in self.staged(key, classes):
-            for part, below in zip(one.stage.parts, one.parts, strict=True):
-                yield part.space.key, below
-        for operand, cls in enumerate(classes):
-            for move in self.move_classes(key, operand, cls):
-                yield key, (*classes[:operand], move.into, *classes[operand + 1 :])
-                one = self.spaces.by_key[key].operands[operand]
-                rank = len(one.dims)
-                if one.reads:
-                    yield self.move_key[rank, key.serial], (cls, move.into)
-                if one.writes:
-                    yield self.move_key[rank, key.serial], (move.into, cls)
+            for child in (child for steps in self.steps for child in steps.leads_to(key, classes)):
+                if child not in seen:
+                    seen.add(child)
+                    waiting.append(child)
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
         """Give each class tuple its columns: one per combination of tracked limits."""
-        levels = len(self.axes.sizes)
-        needed = {
-            level
-            for row in self.kernels[bounds.space.key]
-            for level, need in enumerate(row.needs)
-            if need and self.target.levels[level].kind != "scalar"
-        }
-        tracked_by = [self._tracked(bounds.space.key, classes, needed) for classes in bounds.tuples]
-        for level in sorted(range(levels), key=lambda level: -self.axes.sizes[level]):
-            width = sum(math.prod(self.axes.sizes[level] for level in tracked) for tracked in tracked_by)
+        counts = self.limit_codes.counts
+        levels = range(len(counts))
+        tracked_by = [self._tracked(bounds.space.key, classes) for classes in bounds.tuples]
+        for level in sorted(levels, key=lambda level: -counts[level]):
+            width = sum(math.prod(counts[level] for level in tracked) for tracked in tracked_by)
             if width * bounds.space.count > MOST_BOUNDS:
                 tracked_by = [tracked - {level} for tracked in tracked_by]
         for classes, tracked in zip(bounds.tuples, tracked_by, strict=True):
-            choices = [
-                np.arange(self.axes.sizes[level]) if level in tracked else self.axes.full[level : level + 1]
-                for level in range(levels)
-            ]
-            grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
-            strides = np.zeros(levels, dtype=np.int64)
+            full = self.limit_codes.full
+            choices = [np.arange(counts[level]) if level in tracked else full[level : level + 1] for level in levels]
+            codes = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
+            strides = np.zeros(len(counts), dtype=np.int64)
             stride = 1
-            for level in reversed(range(levels)):
+            for level in reversed(levels):
                 if level in tracked:
                     strides[level] = stride
-                    stride *= self.axes.sizes[level]
-            bounds.columns.append(Columns(classes, bounds.width, len(grid), strides, grid))
-            bounds.width += len(grid)
-        bounds.full = [one.first + int(one.strides @ self.axes.full) for one in bounds.columns]
+                    stride *= counts[level]
+            bounds.columns.append(Columns(classes, bounds.width, len(codes), strides, codes))
+            bounds.width += len(codes)
+        bounds.full = [int(columns.under(self.limit_codes.full)) for columns in bounds.columns]
 
-    def _tracked(self, key: Key, classes: Classes, needed: set[int]) -> set[int]:
-        """Levels whose limit is worth a column per value: some operand has taken of it, and more can be taken.
+    def _tracked(self, key: Key, classes: Classes) -> set[int]:
+        """Return the levels whose limit is worth a column per value.
 
-        To leave one out is to assume that all of it is free, which only lowers the bound.
+        Those are levels of which some operand has taken memory, and of which more can be taken. To leave one out
+        is to assume that all of it is free, which only lowers the bound.
         """
-        taken: set[int] = set()
-        more: set[int] = set(needed)
-        for operand, cls in enumerate(classes):
-            taken |= self._passed(self.states.classes[cls].level)
-            more |= {move.level for move in self._further(key, operand, cls)}
-        if self.staged(key, classes):
-            # What their parts take, and those of theirs.
-            more |= taken
+        taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
+        more = {level for steps in self.steps for level in steps.may_take(key, classes)}
         return {level for level in taken & more if self.target.levels[level].kind != "scalar"}
 
-    def _further(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
-        """Moves to other classes, now or later."""
-        seen, waiting = {cls}, [cls]
-        while waiting:
-            for move in self.move_classes(key, operand, waiting.pop()):
-                if move.into not in seen:
-                    seen.add(move.into)
-                    waiting.append(move.into)
-                    yield move
-
     def _passed(self, level: int) -> set[int]:
-        """Levels that an operand may have taken memory of on its way to `level`, the slowest aside."""
+        """Return the levels that an operand may have taken memory of on its way to `level`, the slowest aside."""
         names = [one.name for one in self.target.levels]
         into = {level}
         while True:
@@ -274,16 +210,4 @@ class Relaxed:
             if more <= into:
                 break
             into |= more
-        return {one for one in into if self.target.levels[one].kind != "memory"}
-
-    def suit(self, suits: Sequence[bool], classes: Classes) -> bool:
-        """Whether a step that suits these levels applies to operands of these classes."""
-        return all(suits[self.states.classes[cls].level] for cls in classes)
-
-    def move_shapes(self, space: Space, operand: int) -> Ints:
-        """Per shape of a space, the shape of the Move that copies one operand."""
-        key = space.key, operand
-        if key not in self._move_shapes:
-            below = self.spaces.by_key[self.move_key[len(space.operands[operand].dims), space.key.serial]]
-            self._move_shapes[key] = below.numbers(list(space.operand_shapes(operand)))
-        return self._move_shapes[key]
+        return {number for number in into if self.target.levels[number].kind != "memory"}

@@ -1,4 +1,4 @@
-"""Cells: every Spec that search has met, numbered, with what is known of its cost.
+"""CellTable: every Spec that search has met, numbered, with what is known of its cost.
 
 A *table* is an operation with the states of its operands; a cell is a table, a shape and limits. Cell 0 stands for
 "no child" and costs nothing.
@@ -7,95 +7,20 @@ A *table* is an operation with the states of its operands; a cell is a table, a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from morello.search.arrays import Bools, Column, Floats, Ints, KeyNumbers
 from morello.search.bounds.relaxed import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
-from morello.search.tables.limits import LimitAxes
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+from morello.search.tables.limits import LimitCodes
 
 
-class KeyNumbers:
-    """Numbers distinct keys (non-negative int64) from `first` on, in arrays: a hash table with open addressing."""
-
-    def __init__(self, first: int = 0):
-        self.count = first
-        self._bits = 12
-        self._keys: Ints = np.full(1 << self._bits, -1, dtype=np.int64)
-        self._numbers: Ints = np.zeros(1 << self._bits, dtype=np.int64)
-        self._first = first
-
-    def numbers(self, keys: Ints) -> tuple[Ints, Ints]:
-        """The number of each key, and the keys that are new, in the order of their numbers."""
-        while 2 * (self.count - self._first + len(keys)) > len(self._keys):
-            self._grow()
-        slots, fresh = self._slots(keys)
-        self._numbers[fresh] = self.count + np.arange(len(fresh))
-        self.count += len(fresh)
-        return self._numbers[slots], self._keys[fresh]
-
-    def _slots(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Where each key is kept, and the slots that were taken for new ones."""
-        mask = len(self._keys) - 1
-        slots = ((keys.astype(np.uint64) * _MULTIPLIER) >> np.uint64(64 - self._bits)).astype(np.int64)
-        left = np.arange(len(keys))
-        taken = []
-        while len(left):
-            at = slots[left]
-            wanted = keys[left]
-            empty = self._keys[at] < 0
-            if empty.any():
-                # Of several keys for one slot the last one gets it; the others go on looking.
-                self._keys[at[empty]] = wanted[empty]
-                taken.append(at[empty])
-            lost = self._keys[at] != wanted
-            left = left[lost]
-            slots[left] = (slots[left] + 1) & mask
-        return slots, np.unique(np.concatenate(taken)) if taken else np.zeros(0, dtype=np.int64)
-
-    def _grow(self) -> None:
-        keys, numbers = self._keys, self._numbers
-        used = keys >= 0
-        self._bits += 1
-        self._keys = np.full(1 << self._bits, -1, dtype=np.int64)
-        self._numbers = np.zeros(1 << self._bits, dtype=np.int64)
-        slots, _ = self._slots(keys[used])
-        self._numbers[slots] = numbers[used]
-
-
-class Column:
-    """An array that grows; `values` is the part in use."""
-
-    def __init__(self, dtype: Any, width: int | None = None):
-        self._data = np.zeros((0,) if width is None else (0, width), dtype=dtype)
-        self.count = 0
-
-    @property
-    def values(self) -> npt.NDArray[Any]:
-        return self._data[: self.count]
-
-    def extend(self, rows: npt.NDArray[Any]) -> None:
-        needed = self.count + len(rows)
-        if needed > len(self._data):
-            grown = np.zeros((max(needed, 2 * len(self._data), 1024), *self._data.shape[1:]), dtype=self._data.dtype)
-            grown[: self.count] = self.values
-            self._data = grown
-        self._data[self.count : needed] = rows
-        self.count = needed
-
-
-class Tables:
+class SpecTables:
     """Operations with operand states, numbered; `states` is padded with -1, `relevant` says which limits matter."""
 
-    def __init__(self, bounds: Bounds, relevant: npt.NDArray[np.bool_]):
+    def __init__(self, bounds: Bounds, relevant: Bools):
         self.bounds = bounds
         self.spaces = list(bounds.by_key.values())
         self.index = {one.space.key: number for number, one in enumerate(self.spaces)}
@@ -106,7 +31,7 @@ class Tables:
         self.space = Column(np.int64)
         self.states = Column(np.int64, self.width)
         self.classes = Column(np.int64)
-        self.relevant = Column(np.bool_, len(bounds.axes.sizes))
+        self.relevant = Column(np.bool_, len(bounds.limit_codes.counts))
 
     def numbers(self, space: int, states: Ints) -> Ints:
         """The numbers of tables of one space with these operand states, [n, operands]; new ones are added."""
@@ -134,18 +59,18 @@ class Tables:
         self.relevant.extend(np.any(self._relevant_of_level[levels], axis=1))
 
 
-class Cells:
+class CellTable:
     """All cells: table, shape, numbers of limits, and what is known: `low` <= cost <= `high`.
 
     `full` is the cell of the same table and shape with all memory there is: it never costs more. Moves come under many
     limits that make no difference to them, so for these it pays to look at `full` first; others stand for themselves.
     """
 
-    def __init__(self, tables: Tables, axes: LimitAxes, layouts: LayoutBounds | None):
+    def __init__(self, tables: SpecTables, limit_codes: LimitCodes, layouts: LayoutBounds | None):
         self.tables = tables
         self._layouts = layouts
-        self.axes = axes
-        levels = len(axes.sizes)
+        self.limit_codes = limit_codes
+        levels = len(limit_codes.counts)
         self._numbers = KeyNumbers(first=1)
         self._shapes = max(one.space.count for one in tables.spaces)
         self.table = Column(np.int64)
@@ -161,7 +86,7 @@ class Cells:
         self.recall: Callable[[Ints, Ints, Ints], tuple[Floats, Floats]] | None = None
         #: The peak memory in bytes of the program that is known from earlier for a cell.
         self.recall_peak: Callable[[int], Sequence[int] | None] | None = None
-        #: Cells whose programs are known from earlier.
+        #: CellTable whose programs are known from earlier.
         self.recalled = Column(np.bool_)
         self.recalled.extend(np.zeros(1, dtype=np.bool_))
         self._remembered = 1
@@ -173,9 +98,9 @@ class Cells:
 
     def numbers(self, table: Ints, shape: Ints, limits: Ints) -> Ints:
         """The numbers of cells, `limits` as numbers [n, levels]; new ones begin with the bounds of their class."""
-        limits = np.where(self.tables.relevant.values[table], limits, self.axes.full)
+        limits = np.where(self.tables.relevant.values[table], limits, self.limit_codes.full)
         key = table * self._shapes + shape
-        for level, size in enumerate(self.axes.sizes):
+        for level, size in enumerate(self.limit_codes.counts):
             key = key * size + limits[:, level]
         found, fresh = self._numbers.numbers(key)
         if len(fresh):
@@ -184,9 +109,9 @@ class Cells:
 
     def _add(self, keys: Ints) -> None:
         left = keys
-        limits = np.zeros((len(keys), len(self.axes.sizes)), dtype=np.int64)
-        for level in reversed(range(len(self.axes.sizes))):
-            left, limits[:, level] = np.divmod(left, self.axes.sizes[level])
+        limits = np.zeros((len(keys), len(self.limit_codes.counts)), dtype=np.int64)
+        for level in reversed(range(len(self.limit_codes.counts))):
+            left, limits[:, level] = np.divmod(left, self.limit_codes.counts[level])
         table, shape = np.divmod(left, self._shapes)
         low = np.empty(len(keys))
         spaces = self.tables.space.values[table]
@@ -204,9 +129,9 @@ class Cells:
         self.low.extend(low)
         self.high.extend(np.full(len(keys), np.inf))
         self.full.extend(first + np.arange(len(keys)))
-        less = np.flatnonzero(self._moves[spaces] & np.any(limits != self.axes.full, axis=1))
+        less = np.flatnonzero(self._moves[spaces] & np.any(limits != self.limit_codes.full, axis=1))
         if len(less):
-            most = np.broadcast_to(self.axes.full, (len(less), len(self.axes.full)))
+            most = np.broadcast_to(self.limit_codes.full, (len(less), len(self.limit_codes.full)))
             self.full.values[first + less] = self.numbers(table[less], shape[less], most)
             self.low.values[first + less] = np.maximum(low[less], self.low.values[self.full.values[first + less]])
 
@@ -227,11 +152,11 @@ class Cells:
         self._remembered = new.stop
 
     @property
-    def solved(self) -> npt.NDArray[np.bool_]:
-        """Cells whose cost is known, or of which it is known that nothing implements them."""
+    def solved(self) -> Bools:
+        """CellTable whose cost is known, or of which it is known that nothing implements them."""
         return self.low.values >= self.high.values
 
-    def solved_at(self, cells: Ints) -> npt.NDArray[np.bool_]:
+    def solved_at(self, cells: Ints) -> Bools:
         """Which of these are."""
         return self.low.values[cells] >= self.high.values[cells]
 

@@ -12,17 +12,13 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.errors import MorelloError
-from morello.search.solve.cells import Column
+from morello.search.arrays import Column, Floats, Ints
 from morello.search.solve.engine import Engine
 from morello.search.solve.expand import Edges
 from morello.search.solve.extraction import Choices
 from morello.search.solve.propagate import Taken, propagate
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: Costs are kept as float64, which holds integers exactly up to here.
 EXACT = 2.0**53
@@ -79,14 +75,14 @@ class Rounds:
         """Solve these cells. Raises MorelloError for costs past 2^53."""
         self.goals = goals
         goals = np.unique(goals)
-        self._fit()
+        self._grow_columns()
         self._check_costs(goals)
         while len(goals := goals[~self.cells.solved_at(goals)]):
             self._round(goals, self._cap(goals))
             self._check_costs(goals[self.cells.high.values[goals] < np.inf])
             # Bounds that no program comes up to: look whether there is one at all.
             self._failures.values[goals[self.cells.low.values[goals] >= EXACT]] = len(WIDENINGS) - 1
-            self._fit()
+            self._grow_columns()
 
     def _check_costs(self, goals: Ints) -> None:
         low = self.cells.low.values[goals]
@@ -95,7 +91,7 @@ class Rounds:
 
     def solve_at_least(self, cells: Ints) -> None:
         """Solve these cells, or raise their lower bounds."""
-        self._fit()
+        self._grow_columns()
         low = self.cells.low.values[cells]
         while len(cells):
             self._round(cells, low)
@@ -114,21 +110,21 @@ class Rounds:
             best = sorted(self._others(cell, chosen, budget), key=lambda step: step[:2])[:count]
             open_cells = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(cells for _, _, cells in best)]))
             if len(open_cells):
-                self._fit()
+                self._grow_columns()
                 self._round(open_cells, self._cap(open_cells))
             elif len(best) == count:
                 break
-        return [(chosen, cost, True), *((rank, own, not len(cells)) for own, rank, cells in best)]
+        return [(chosen, cost, True), *((priority, own, not len(cells)) for own, priority, cells in best)]
 
     def _others(self, cell: int, chosen: int, budget: float) -> list[tuple[float, int, Ints]]:
         """Steps on a cell within a budget, without the chosen one: cost at least, place, parts that are not solved."""
         found: dict[int, tuple[float, int, Ints]] = {}
         for edges in self.engine.expand(np.array([cell]), np.array([budget])):
             costs = edges.total(self.cells.low.values)
-            for index, rank in enumerate(edges.rank.tolist()):
+            for index, priority in enumerate(edges.priority.tolist()):
                 child = edges.child[:, index]
-                if rank != chosen and (rank not in found or costs[index] < found[rank][0]):
-                    found[rank] = costs[index], rank, child[~self.cells.solved_at(child)]
+                if priority != chosen and (priority not in found or costs[index] < found[priority][0]):
+                    found[priority] = costs[index], priority, child[~self.cells.solved_at(child)]
         return list(found.values())
 
     def tables_done(self) -> tuple[int, int]:
@@ -147,7 +143,7 @@ class Rounds:
         self.count += 1
         self.after(self)
 
-    def _fit(self) -> None:
+    def _grow_columns(self) -> None:
         """Arrays with a value per cell as long as there are cells now, and what is known of new cells."""
         self.cells.remember()
         grown = len(self.cells) - self._failures.count
@@ -163,7 +159,7 @@ class Rounds:
     def _descend(self, goals: Ints, budgets: Floats) -> Descent:
         """Hand budgets down from the goals and expand every cell that gets one."""
         made = Descent()
-        self._fit()
+        self._grow_columns()
         for cells in self._touched:
             self._budget.values[cells] = self._explored.values[cells] = -1
         instead = self._instead(goals, budgets)
@@ -174,7 +170,7 @@ class Rounds:
         while len(pending):
             budgets = self._explored.values[pending] = self._budget.values[pending]
             chunks = self.engine.expand(pending, budgets)
-            self._fit()
+            self._grow_columns()
             made.edges.append(chunks)
             made.expanded.append(pending)
             self.edges += sum(len(edges.parent) for edges in chunks)

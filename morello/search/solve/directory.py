@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.spec import LogicalSpec, Spec
-from morello.ir.tensor import OperandState
+from morello.search.arrays import Ints
 from morello.search.bounds.relaxed import Classes
 from morello.search.bounds.solve import Bounds
-from morello.search.solve.cells import Cells, Tables
+from morello.search.solve.cells import CellTable, SpecTables
 from morello.search.tables.operand_states import States
+from morello.search.tables.search_tables import ranked_states
 from morello.search.tables.shapes import Key, key_of
-
-Ints = npt.NDArray[np.int64]
 
 
 class Directory:
     """Finds the cells of Specs and the Specs of cells."""
 
-    def __init__(self, bounds: Bounds, tables: Tables, cells: Cells):
+    def __init__(self, bounds: Bounds, tables: SpecTables, cells: CellTable):
         self._bounds, self._tables, self._cells = bounds, tables, cells
         self._states = bounds.states
         self._spaces = {one.space.key: one.space for one in tables.spaces}
@@ -47,7 +45,7 @@ class Directory:
             mine = [specs[position] for position in positions]
             states = np.array([[self._states.numbers[one] for one in ranked_states(spec.logical)] for spec in mine])
             shapes = np.array([[int(size) for size in spec.shape] for spec in mine], dtype=np.int64)
-            limits = np.array([self._bounds.axes.numbers(spec.limits) for spec in mine])
+            limits = np.array([self._bounds.limit_codes.encode(spec.limits) for spec in mine])
             table = self._tables.numbers(self._tables.index[key], states)
             found[positions] = self._cells.numbers(table, space.numbers(list(shapes.T)), limits)
         return found
@@ -66,17 +64,6 @@ class Directory:
         return LogicalSpec(space.key.op, (1,) * space.key.rank, labels, space.key.serial)
 
 
-def ranked_states(logical: LogicalSpec) -> list[tuple[int, OperandState]]:
-    """Return the operands' states, each with the operand's rank."""
-    operands = logical.op.operands(len(logical.shape))
-    return [(len(one.dims), state) for one, state in zip(operands, logical.states, strict=True)]
-
-
 def classes_of(logical: LogicalSpec, states: States) -> Classes:
     """Return the state classes of the operands, whose states are all known."""
     return tuple(int(states.cls[states.numbers[one]]) for one in ranked_states(logical))
-
-
-def all_states(seeds: Iterable[LogicalSpec]) -> list[tuple[int, OperandState]]:
-    """Return the states of the operands of some Specs, each once."""
-    return list(dict.fromkeys(one for seed in seeds for one in ranked_states(seed)))

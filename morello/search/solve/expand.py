@@ -10,19 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.ops.base import Operation
-from morello.search.bounds.relaxed import MoveClass, StageClass
+from morello.search.arrays import Bools, Floats, Ints
+from morello.search.bounds.moves import MoveBounds, MoveClass
+from morello.search.bounds.pipelines import PipelineBounds, PipelineClass
 from morello.search.bounds.solve import Bounds
-from morello.search.solve.cells import Cells, Tables
-from morello.search.tables.kernels import KernelRow
-from morello.search.tables.operand_states import WHOLE
-from morello.search.tables.shapes import StructuralStep
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from morello.search.solve.cells import CellTable, SpecTables
+from morello.search.tables.kernels import KernelTable, KernelTables
+from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
+from morello.search.tables.moves import MoveTables
 
 #: Elements of the arrays that a step's first test works on: small enough to stay in a core's cache.
 _CHUNK = 1 << 18
@@ -30,7 +27,7 @@ _CHUNK = 1 << 18
 
 @attrs.frozen
 class Edges:
-    """Steps taken: the cell, the step's own cost and place in tie-breaks, its parts' cells (0: none) and times.
+    """Steps taken: the cell, the step's own cost and priority, its parts' cells (0: none) and times.
 
     `held` are the bytes of `level` that the step holds while its parts run, None for none; where that differs from
     part to part it is in `live`, [n, parts, levels]. `needs`, [n, levels], are bytes that a step needs by itself.
@@ -38,7 +35,7 @@ class Edges:
 
     parent: Ints
     cost: Floats
-    rank: Ints
+    priority: Ints
     child: Ints  # [parts, n]
     times: Floats  # [parts, n]
     level: int = 0
@@ -49,7 +46,7 @@ class Edges:
     def select(self, keep: Bools | Ints) -> Edges:
         """Those of the edges that a mask or numbers pick."""
         held, live, needs = (None if one is None else one[keep] for one in (self.held, self.live, self.needs))
-        rows = self.parent[keep], self.cost[keep], self.rank[keep], self.child[:, keep], self.times[:, keep]
+        rows = self.parent[keep], self.cost[keep], self.priority[keep], self.child[:, keep], self.times[:, keep]
         return Edges(*rows, self.level, held, live, needs)
 
     def memory(self, parts: int, levels: int) -> tuple[Ints, Ints]:
@@ -77,7 +74,7 @@ class _Group:
     `fits` says of each class tuple whether the steps apply to it, `least` is what they cost at least themselves.
     """
 
-    ranks: Ints
+    priorities: Ints
     valid: Bools
     cost: Ints
     parts: tuple[_GroupPart, ...]
@@ -98,7 +95,7 @@ class _GroupPart:
 class SpaceExpander:
     """Expands cells of one space."""
 
-    def __init__(self, number: int, bounds: Bounds, kernels: Sequence[KernelRow], tables: Tables, cells: Cells):
+    def __init__(self, number: int, bounds: Bounds, tables: SpecTables, cells: CellTable):
         self.number = number
         self.bounds = bounds
         self.own = tables.spaces[number]
@@ -107,16 +104,22 @@ class SpaceExpander:
         self.cells = cells
         self.states = bounds.states
         self.op: Operation = self.space.key.op
-        self.kernels = list(kernels)
+        self._loops = bounds.tables.of(LoopTables)
+        self._pipelines = bounds.of(PipelineBounds)
+        self._moves = bounds.of(MoveBounds)
+        self._seen = bounds.tables.of(MoveTables).seen
+        self._new_numbers, self._under = self._pipelines.tables.numbers, self._pipelines.tables.under
+        self.kernels: list[KernelTable] = bounds.tables.of(KernelTables).by_key[self.space.key]
+        kernels = self.kernels
         self._kernel_cost = np.stack([row.cost for row in kernels]) if kernels else np.zeros((0, self.space.count))
         self._kernel_needs = np.array([row.needs for row in kernels], dtype=np.int64).reshape(
-            len(kernels), len(bounds.axes.sizes)
+            len(kernels), len(bounds.limit_codes.counts)
         )
-        self._kernel_ranks = np.array([row.rank for row in kernels], dtype=np.int64)
+        self._kernel_priorities = np.array([row.priority for row in kernels], dtype=np.int64)
         self._kernels_of: dict[tuple[int, ...], list[int]] = {}
         for index, row in enumerate(kernels):
             self._kernels_of.setdefault(row.states, []).append(index)
-        self._groups = [*self._stack(bounds.spaces.steps[self.space.key])]
+        self._groups = [*self._stack(self._loops.by_key[self.space.key])]
         self._class_after: dict[tuple[int, int], Ints] = {}
         self._copies: dict[tuple[int, int, int], Floats] = {}
 
@@ -124,7 +127,7 @@ class SpaceExpander:
         """All steps on these cells that may lead to programs within their budgets."""
         yield from self._kernel_edges(cells, budgets)
         for group in self._groups:
-            size = max(1, _CHUNK // len(group.ranks))
+            size = max(1, _CHUNK // len(group.priorities))
             at = np.flatnonzero(
                 (budgets >= group.least) & group.fits[self.tables.classes.values[self.cells.table.values[cells]]]
             )
@@ -132,10 +135,10 @@ class SpaceExpander:
                 mine = at[start : start + size]
                 yield from self._structural(group, cells[mine], budgets[mine])
         yield from self._stages(cells, budgets)
-        yield from self._moves(cells, budgets)
+        yield from self._move_steps(cells, budgets)
 
-    def _stack(self, steps: Sequence[StructuralStep]) -> Iterator[_Group]:
-        kinds: dict[tuple, list[StructuralStep]] = {}
+    def _stack(self, steps: Sequence[LoopTable]) -> Iterator[_Group]:
+        kinds: dict[tuple, list[LoopTable]] = {}
         for step in steps:
             kind = tuple((part.space.key, part.args) for part in step.parts)
             kinds.setdefault((kind, step.suits), []).append(step)
@@ -143,15 +146,15 @@ class SpaceExpander:
             parts = tuple(self._stack_part(position, members) for position in range(len(kind)))
             valid, cost = np.stack([step.valid for step in members]), np.stack([step.cost for step in members])
             yield _Group(
-                np.array([step.rank for step in members], dtype=np.int64),
+                np.array([step.priority for step in members], dtype=np.int64),
                 valid,
                 cost,
                 parts,
-                np.array([self.bounds.suit(suits, classes) for classes in self.own.tuples], dtype=np.bool_),
+                np.array([self.bounds.apply_to(suits, classes) for classes in self.own.tuples], dtype=np.bool_),
                 float(np.min(cost[valid], initial=np.iinfo(np.int64).max)),
             )
 
-    def _stack_part(self, position: int, members: Sequence[StructuralStep]) -> _GroupPart:
+    def _stack_part(self, position: int, members: Sequence[LoopTable]) -> _GroupPart:
         parts = [step.parts[position] for step in members]
         shape = np.stack([part.shape for part in parts])
         below, args = parts[0].space, parts[0].args
@@ -159,7 +162,7 @@ class SpaceExpander:
         for at, arg in enumerate(args):
             whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
             tile = np.where(shape >= 0, below.tensors[at][shape], whole)
-            pairs.append(self.states.pairs(self.space.operands[arg].sliding, whole, tile))
+            pairs.append(self._loops.cut_numbers(self.space.operands[arg].sliding, whole, tile))
         child = self.bounds.by_key[below.key].tuples
         classes = np.array([child[tuple(row[arg] for arg in args)] for row in self.own.tuples], dtype=np.int64)
         number = self.tables.index[below.key]
@@ -186,12 +189,12 @@ class SpaceExpander:
             for level in range(limits.shape[1]):
                 need = self._kernel_needs[row, level]
                 if need.any():
-                    fine &= need <= self.cells.axes.bytes(level, limits[:, level])
+                    fine &= need <= self.cells.limit_codes.bytes(level, limits[:, level])
             row = row[fine]
             none = np.zeros((0, len(row)))
             if len(row):
                 child, needs = none.astype(np.int64), self._kernel_needs[row]
-                yield Edges(cells[fine], cost[fine], self._kernel_ranks[row], child, none, needs=needs)
+                yield Edges(cells[fine], cost[fine], self._kernel_priorities[row], child, none, needs=needs)
 
     def _structural(self, group: _Group, cells: Ints, budgets: Floats) -> Iterator[Edges]:
         shape = self.cells.shape.values[cells]
@@ -214,7 +217,7 @@ class SpaceExpander:
             columns = []
             for position, arg in enumerate(part.args):
                 pair = part.pairs[position][step, shape[at]]
-                state = np.where(pair == WHOLE, states[:, arg], self.states.tile[states[:, arg], pair])
+                state = np.where(pair == WHOLE, states[:, arg], self._loops.tile[states[:, arg], pair])
                 keep &= (state >= 0) | (child < 0)
                 columns.append(state)
             made.append((child, np.stack(columns, axis=-1)))
@@ -224,32 +227,32 @@ class SpaceExpander:
             numbers.append(self._cells(part.space, columns[keep], child[keep], limits[at]))
             times.append(part.times[step, shape[at]])
         cost = group.cost[step, shape[at]].astype(np.float64)
-        edges = Edges(cells[at], cost, group.ranks[step], np.stack(numbers), np.stack(times).astype(np.float64))
+        edges = Edges(cells[at], cost, group.priorities[step], np.stack(numbers), np.stack(times).astype(np.float64))
         yield edges.select(edges.total(self.cells.low.values) <= budgets[at])
 
     def _stages(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
         """Stages, for the cells of each class tuple together."""
-        if not any(True for _ in self.bounds.stages.below(self.space.key)):
+        if not any(True for _ in self._pipelines.tables.of_space(self.space.key)):
             return
         classes = self.tables.classes.values[self.cells.table.values[cells]]
         for number in np.unique(classes).tolist():
             mine = np.flatnonzero(classes == number)
-            for one in self.bounds.staged(self.space.key, list(self.own.tuples)[number]):
-                size = max(1, _CHUNK // len(one.stage.ranks))
+            for one in self._pipelines.classes(self.space.key, list(self.own.tuples)[number]):
+                size = max(1, _CHUNK // len(one.table.priorities))
                 for start in range(0, len(mine), size):
                     at = mine[start : start + size]
                     yield from self._stage(one, cells[at], budgets[at])
 
-    def _stage(self, one: StageClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+    def _stage(self, one: PipelineClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
         """The steps of one stage on cells whose operands are of the same classes; arrays are [steps, cells]."""
-        stage = one.stage
+        stage = one.table
         shape = self.cells.shape.values[cells]
-        fresh = [np.stack(rows)[:, shape] for rows in zip(*stage.fresh, strict=True)]
+        fresh = [np.stack(rows)[:, shape] for rows in zip(*stage.new_states, strict=True)]
         limits = self.cells.limits.values[cells].astype(np.int64)
-        total = np.where(stage.parts[0].shape[shape] >= 0, np.zeros((len(stage.ranks), len(cells))), np.inf)
+        total = np.where(stage.parts[0].shape[shape] >= 0, np.zeros((len(stage.priorities), len(cells))), np.inf)
         used = []
-        for states, tensors, cls in zip(fresh, stage.tensors, one.fresh, strict=True):
-            numbers = np.where(states >= 0, self.states.of_stages[states], -1)
+        for states, tensors, cls in zip(fresh, stage.tensors, one.new_classes, strict=True):
+            numbers = np.where(states >= 0, self._new_numbers[states], -1)
             total += np.where(states >= 0, self.states.cost[numbers, tensors[shape]], np.inf)
             used.append((self.states.classes[cls].level, numbers, self.states.bytes[numbers, tensors[shape]]))
         own = total.copy()
@@ -258,7 +261,7 @@ class SpaceExpander:
             left = np.broadcast_to(limits, (*total.shape, limits.shape[-1])).copy()
             for level in {used[tensor][0] for tensor in part.holds}:
                 held = sum(used[tensor][2] for tensor in part.holds if used[tensor][0] == level)
-                left[..., level] = self.cells.axes.lower(level, limits[:, level], held)
+                left[..., level] = self.cells.limit_codes.lower(level, limits[:, level], held)
             fits = np.all(left >= 0, axis=-1)
             lowered.append(np.maximum(left, 0))
             number = np.asarray(self.bounds.by_key[part.space.key].tuples[classes])
@@ -273,7 +276,7 @@ class SpaceExpander:
 
     def _stage_edges(
         self,
-        one: StageClass,
+        one: PipelineClass,
         cells: Ints,
         budgets: Floats,
         step: Ints,
@@ -286,22 +289,22 @@ class SpaceExpander:
         shape = self.cells.shape.values[cells]
         operands = self.space.operands
         columns = []
-        for part in one.stage.parts:
+        for part in one.table.parts:
             made = []
-            for arg, axes in zip(part.args, part.axes, strict=True):
+            for arg, dim_map in zip(part.args, part.dim_maps, strict=True):
                 state = states[:, arg] if arg < len(operands) else fresh[arg - len(operands)]
-                made.append(state if axes is None else self.states.under[len(operands[arg].dims), axes][state])
+                made.append(state if dim_map is None else self._under[len(operands[arg].dims), dim_map][state])
             columns.append(np.stack(made, axis=-1))
         keep = np.flatnonzero(np.all(np.concatenate(columns, axis=1) >= 0, axis=1))
         child, live = [], np.zeros((len(keep), len(columns), limits[0].shape[-1]), dtype=np.int64)
-        for position, (part, below, left) in enumerate(zip(one.stage.parts, columns, limits, strict=True)):
+        for position, (part, below, left) in enumerate(zip(one.table.parts, columns, limits, strict=True)):
             number = self.tables.index[part.space.key]
             child.append(self._cells(number, below[keep], part.shape[shape[keep]], left[keep]))
             for tensor in part.holds:
-                live[:, position, self.states.classes[one.fresh[tensor]].level] += held[tensor][keep]
+                live[:, position, self.states.classes[one.new_classes[tensor]].level] += held[tensor][keep]
         times = np.ones((len(child), len(keep)))
-        ranks = np.array(one.stage.ranks, dtype=np.int64)[step[keep]]
-        edges = Edges(cells[keep], cost[keep], ranks, np.stack(child), times, live=live)
+        priorities = np.array(one.table.priorities, dtype=np.int64)[step[keep]]
+        edges = Edges(cells[keep], cost[keep], priorities, np.stack(child), times, live=live)
         yield edges.select(edges.total(self.cells.low.values) <= budgets[keep])
 
     def _cells(self, space: int, states: Ints, shape: Ints, limits: Ints) -> Ints:
@@ -313,13 +316,13 @@ class SpaceExpander:
             numbers[has] = self.cells.numbers(table, shape[has], limits[has])
         return numbers
 
-    def _moves(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+    def _move_steps(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
         states = self.tables.states.values[self.cells.table.values[cells]]
         for operand in range(len(self.space.operands)):
             classes = self.states.cls[states[:, operand]]
             for cls in np.unique(classes).tolist():
                 mine = np.flatnonzero(classes == cls)
-                for move in self.bounds.move_classes(self.space.key, operand, cls):
+                for move in self._moves.classes(self.space.key, operand, cls):
                     for start in range(0, len(mine), _CHUNK // 16):
                         at = mine[start : start + _CHUNK // 16]
                         yield from self._move(move, cls, cells[at], budgets[at])
@@ -333,7 +336,7 @@ class SpaceExpander:
         own = self.states.cost[state, tensor]
         copies = self._copied(move, cls)[shape]
         # The cheapest state of the class, before any one state is looked at.
-        left = self.cells.axes.lower(move.level, limits[:, move.level], move.bytes[shape])
+        left = self.cells.limit_codes.lower(move.level, limits[:, move.level], move.bytes[shape])
         fine = left >= 0
         best = self._bound_after(move, classes, shape, limits, np.maximum(left, 0))
         fine &= own + move.cost[shape] + best + (0 if move.view else copies) <= budgets
@@ -343,17 +346,14 @@ class SpaceExpander:
         shape, state, tensor, limits, own = shape[at], state[at], tensor[at], limits[at], own[at]
         classes, copies, cells, budgets = classes[at], copies[at], cells[at], budgets[at]
         fresh = np.stack(
-            [
-                row[state] if keeps else row[tensor]
-                for row, keeps in zip(move.offer.fresh, move.offer.keeps, strict=True)
-            ]
+            [row[state] if keeps else row[tensor] for row, keeps in zip(move.table.into, move.table.keeps, strict=True)]
         )
         used = self.states.bytes[fresh, tensor]
-        left = self.cells.axes.lower(move.level, limits[:, move.level], used)
+        left = self.cells.limit_codes.lower(move.level, limits[:, move.level], used)
         valid = (fresh >= 0) & (fresh != state) & (left >= 0)
         view = np.zeros(fresh.shape, dtype=np.bool_)
         if move.view:
-            view = fresh == self.states.seen[self.bounds.target.levels[move.level].name][state]
+            view = fresh == self._seen[self.bounds.target.levels[move.level].name][state]
         rest = self._bound_after(move, classes, shape, limits, np.maximum(left, 0))
         cost = own + self.states.cost[fresh, tensor]
         step, at = np.nonzero(valid & (cost + rest + np.where(view, 0.0, copies) <= budgets))
@@ -373,15 +373,15 @@ class SpaceExpander:
         after[:, operand] = fresh
         child = [self._cells(self.number, after, shape, limits)]
         times = [np.ones(len(cells))]
-        copied = np.where(view, -1, self.bounds.move_shapes(self.space, operand)[shape])
-        key = self.bounds.move_key[len(one.dims), self.space.key.serial]
+        copied = np.where(view, -1, self._moves.copy_shapes(self.space, operand)[shape])
+        key = self._moves.copy_key(self.space, operand)
         for wanted, pair in ((one.reads, (state, fresh)), (one.writes, (fresh, state))):
             if wanted and not view.all():
                 child.append(self._cells(self.tables.index[key], np.stack(pair, axis=-1), copied, limits))
                 times.append((~view).astype(np.float64))
         cost = self.states.cost[state, tensor] + self.states.cost[fresh, tensor]
         held = self.states.bytes[fresh, tensor]
-        edges = Edges(cells, cost, move.offer.ranks[step], np.stack(child), np.stack(times), move.level, held)
+        edges = Edges(cells, cost, move.table.priorities[step], np.stack(child), np.stack(times), move.level, held)
         return edges.select(edges.total(self.cells.low.values) <= budgets)
 
     def _bound_after(self, move: MoveClass, classes: Ints, shape: Ints, limits: Ints, left: Ints) -> Floats:
@@ -402,5 +402,5 @@ class SpaceExpander:
         """Per shape, what loading and storing cost at least."""
         key = move.operand, cls, move.into
         if key not in self._copies:
-            self._copies[key] = self.bounds.copies(self.space, move, cls, np.arange(self.space.count))
+            self._copies[key] = self._moves.copy_costs(self.space, move, cls, np.arange(self.space.count))
         return self._copies[key]

@@ -7,13 +7,11 @@ from itertools import pairwise
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.spec import LogicalSpec
+from morello.search.arrays import Ints
 from morello.search.solve.deepening import Rounds
 from morello.search.solve.engine import Engine
-
-Ints = npt.NDArray[np.int64]
 
 
 @attrs.frozen
@@ -38,7 +36,7 @@ def solved(rounds: Rounds, cells: Ints) -> Iterator[Solved]:
     known = rounds.cells
     rounds.choices.make(cells[known.low.values[cells] < np.inf], settle=False)
     peaks = rounds.choices.peaks(cells)
-    full = bytes_of(rounds.engine, known.axes.full[None])[0]
+    full = bytes_of(rounds.engine, known.limit_codes.full[None])[0]
     keep = np.all((peaks >= 0) & (peaks <= full), axis=1) | (known.low.values[cells] == np.inf)
     cells, peaks = cells[keep], peaks[keep]
     for _, rows in by_table(known.table.values[cells]):
@@ -58,7 +56,9 @@ def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
     space = engine.tables.spaces[int(engine.tables.space.values[known.table.values[cells[0]]])].space
     low = known.low.values[cells]
     priced = low < np.inf
-    ranks, example, step = np.unique(rounds.choices.ranks(cells[priced]), return_index=True, return_inverse=True)
+    priorities, example, step = np.unique(
+        rounds.choices.priorities(cells[priced]), return_index=True, return_inverse=True
+    )
     steps = np.full(len(cells), -1, dtype=np.int64)
     steps[priced] = step
     examples = cells[priced][example].tolist()
@@ -68,12 +68,12 @@ def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
         bytes_of(engine, known.limits.values[cells]),
         np.where(priced, low, -1).astype(np.int64),
         np.where(priced[:, None], peaks, 0),
-        tuple(str(engine.step(cell, rank)) for cell, rank in zip(examples, ranks.tolist(), strict=True)),
+        tuple(str(engine.step(cell, priority)) for cell, priority in zip(examples, priorities.tolist(), strict=True)),
         steps,
     )
 
 
 def bytes_of(engine: Engine, numbers: Ints) -> Ints:
     """Limits in bytes from their numbers, [n, levels]."""
-    axes = engine.bounds.axes
-    return np.stack([axes.bytes(level, numbers[:, level]) for level in range(numbers.shape[1])], axis=-1)
+    limit_codes = engine.bounds.limit_codes
+    return np.stack([limit_codes.bytes(level, numbers[:, level]) for level in range(numbers.shape[1])], axis=-1)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.limits import raise_peak
-from morello.search.solve.cells import Cells, Column
+from morello.search.arrays import Bools, Column, Ints
+from morello.search.solve.cells import CellTable
 from morello.search.solve.engine import Engine
 from morello.search.solve.expand import Edges
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 #: In place of a place in tie-breaks: the program is known from earlier, and its steps are not known here.
 RECALLED = -2
@@ -28,12 +25,12 @@ class Choices:
     `solve_at_least` solves cells, or raises their lower bounds.
     """
 
-    def __init__(self, engine: Engine, cells: Cells, solve_at_least: Callable[[Ints], None]):
+    def __init__(self, engine: Engine, cells: CellTable, solve_at_least: Callable[[Ints], None]):
         self._engine, self._cells, self._solve_at_least = engine, cells, solve_at_least
-        self._levels = len(cells.axes.sizes)
+        self._levels = len(cells.limit_codes.counts)
         self._parts = 3
         self._rows = Column(np.int64)
-        self._ranks = Column(np.int64)
+        self._priorities = Column(np.int64)
         self._children = Column(np.int64, self._parts)
         self._live = Column(np.int64, self._parts * self._levels)
         self._peaks = Column(np.int64, self._levels)
@@ -45,14 +42,14 @@ class Choices:
     def row(self) -> Ints:
         return self._rows.values
 
-    def rank(self, cell: int) -> int:
+    def priority(self, cell: int) -> int:
         """Where the chosen step stands in the target's order."""
-        return int(self._ranks.values[self.row[cell]])
+        return int(self._priorities.values[self.row[cell]])
 
-    def ranks(self, cells: Ints) -> Ints:
+    def priorities(self, cells: Ints) -> Ints:
         """The same for many cells; -1 where nothing is chosen."""
         rows = self.row[cells]
-        return np.where(rows >= 0, self._ranks.values[rows], -1)
+        return np.where(rows >= 0, self._priorities.values[rows], -1)
 
     def make(self, cells: Ints, *, settle: bool = True) -> None:
         """Choose for solved cells and for all cells of the programs below them.
@@ -63,7 +60,7 @@ class Choices:
         pending = np.unique(cells)
         passed = Column(np.bool_)
         while len(pending):
-            self._fit()
+            self._grow_columns()
             passed.extend(np.zeros(len(self.row) - passed.count, dtype=np.bool_))
             pending = pending[~passed.values[pending] & (known.low.values[pending] < np.inf)]
             # Below what was chosen earlier there may be cells that were left open then.
@@ -94,25 +91,25 @@ class Choices:
 
     def peaks(self, cells: Ints) -> Ints:
         """Peak memory in bytes, [n, levels], of the programs of cells; -1 where they are not known to the end."""
-        self._fit()
+        self._grow_columns()
         rows = self.row[cells]
         self._work_out_peaks()
         return np.where(rows[:, None] >= 0, self._peaks.values[rows], -1)
 
-    def _fit(self) -> None:
+    def _grow_columns(self) -> None:
         self._rows.extend(np.full(len(self._cells) - len(self.row), -1, dtype=np.int64))
 
     def _choose(self, cells: Ints, settle: bool) -> Ints:
         """Choose where that is possible now, for cells in order; the cells to go on with."""
         known = self._cells
         chunks = self._engine.expand(cells, known.low.values[cells])
-        self._fit()
+        self._grow_columns()
         best = np.full(len(cells), _NONE)
         for edges in chunks:
-            np.minimum.at(best, np.searchsorted(cells, edges.parent), edges.rank)
+            np.minimum.at(best, np.searchsorted(cells, edges.parent), edges.priority)
         undecided, further = [np.zeros(0, dtype=np.int64)], []
         for edges in chunks:
-            first = edges.select(best[np.searchsorted(cells, edges.parent)] == edges.rank)
+            first = edges.select(best[np.searchsorted(cells, edges.parent)] == edges.priority)
             solved = np.asarray(np.all(known.solved_at(first.child), axis=0))
             self._add(first.select(solved))
             further.append(first.child[:, solved].reshape(-1))
@@ -134,8 +131,8 @@ class Choices:
         children = np.zeros((count, self._parts), dtype=np.int64)
         children[:, : len(one.child)] = one.child.T
         live, needs = one.memory(self._parts, self._levels)
-        self.row[one.parent] = self._ranks.count + np.arange(count)
-        self._ranks.extend(one.rank)
+        self.row[one.parent] = self._priorities.count + np.arange(count)
+        self._priorities.extend(one.priority)
         self._children.extend(children)
         self._live.extend(live.reshape(count, self._parts * self._levels))
         self._needs.extend(needs)
@@ -152,7 +149,7 @@ class Choices:
 
     def _work_out_peaks(self) -> None:
         """Peaks of all chosen programs that are known to the end, those of parts first."""
-        peaks, exact = self._peaks.values, self._cells.axes.exact
+        peaks, exact = self._peaks.values, self._cells.limit_codes.exact
         waiting = np.flatnonzero(peaks[:, 0] < 0)
         while len(waiting):
             below = self.row[self._children.values[waiting]]

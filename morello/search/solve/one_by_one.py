@@ -9,23 +9,19 @@ import contextlib
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.move import MoveStep
-from morello.rewrites.select import Select
-from morello.search.solve.cells import Cells
+from morello.search.arrays import Floats, Ints
+from morello.search.solve.cells import CellTable
 from morello.search.solve.directory import Directory
 from morello.search.solve.expand import Edges
-from morello.search.tables.limits import LimitAxes
-from morello.search.tables.shapes import step_rank
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from morello.search.step_kinds import is_known
+from morello.search.tables.limits import LimitCodes
+from morello.search.tables.priorities import Priority
 
 
 class Uncovered(Exception):
@@ -34,11 +30,6 @@ class Uncovered(Exception):
     def __init__(self, logical: LogicalSpec):
         super().__init__(str(logical))
         self.logical = logical
-
-
-def is_known(rewrite: type[Rewrite]) -> bool:
-    """Whether the engine has arrays for a rewrite."""
-    return rewrite.structural or rewrite.staged or rewrite in (MoveStep, Select)
 
 
 class Singles:
@@ -53,33 +44,37 @@ class Singles:
         return bool(self.rewrites)
 
     def steps(self, logical: LogicalSpec) -> list[tuple[int, Rewrite, Expansion]]:
-        """Every such step that applies to a Spec, with its place in tie-breaks and what it makes."""
+        """Every such step that applies to a Spec, with its packed priority and what it makes."""
         if logical not in self._made:
             self._made[logical] = [*self._steps(logical)]
         return self._made[logical]
+
+    def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
+        """Return the step of this priority on a Spec."""
+        return next(step for packed, step, _ in self.steps(logical) if packed == priority.pack())
 
     def _steps(self, logical: LogicalSpec) -> Iterator[tuple[int, Rewrite, Expansion]]:
         for order, rewrite in self.rewrites:
             for index, step in enumerate(rewrite.steps(logical, self.target)):
                 with contextlib.suppress(Inapplicable):
-                    yield step_rank(order, index), step, step.expansion(logical, self.target)
+                    yield Priority(order, index).pack(), step, step.expansion(logical, self.target)
 
     def expand(
-        self, directory: Directory, known: Cells, axes: LimitAxes, cells: Ints, budgets: Floats
+        self, directory: Directory, known: CellTable, limit_codes: LimitCodes, cells: Ints, budgets: Floats
     ) -> Iterator[Edges]:
         """The edges of these steps. Raises Uncovered."""
         for cell, budget in zip(cells.tolist(), budgets.tolist(), strict=True):
             limits = known.limits.values[cell].astype(np.int64)
-            for rank, _, made in self.steps(directory.logical(cell)):
-                below = [self._lowered(axes, limits, part.live) for part in made.parts]
-                fits = all(need <= axes.bytes(level, limits[level]) for level, need in enumerate(made.needs))
+            for priority, _, made in self.steps(directory.logical(cell)):
+                below = [self._lowered(limit_codes, limits, part.live) for part in made.parts]
+                fits = all(need <= limit_codes.bytes(level, limits[level]) for level, need in enumerate(made.needs))
                 if not fits or any(min(one) < 0 for one in below):
                     continue
                 for part in made.parts:
                     if not directory.covers(part.logical):
                         raise Uncovered(part.logical)
                 children = [
-                    directory.cells_of([Spec(part.logical, self._bytes(axes, own))])
+                    directory.cells_of([Spec(part.logical, self._bytes(limit_codes, own))])
                     for part, own in zip(made.parts, below, strict=True)
                 ]
                 times = np.array([[float(part.times)] for part in made.parts]).reshape(len(children), 1)
@@ -89,7 +84,7 @@ class Singles:
                 edge = Edges(
                     np.array([cell]),
                     np.array([float(made.cost)]),
-                    np.array([rank]),
+                    np.array([priority]),
                     child,
                     times,
                     live=live.reshape(1, len(children), len(made.needs)),
@@ -98,11 +93,11 @@ class Singles:
                 if edge.total(known.low.values)[0] <= budget:
                     yield edge
 
-    def _lowered(self, axes: LimitAxes, limits: Ints, live) -> list[int]:
+    def _lowered(self, limit_codes: LimitCodes, limits: Ints, live) -> list[int]:
         return [
-            int(limits[level]) if not used else int(axes.lower(level, limits[level], int(used)))
+            int(limits[level]) if not used else int(limit_codes.lower(level, limits[level], int(used)))
             for level, used in enumerate(live)
         ]
 
-    def _bytes(self, axes: LimitAxes, numbers: list[int]) -> tuple[int, ...]:
-        return tuple(int(axes.bytes(level, number)) for level, number in enumerate(numbers))
+    def _bytes(self, limit_codes: LimitCodes, numbers: list[int]) -> tuple[int, ...]:
+        return tuple(int(limit_codes.bytes(level, number)) for level, number in enumerate(numbers))

@@ -17,10 +17,8 @@ import cffi
 import numpy as np
 import numpy.typing as npt
 
+from morello.search.arrays import Floats, Ints
 from morello.search.solve.expand import Edges
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _DECLARATION = """
 void morello_propagate(size_t groups, const int64_t *cell_ends, const int64_t *cells, const int64_t *edge_ends,

@@ -1,4 +1,4 @@
-"""Microkernels on blocks: for every tuple of operand states that a kernel takes, its cost on all shapes at once."""
+"""Microkernels: for every tuple of operand states that a kernel takes, its cost on all shapes at once."""
 
 from __future__ import annotations
 
@@ -7,91 +7,117 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.errors import Inapplicable
+from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel, Multiple, agree
 from morello.kernels.target import Target
-from morello.rewrites.base import rewrites_of
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.select import Select, accepted
+from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.operand_states import States
-from morello.search.tables.shapes import Space, step_rank
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from morello.search.tables.priorities import Priority
+from morello.search.tables.shapes import Key, Space, Spaces
+from morello.search.tables.step_tables import StepTables, overridden
 
 
 @attrs.frozen
-class KernelRow:
-    """One kernel on operands in these states: `cost` per shape (infinite where it does not apply), `needs` in bytes."""
+class KernelTable:
+    """One kernel on operands in these states: `cost`, [shapes], infinite where it does not apply; `needs` in bytes."""
 
     states: tuple[int, ...]
     step: Select
-    rank: int
+    priority: int
     cost: Floats
     needs: tuple[int, ...]
 
 
-def kernel_rows(space: Space, states: States, target: Target) -> Iterator[KernelRow]:
-    """Every way to implement Specs of a space by one kernel."""
-    for order, rewrite in enumerate(rewrites_of(target)):
-        if rewrite is Select:
-            for index, kernel in enumerate(target.kernels):
+class KernelTables(StepTables):
+    """Every way to implement Specs by one kernel, by space."""
+
+    def __init__(self, spaces: Spaces, target: Target):
+        super().__init__(spaces, target)
+        self.by_key: dict[Key, list[KernelTable]] = {}
+
+    @staticmethod
+    def handles(rewrite: type[Rewrite]) -> bool:
+        # Search asks for `cases`, of every kernel; the rest it takes to be as it is in Select.
+        return issubclass(rewrite, Select) and overridden(rewrite, Select) <= {"cases"}
+
+    def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
+        return self._step(priority.rewrite, self.target.kernels[priority.step])
+
+    def finish(self, states: States) -> None:
+        self.by_key = {key: [*self._tabulate(space, states)] for key, space in self.spaces.by_key.items()}
+
+    def _step(self, place: int, kernel: Microkernel) -> Select:
+        rewrite = rewrites_of(self.target)[place]
+        assert issubclass(rewrite, Select)
+        return rewrite(kernel.name)
+
+    def _tabulate(self, space: Space, states: States) -> Iterator[KernelTable]:
+        for place, _ in self.rewrites(self.target):
+            for index, kernel in enumerate(self.target.kernels):
                 if kernel.implements(space.key.op) and len(kernel.operands) == len(space.operands):
-                    yield from _rows(rewrite(kernel.name), kernel, space, states, step_rank(order, index))
+                    step, priority = self._step(place, kernel), Priority(place, index).pack()
+                    yield from self._tables(step, kernel, space, states, priority)
+
+    def _tables(
+        self, step: Select, kernel: Microkernel, space: Space, states: States, priority: int
+    ) -> Iterator[KernelTable]:
+        cells = np.flatnonzero(_fitting_shapes(kernel, space))
+        if not len(cells):
+            return
+        for numbers in _state_tuples(kernel, space, states, cells):
+            described = np.ones(len(cells), dtype=np.bool_)
+            for index, number in enumerate(numbers):
+                described &= states.cost[number, space.tensors[index][cells]] < np.inf
+            inside = cells[described]
+            batch = space.batch([states.states[number][1] for number in numbers], inside)
+            if not len(inside) or not np.any(accepted(kernel, batch, self.target)):
+                continue
+            cost = np.full(space.count, np.inf)
+            needs: tuple[int, ...] = ()
+            with contextlib.suppress(Inapplicable):
+                for case in step.cases(batch, self.target):
+                    cost[inside if case.cells is None else inside[case.cells]] = case.expansion.cost
+                    needs = tuple(int(need) for need in case.expansion.needs)
+            if needs:
+                yield KernelTable(numbers, step, priority, cost, needs)
 
 
-def _rows(step: Select, kernel: Microkernel, space: Space, states: States, rank: int) -> Iterator[KernelRow]:
-    cells = np.flatnonzero(_fitting_shapes(kernel, space))
-    if not len(cells):
-        return
-    for numbers in _tuples(kernel, space, states, cells):
-        fine = np.ones(len(cells), dtype=np.bool_)
-        for index, number in enumerate(numbers):
-            fine &= states.cost[number, space.tensors[index][cells]] < np.inf
-        inside = cells[fine]
-        batch = space.batch([states.states[number][1] for number in numbers], inside)
-        if not len(inside) or not np.any(accepted(kernel, batch, states.target)):
-            continue
-        cost = np.full(space.count, np.inf)
-        needs: tuple[int, ...] = ()
-        with contextlib.suppress(Inapplicable):
-            for case in step.cases(batch, states.target):
-                cost[inside if case.cells is None else inside[case.cells]] = case.expansion.cost
-                needs = tuple(int(need) for need in case.expansion.needs)
-        if needs:
-            yield KernelRow(numbers, step, rank, cost, needs)
-
-
-def _fitting_shapes(kernel: Microkernel, space: Space) -> npt.NDArray[np.bool_]:
-    """The shapes that the kernel's size rules allow."""
-    fine = np.ones(space.count, dtype=np.bool_)
+def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
+    """Return which shapes the kernel's size rules allow, [shapes]."""
+    allowed = np.ones(space.count, dtype=np.bool_)
     if kernel.shape is not None and len(kernel.shape) != len(space.sizes):
-        return ~fine
+        return ~allowed
     for size, rule in zip(space.sizes, kernel.shape or (), strict=False):
         if rule is not None:
-            fine &= size % rule.of == 0 if isinstance(rule, Multiple) else size == rule
-    return fine
+            allowed &= size % rule.of == 0 if isinstance(rule, Multiple) else size == rule
+    return allowed
 
 
-def _tuples(kernel: Microkernel, space: Space, states: States, cells: Ints) -> Iterator[tuple[int, ...]]:
-    """Tuples of states that each operand's pattern accepts, and that agree where the kernel asks for it."""
+def _state_tuples(kernel: Microkernel, space: Space, states: States, cells: Ints) -> Iterator[tuple[int, ...]]:
+    """Yield tuples of states that the operands' patterns accept, and that agree where the kernel asks for it."""
     choices: list[list[int]] = []
-    for index, (pattern, one) in enumerate(zip(kernel.operands, space.operands, strict=True)):
-        shapes = np.unique(space.tensors[index][cells])
-        fits = [
-            number
-            for number, (rank, state) in enumerate(states.states)
-            if rank == len(one.dims) and pattern.accepts(state, rank) and np.any(states.cost[number, shapes] < np.inf)
-        ]
-        choices.append(fits)
+    for index, (pattern, operand) in enumerate(zip(kernel.operands, space.operands, strict=True)):
+        tensors = np.unique(space.tensors[index][cells])
+        choices.append(
+            [
+                number
+                for number, (rank, state) in enumerate(states.states)
+                if rank == len(operand.dims)
+                and pattern.accepts(state, rank)
+                and np.any(states.cost[number, tensors] < np.inf)
+            ]
+        )
     yield from _agreeing((), choices, kernel.same, states)
 
 
 def _agreeing(
     chosen: tuple[int, ...], choices: Sequence[Sequence[int]], same: Sequence[str], states: States
 ) -> Iterator[tuple[int, ...]]:
-    """One of each of the choices after those that are `chosen`, such that all agree on what is to be the same."""
+    """Yield one of each of the choices after those `chosen`, such that all agree on what is to be the same."""
     if len(chosen) == len(choices):
         yield chosen
         return

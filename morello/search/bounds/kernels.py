@@ -1,0 +1,51 @@
+"""Microkernels in the relaxed problem: a kernel takes operands of its states' classes, and costs the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from morello.search.arrays import Floats
+from morello.search.bounds.relaxed import Classes, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.tables.kernels import KernelTables
+from morello.search.tables.shapes import Key
+
+
+class KernelBounds(StepBounds):
+    """Kernels: they lead to no other Specs."""
+
+    def __init__(self, relaxed: Relaxed):
+        super().__init__(relaxed)
+        self.by_key = relaxed.tables.of(KernelTables).by_key
+
+    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+        yield from ()
+
+    def spaces_below(self, key: Key) -> Iterator[Key]:
+        yield from ()
+
+    def may_take(self, key: Key, classes: Classes) -> set[int]:
+        return {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
+
+    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
+        return _KernelRelaxer(self, bounds)
+
+
+class _KernelRelaxer(Relaxer):
+    def __init__(self, kernels: KernelBounds, bounds: SpaceBounds):
+        self._relaxed, self._bounds = kernels.relaxed, bounds
+        self._tables = kernels.by_key[bounds.space.key]
+
+    def start(self, values: Floats, before: Floats) -> None:
+        for table in self._tables:
+            classes = tuple(int(self._relaxed.states.cls[state]) for state in table.states)
+            if classes not in self._bounds.tuples:
+                continue
+            columns = self._bounds.columns_of(classes)
+            fits = np.ones(columns.count, dtype=np.bool_)
+            for level, need in enumerate(table.needs):
+                fits &= self._relaxed.limit_codes.bytes(level, columns.codes[:, level]) >= need
+            cells = np.flatnonzero(table.cost < np.inf)
+            block = np.ix_(cells, columns.first + np.flatnonzero(fits))
+            values[block] = np.minimum(values[block], table.cost[cells][:, None])

@@ -1,0 +1,52 @@
+"""The kinds of step that search has arrays for, and where each layer keeps what it makes of them.
+
+To add a kind: a file in each of `tables`, `bounds` and `layout_bounds`, its edges in `solve/expand.py`, and its line
+here. Rewrites of no kind are taken Spec by Spec (`solve/one_by_one.py`), which is right but slow.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from morello.rewrites.base import Rewrite
+from morello.search.bounds.kernels import KernelBounds
+from morello.search.bounds.loops import LoopBounds
+from morello.search.bounds.moves import MoveBounds
+from morello.search.bounds.pipelines import PipelineBounds
+from morello.search.bounds.relaxed import StepBounds
+from morello.search.layout_bounds.grid import LayoutRelaxer
+from morello.search.layout_bounds.kernels import KernelLayouts
+from morello.search.layout_bounds.loops import LoopLayouts
+from morello.search.layout_bounds.moves import MoveLayouts
+from morello.search.layout_bounds.pipelines import PipelineLayouts
+from morello.search.tables.kernels import KernelTables
+from morello.search.tables.loops import LoopTables
+from morello.search.tables.moves import MoveTables
+from morello.search.tables.pipelines import PipelineTables
+from morello.search.tables.step_tables import StepTables
+
+
+@attrs.frozen
+class StepKind:
+    """One kind of step: the class that tabulates and names it, and those that relax it without and with layouts."""
+
+    tables: type[StepTables]
+    bounds: type[StepBounds]
+    layouts: type[LayoutRelaxer]
+
+    def handles(self, rewrite: type[Rewrite]) -> bool:
+        """Return whether steps of a rewrite, or of a class it is derived from, are of this kind."""
+        return self.tables.handles(rewrite)
+
+
+KINDS = (
+    StepKind(KernelTables, KernelBounds, KernelLayouts),
+    StepKind(LoopTables, LoopBounds, LoopLayouts),
+    StepKind(PipelineTables, PipelineBounds, PipelineLayouts),
+    StepKind(MoveTables, MoveBounds, MoveLayouts),
+)
+
+
+def is_known(rewrite: type[Rewrite]) -> bool:
+    """Return whether search has arrays for a rewrite."""
+    return any(kind.handles(rewrite) for kind in KINDS)

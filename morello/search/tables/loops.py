@@ -1,0 +1,229 @@
+"""Loops, and all steps that treat operand states alike: what they make of every shape, and of operands their tiles.
+
+Such a step (`Rewrite.structural`) leads to the node's own operands, or tiles of them, whatever states they are in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.errors import Inapplicable, PluginError
+from morello.ir.impl import Expansion
+from morello.ir.layout import TileCode
+from morello.ir.numbers import partition
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.kernels.target import Target
+from morello.rewrites.base import Rewrite
+from morello.search.arrays import Bools, Ints
+from morello.search.tables.operand_states import States, stacked
+from morello.search.tables.priorities import Priority
+from morello.search.tables.shapes import (
+    DTypes,
+    Key,
+    Reached,
+    Space,
+    Spaces,
+    key_of,
+    neutral_batch,
+    searched_cases,
+    searched_parts,
+)
+from morello.search.tables.step_tables import StepTables
+
+#: Numbers of states; there is one for each state and each way to cut a tensor.
+_StateNumbers = npt.NDArray[np.int32]
+#: In place of the number of a cut: the tile is the whole operand.
+WHOLE = -1
+
+
+@attrs.frozen
+class LoopPart:
+    """One child of a loop, over all shapes of the space that the loop is in.
+
+    `args` are the loop's operands that the child's are tiles of. `shape`, [shapes], is the number of the child's
+    shape, -1 where there is no such child; `times`, [shapes], how often it runs.
+    """
+
+    space: Space
+    args: tuple[int, ...]
+    shape: Ints
+    times: Ints
+
+
+@attrs.frozen
+class LoopTable:
+    """One step over all shapes of a space: `valid`, [shapes], where it applies, and `cost`, [shapes], of its own.
+
+    `suits` says, per level of the target, whether it applies to operands there.
+    """
+
+    step: Rewrite
+    priority: int
+    valid: Bools
+    cost: Ints
+    parts: tuple[LoopPart, ...]
+    suits: tuple[bool, ...]
+
+
+class LoopTables(StepTables):
+    """All loops, by space, and the states of the tiles that they cut: `tile`, [states, cuts], -1 where there is none.
+
+    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank.
+    """
+
+    def __init__(self, spaces: Spaces, target: Target):
+        super().__init__(spaces, target)
+        self.by_key: dict[Key, list[LoopTable]] = {
+            key: [*self._tabulate_space(space)] for key, space in spaces.by_key.items()
+        }
+        self._cuts = self._all_cuts()
+        self._rows: list[_StateNumbers] = []
+        self.tile: _StateNumbers = np.zeros((0, 0), dtype=np.int32)
+
+    @staticmethod
+    def handles(rewrite: type[Rewrite]) -> bool:
+        return rewrite.structural
+
+    @classmethod
+    def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
+        rewrites = [rewrite for _, rewrite in cls.rewrites(target)]
+        for part in searched_parts(rewrites, neutral_batch(space, target), target):
+            for whole in dtypes:
+                reached = key_of(part.logical), tuple(whole[arg] for arg in part.args)
+                yield reached, part.logical.shape
+                if part.logical.serial != space.key.serial:
+                    # Bounds compare the tiles of a parallel loop with the whole.
+                    yield reached, list(space.sizes)
+
+    def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
+        packed = priority.pack()
+        return next(loop.step for loop in self.by_key[key_of(logical)] if loop.priority == packed)
+
+    def _tabulate_space(self, space: Space) -> Iterator[LoopTable]:
+        batch = neutral_batch(space, self.target)
+        for place, rewrite in self.rewrites(self.target):
+            for index, step in enumerate(rewrite.steps(batch, self.target)):
+                yield from self._tabulate(space, batch, step, Priority(place, index).pack())
+
+    def _tabulate(self, space: Space, batch: LogicalSpec, step: Rewrite, priority: int) -> Iterator[LoopTable]:
+        """Yield the step on every shape: one table, or several if its children differ in kind from shape to shape."""
+        tables: dict[tuple[tuple[Key, tuple[int, ...]], ...], LoopTable] = {}
+        with contextlib.suppress(Inapplicable):
+            for case in searched_cases(step, batch, self.target):
+                cells = np.arange(space.count) if case.cells is None else case.cells
+                kinds = tuple((key_of(part.logical), part.args) for part in case.expansion.parts)
+                alike = next((other for other in tables if other[: len(kinds)] == kinds[: len(other)]), None)
+                table = tables.pop(alike) if alike is not None else self._empty(space, step, priority)
+                kinds = max(kinds, alike or (), key=len)
+                tables[kinds] = self._with_case(table, case.expansion, cells, kinds)
+        yield from tables.values()
+
+    def _empty(self, space: Space, step: Rewrite, priority: int) -> LoopTable:
+        suits = tuple(step.supports_level(level) for level in self.target.levels)
+        valid, cost = np.zeros(space.count, dtype=np.bool_), np.zeros(space.count, dtype=np.int64)
+        return LoopTable(step, priority, valid, cost, (), suits)
+
+    def _with_case(
+        self, table: LoopTable, expansion: Expansion, cells: Ints, kinds: Sequence[tuple[Key, tuple[int, ...]]]
+    ) -> LoopTable:
+        _check(expansion, table.step)
+        count = len(table.valid)
+        parts = list(table.parts)
+        for key, args in kinds[len(parts) :]:
+            space = self.spaces.by_key[key]
+            parts.append(LoopPart(space, args, np.full(count, -1), np.zeros(count, dtype=np.int64)))
+        table.valid[cells] = True
+        table.cost[cells] = expansion.cost
+        for entry, part in zip(parts, expansion.parts, strict=False):
+            shape = [np.broadcast_to(np.asarray(size), cells.shape) for size in part.logical.shape]
+            entry.shape[cells] = entry.space.numbers(shape)
+            entry.times[cells] = part.times
+        return attrs.evolve(table, parts=tuple(parts))
+
+    # The states of tiles.
+
+    def cut_numbers(self, sliding: Sequence[bool], whole: Ints, tile: Ints) -> Ints:
+        """Return the numbers of cuts of tensors `tile` from tensors `whole`; WHOLE where they are the same."""
+        known = self._cuts[len(sliding)]
+        wanted = _cut_code(whole, tile, len(self.spaces.tensors[len(sliding)]), sliding)
+        number = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        return np.where(whole == tile, WHOLE, number)
+
+    def cut_tensors(self, rank: int) -> tuple[Ints, Ints]:
+        """Return the tensors that are cut and their tiles, [cuts] each, of all cuts of a rank."""
+        return np.divmod(self._cuts[rank] >> rank, len(self.spaces.tensors[rank]))
+
+    def follow(self, states: States, number: int) -> None:
+        rank, state = states.states[number]
+        valid = states.describes(number)
+        row = np.full(len(self._cuts[rank]), -1, dtype=np.int32)
+        whole, tile = self.cut_tensors(rank)
+        dims = self.spaces.tensors[rank].dims
+        slides = self._cuts[rank] % (1 << rank)
+        for bits in np.unique(slides).tolist():
+            cuts = np.flatnonzero(valid[whole] & (slides == bits))
+            if len(cuts):
+                sliding = [bool(bits >> dim & 1) for dim in range(rank)]
+                for tiles, tiled in self._tiled(state, sliding, dims[:, whole[cuts]], dims[:, tile[cuts]]):
+                    row[cuts[tiles]] = states.number(rank, tiled)
+        self._rows.append(row)
+
+    def _tiled(
+        self, state: OperandState, sliding: Sequence[bool], whole: Ints, tile: Ints
+    ) -> Iterator[tuple[Ints, OperandState]]:
+        """Yield the states that tiles have, and which tiles; shapes are [rank, tiles]."""
+        if state.layout is None:
+            yield np.arange(tile.shape[1]), state
+            return
+        alignment = self.target.level(state.level).alignment
+        for codes, cells in partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding)):
+            if TileCode.STRADDLES in codes[:-1]:
+                continue
+            tiled = state.tiled(codes)
+            part = np.arange(tile.shape[1]) if cells is None else cells
+            fills = np.broadcast_to(TensorSpec(tuple(tile[:, part]), tiled).has_whole_vectors(), part.shape)
+            if fills.any():
+                yield part[fills], tiled
+
+    def finish(self, states: States) -> None:
+        self.tile = stacked(self._rows, -1)
+
+    def _all_cuts(self) -> dict[int, Ints]:
+        """Return every way that a loop cuts an operand (`_cut_code`), sorted, per rank."""
+        codes: dict[int, list[Ints]] = {rank: [np.zeros(0, dtype=np.int64)] for rank in self.spaces.tensors}
+        for key, loops in self.by_key.items():
+            space = self.spaces.by_key[key]
+            for part in (part for loop in loops for part in loop.parts):
+                cells = np.flatnonzero(part.shape >= 0)
+                for position, arg in enumerate(part.args):
+                    operand = space.operands[arg]
+                    tensors = len(self.spaces.tensors[len(operand.dims)])
+                    whole = space.tensors[arg][cells]
+                    tile = part.space.tensors[position][part.shape[cells]]
+                    cut = whole != tile
+                    codes[len(operand.dims)].append(
+                        np.unique(_cut_code(whole[cut], tile[cut], tensors, operand.sliding))
+                    )
+        return {rank: np.unique(np.concatenate(arrays)) for rank, arrays in codes.items()}
+
+
+def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
+    """Return one number for what is cut from what, and along which dimensions tiles may begin anywhere."""
+    bits = sum(1 << dim for dim, slides in enumerate(sliding) if slides)
+    return (whole * tensors + tile) * (1 << len(sliding)) + bits
+
+
+def _check(expansion: Expansion, step: Rewrite) -> None:
+    """Raise PluginError if a step that calls itself structural takes memory."""
+    held = [expansion.needs, *(part.live for part in expansion.parts)]
+    if expansion.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
+        raise PluginError(
+            f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory",
+            "its class should not say `structural = True`",
+        )

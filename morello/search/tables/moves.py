@@ -1,0 +1,200 @@
+"""Moves: the states that they give to operands, and the moves that search tries on operands of each state class."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import product as combinations
+
+import attrs
+import numpy as np
+
+from morello.errors import Inapplicable
+from morello.ir.dtypes import DType, by_name
+from morello.ir.numbers import take
+from morello.ir.ops.base import Operation
+from morello.ir.ops.move import Move
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState, TensorSpec
+from morello.kernels.target import Target
+from morello.rewrites.base import Rewrite, pending_dims
+from morello.rewrites.move import MoveStep, seen_in
+from morello.search.arrays import Ints
+from morello.search.tables.operand_states import StateClass, StateMap, States
+from morello.search.tables.priorities import Priority
+from morello.search.tables.shapes import DTypes, Key, Reached, Space, Spaces, key_of
+from morello.search.tables.step_tables import StepTables, overridden
+
+
+@attrs.frozen
+class MoveTable:
+    """Moves of one operand to one class of states, as search tries them: `steps` and their `priorities`, [steps].
+
+    `into[i]` numbers the new operand's state: per tensor shape, [tensors], or, where `keeps[i]`, per state that is
+    moved, [states]; -1: none.
+    """
+
+    target: StateClass
+    steps: tuple[MoveStep, ...]
+    priorities: Ints
+    keeps: tuple[bool, ...]
+    into: tuple[Ints, ...]
+
+
+class MoveTables(StepTables):
+    """What moves make of operand states. `seen` has, per cache, the number of each state seen in it: [states].
+
+    A move to a state as it is seen in a cache is a view: nothing is copied.
+    """
+
+    def __init__(self, spaces: Spaces, target: Target):
+        super().__init__(spaces, target)
+        #: The ranks of operands that are moved.
+        self._ranks = {
+            len(operand.dims)
+            for key, space in spaces.by_key.items()
+            if is_moved(key.op, target)
+            for operand in space.operands
+        }
+        self._steps: dict[tuple[int, str, DType], list[MoveStep]] = {}
+        self._searched: dict[tuple[Key, int, StateClass], list[tuple[MoveStep, int]]] = {}
+        self._into: dict[tuple[int, MoveStep], Ints] = {}
+        self._kept: dict[MoveStep, StateMap] = {}
+        self._seen: dict[str, StateMap] = {}
+        self.seen: dict[str, Ints] = {}
+
+    @staticmethod
+    def handles(rewrite: type[Rewrite]) -> bool:
+        # Search asks for these two; the rest it takes to be as it is in MoveStep.
+        return issubclass(rewrite, MoveStep) and overridden(rewrite, MoveStep) <= {"steps", "fresh"}
+
+    @classmethod
+    def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
+        if not is_moved(space.key.op, target):
+            return
+        for known in dtypes:
+            choices = [
+                [dtype] if operand.writes else _casts(dtype, target)
+                for operand, dtype in zip(space.operands, known, strict=True)
+            ]
+            for cast in combinations(*choices):
+                yield (space.key, cast), list(space.sizes)
+        for index, operand in enumerate(space.operands):
+            key = Key(Move(), len(operand.dims), space.key.serial)
+            for dtype in dict.fromkeys(known[index] for known in dtypes):
+                yield (key, (dtype, dtype)), list(space.operand_shapes(index))
+
+    def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
+        space = self.spaces.by_key[key_of(logical)]
+        state = logical.states[priority.operand]
+        level = next(number for number, level in enumerate(self.target.levels) if level.name == state.level)
+        cls = StateClass(len(space.operands[priority.operand].dims), level, state.dtype, state.vector)
+        packed = priority.pack()
+        return next(step for step, place in self._steps_of(space, priority.operand, cls) if place == packed)
+
+    def tables(self, states: States, space: Space, operand: int, cls: StateClass) -> list[MoveTable]:
+        """Return the moves of one operand that search tries where the operand's state is of class `cls`."""
+        grouped: dict[StateClass, list[tuple[MoveStep, int]]] = {}
+        for step, priority in self._steps_of(space, operand, cls):
+            dtype = cls.dtype if step.dtype is None else by_name(step.dtype)
+            into = StateClass(cls.rank, states.levels[step.level], dtype, step.vector)
+            grouped.setdefault(into, []).append((step, priority))
+        tables: list[MoveTable] = []
+        for target, members in grouped.items():
+            keeps = tuple(self._keeps_layout(step) for step, _ in members)
+            into_states = tuple(self._into_states(states, cls, step) for step, _ in members)
+            priorities = np.array([priority for _, priority in members], dtype=np.int64)
+            tables.append(MoveTable(target, tuple(step for step, _ in members), priorities, keeps, into_states))
+        return tables
+
+    def _into_states(self, states: States, cls: StateClass, step: MoveStep) -> Ints:
+        if self._keeps_layout(step):
+            return self._kept[_general(step)].padded(states)
+        return self._new_states(states, cls.rank, cls.dtype, step)
+
+    def _keeps_layout(self, step: MoveStep) -> bool:
+        return step.layout is None and self.target.level(step.level).kind == "cache"
+
+    def _steps_of(self, space: Space, operand: int, cls: StateClass) -> list[tuple[MoveStep, int]]:
+        """Return the moves of an operand of this class, with their priorities."""
+        if (space.key, operand, cls) not in self._searched:
+            state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
+            batch = space.batch([state] * len(space.operands))
+            self._searched[space.key, operand, cls] = [
+                (step, Priority(place, index, operand).pack())
+                for place, rewrite in self.rewrites(self.target)
+                for index, step in enumerate(rewrite.steps(batch, self.target))
+                if isinstance(step, MoveStep) and step.operand == operand
+            ]
+        return self._searched[space.key, operand, cls]
+
+    # The states that moves make.
+
+    def follow(self, states: States, number: int) -> None:
+        rank, state = states.states[number]
+        if rank not in self._ranks:
+            return
+        if (rank, state.level, state.dtype) not in self._steps:
+            self._steps[rank, state.level, state.dtype] = steps = self._all_steps(rank, state)
+            for step in steps:
+                self._new_states(states, rank, state.dtype, step)
+        for step in self._steps[rank, state.level, state.dtype]:
+            level = self.target.level(step.level)
+            if level.kind == "cache":
+                view = states.number(rank, seen_in(level, state, self.target))
+                self._seen.setdefault(level.name, StateMap()).enter(number, view)
+                if step.layout is None:
+                    ((kept, _),) = step.fresh("operand", TensorSpec((1,) * rank, state), self.target)
+                    self._kept.setdefault(step, StateMap()).enter(number, states.number(rank, kept))
+
+    def finish(self, states: States) -> None:
+        self.seen = {name: views.padded(states) for name, views in self._seen.items()}
+
+    def _all_steps(self, rank: int, state: OperandState) -> list[MoveStep]:
+        """Return every move of an operand in some level and of some type, as if it were the source of a Move."""
+        neutral = OperandState(state.dtype, state.level, None)
+        batch = LogicalSpec(Move(), tuple(self.spaces.tensors[rank].dims), (neutral, neutral))
+        steps = (step for _, rewrite in self.rewrites(self.target) for step in rewrite.steps(batch, self.target))
+        return [*dict.fromkeys(_general(step) for step in steps if isinstance(step, MoveStep))]
+
+    def _new_states(self, states: States, rank: int, dtype: DType, step: MoveStep) -> Ints:
+        """Return the numbers of the states that a move to a layout of its own makes, [tensors], -1 for none."""
+        general = attrs.evolve(_general(step), dtype=step.dtype or dtype.name)
+        if (rank, general) not in self._into:
+            into = np.full(len(self.spaces.tensors[rank]), -1, dtype=np.int64)
+            self._into[rank, general] = into
+            if step.layout is not None or self.target.level(step.level).kind == "scalar":
+                with contextlib.suppress(Inapplicable):
+                    self._enter_new_states(into, states, rank, dtype, general)
+        return self._into[rank, general]
+
+    def _enter_new_states(self, into: Ints, states: States, rank: int, dtype: DType, step: MoveStep) -> None:
+        """Enter the states that a move makes. Raises Inapplicable where its layout describes none of the shapes."""
+        dims = tuple(self.spaces.tensors[rank].dims)
+        tensor = TensorSpec(dims, OperandState(dtype, step.level, None))
+        for state, group in step.fresh("operand", tensor, self.target):
+            cells = np.arange(len(into)) if group is None else group
+            fills = TensorSpec(tuple(take(dim, cells) for dim in dims), state).has_whole_vectors()
+            cells = cells[np.broadcast_to(fills, cells.shape)]
+            if len(cells):
+                into[cells] = states.number(rank, state)
+
+
+def is_moved(op: Operation, target: Target) -> bool:
+    """Return whether search moves operands of an operation."""
+    return bool(MoveTables.rewrites(target)) and pending_dims(op, target) is None
+
+
+def _casts(dtype: DType, target: Target) -> list[DType]:
+    """Return a data type, and those that values of it can be cast to on moves."""
+    reached = [dtype]
+    for known in reached:
+        for name, to in sorted(target.info.casts):
+            if name == known.name and by_name(to) not in reached:
+                reached.append(by_name(to))
+    return reached
+
+
+def _general(step: MoveStep) -> MoveStep:
+    """Return the step without the number of the operand, which makes no difference to the new state."""
+    return attrs.evolve(step, operand=0)

@@ -1,0 +1,128 @@
+"""Kinds of step: rewrites that third parties derive from Move and Select are as fast as those, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import pytest
+
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Impl, Node, figures, walk
+from morello.ir.spec import LogicalSpec
+from morello.kernels.machine import Machine
+from morello.kernels.target import Target
+from morello.plugins.registry import Registry
+from morello.rewrites import STANDARD, MoveStep, Rewrite, Select
+from morello.rewrites.base import Case
+from morello.search.block_search import BlockSearch
+from morello.search.solve.one_by_one import Singles
+from morello.testing.sweep import toy_plugin
+from morello.testing.textbook import Textbook, differences
+
+TEXTS = (
+    "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 256, 0])",
+    "(Move(4×3, (f32, MEM), (f32, MEM, col_major)), [8, 256, 64])",
+    "(FillZero(1×8, (f32, MEM), serial), [8, 64, 0])",
+)
+
+
+@attrs.frozen(cache_hash=True)
+class OtherMove(MoveStep):
+    """The same as MoveStep."""
+
+
+@attrs.frozen(cache_hash=True)
+class OtherSelect(Select):
+    """The same as Select."""
+
+
+@attrs.frozen(cache_hash=True)
+class PlainMove(MoveStep):
+    """Move without layouts other than row-major ones."""
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[PlainMove]:
+        yield from (step for step in super().steps(logical, target) if step.layout in (None, "row_major"))
+
+
+@attrs.frozen(cache_hash=True)
+class DearSelect(Select):
+    """Select, at three times the cost."""
+
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+        for case in super().cases(logical, target):
+            yield Case(case.cells, attrs.evolve(case.expansion, cost=3 * case.expansion.cost))
+
+
+@attrs.frozen(cache_hash=True)
+class DearMove(MoveStep):
+    """Move, which costs ten more."""
+
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+        for case in super().cases(logical, target):
+            yield Case(case.cells, attrs.evolve(case.expansion, cost=10 + case.expansion.cost))
+
+
+@attrs.frozen(cache_hash=True)
+class LessSelect(Select):
+    """Select without one of the kernels."""
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[LessSelect]:
+        yield from (step for step in super().steps(logical, target) if step.kernel != "AddScaledRow")
+
+
+def toy_with(*instead: type[Rewrite]) -> Target:
+    """Return the toy CPU with other rewrites in place of those of the same keyword."""
+    by_keyword = {rewrite.keyword: rewrite for rewrite in instead}
+    rewrites = tuple(by_keyword.get(rewrite.keyword, rewrite) for rewrite in STANDARD)
+    assert {*instead} < {*rewrites}
+    return Registry.of(toy_cpu=attrs.evolve(toy_plugin(), rewrites=rewrites)).target("toy_cpu")
+
+
+def found(target: Target, texts: Sequence[str] = TEXTS) -> list[tuple[int, list[str]]]:
+    """Return the cost and the steps of the cheapest program of each Spec."""
+    programs = BlockSearch(target).programs([parse_spec(text, target) for text in texts])
+    return [(figures(impl).cost, steps_of(impl)) for impl in programs if impl]
+
+
+def steps_of(impl: Impl) -> list[str]:
+    return [str(node.expansion.step) for node in walk(impl) if isinstance(node, Node)]
+
+
+def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = found(toy_with())
+    assert len(expected) == len(TEXTS)
+    assert {step.split()[0] for _, steps in expected for step in steps} >= {"move", "select"}
+
+    def fail(*args: object) -> None:
+        raise AssertionError("cells were expanded one by one")
+
+    monkeypatch.setattr(Singles, "expand", fail)
+    target = toy_with(OtherMove, OtherSelect)
+    assert found(target) == expected
+    assert BlockSearch(target).slow_rewrites == ()
+
+
+@pytest.mark.parametrize(
+    ("instead", "slow", "text"),
+    [
+        ((PlainMove, DearSelect), (), "(MatmulAccum(1×1×2×4, C, (f32, MEM, col_major), C, serial), [8, 64, 0])"),
+        ((DearMove,), ("move",), "(MatmulAccum(1×1×1×2, C, (f32, MEM, col_major), C, serial), [4, 32, 0])"),
+        ((LessSelect,), ("select",), "(MatmulAccum(1×1×2×4, C, C, C, serial), [8, 0, 0])"),
+    ],
+    ids=["asked", "not_asked_of_move", "not_asked_of_select"],
+)
+def test_derived_rewrites_that_differ_are_right(
+    instead: tuple[type[Rewrite], ...], slow: tuple[str, ...], text: str
+) -> None:
+    """Where they differ in what search on blocks does not ask them, they are taken Spec by Spec."""
+    target = toy_with(*instead)
+    textbook, search = Textbook(target), BlockSearch(target)
+    textbook.solve(parse_spec(text, target))
+    assert len(textbook.seen) > 20
+    assert not [*differences(textbook.seen, search.programs)]
+    assert search.slow_rewrites == slow
+    ((cost, _),), ((plain, _),) = found(target, [text]), found(toy_with(), [text])
+    assert cost > plain
