@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import attrs
 import ml_dtypes
 import numpy as np
@@ -44,7 +46,10 @@ class DType:
     @property
     def limits(self) -> tuple[float, float]:
         """Smallest and largest finite value."""
-        info = ml_dtypes.finfo(self.numpy) if self.is_float else np.iinfo(self.numpy)
+        if not self.is_float:
+            whole = np.iinfo(self.numpy)
+            return float(whole.min), float(whole.max)
+        info = cast("np.finfo[Any]", ml_dtypes.finfo(self.numpy))
         return float(info.min), float(info.max)
 
     def __str__(self) -> str:

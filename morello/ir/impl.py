@@ -8,7 +8,7 @@ of every kind of node ([Kaufman2025] §3): cost = own + Σ times·cost(child), p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import attrs
 
@@ -145,12 +145,11 @@ class Figures:
 
 def combine(expansion: Expansion, children: Sequence[Figures], exact: Sequence[bool]) -> Figures:
     """Cost and peak of a node from those of its children."""
-    cost: Any = expansion.cost
-    peak: Any = expansion.needs
+    cost, peak = int(expansion.cost), tuple(map(int, expansion.needs))
     for part, child in zip(expansion.parts, children, strict=True):
-        cost = cost + part.times * child.cost
+        cost += int(part.times) * child.cost
         raised = raise_peak(child.peak, part.live, exact)
-        peak = tuple(max(mine, theirs) for mine, theirs in zip(peak, raised, strict=True))
+        peak = tuple(max(mine, int(theirs)) for mine, theirs in zip(peak, raised, strict=True))
     return Figures(cost, raise_peak(peak, [0] * len(peak), exact))
 
 

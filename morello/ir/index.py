@@ -113,7 +113,8 @@ class Index:
 
     def _divide(self, by: int) -> tuple[Index, Index]:
         """Self as by·whole + rest, where no term of the rest has a factor of `by`."""
-        whole, rest = [], []
+        whole: list[tuple[Monomial, int]] = []
+        rest: list[tuple[Monomial, int]] = []
         for monomial, factor in self.terms:
             quotient, remainder = divmod(factor, by)
             if not monomial or remainder == 0:

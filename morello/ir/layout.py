@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, overload
 
 import attrs
 
 from morello.errors import SpecError
+from morello.ir.index import Index
 from morello.ir.numbers import Mask, Num, choose
 
 
@@ -56,7 +57,7 @@ class TileCode(IntEnum):
     UNIT = 4  # one value in both
 
 
-def _check(layout: Layout, _attribute: Any, dims: tuple[PhysicalDim, ...]) -> None:
+def _check(layout: Layout, _attribute: object, dims: tuple[PhysicalDim, ...]) -> None:
     seen: set[int] = set()
     for physical in dims:
         if physical.size is None and physical.dim in seen:
@@ -95,12 +96,12 @@ class Layout:
     def rank_needed(self) -> int:
         return 1 + max((physical.dim for physical in self.dims), default=-1)
 
-    def applies(self, shape: Sequence[Any]) -> Mask:
+    def applies(self, shape: Sequence[Num]) -> Mask:
         """Whether the layout describes tensors of `shape`: strips divide it and every value has a place."""
         if self.rank_needed() > len(shape):
             return False
-        remaining: list[Any] = list(shape)
-        fine: Any = True
+        remaining: list[Num] = list(shape)
+        fine: Mask = True
         for physical in reversed(self.dims):
             if physical.size is None:
                 remaining[physical.dim] = 1
@@ -111,26 +112,42 @@ class Layout:
             fine = fine & (left == 1)
         return fine
 
-    def physical_shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
+    def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]:
         """Sizes of the physical dimensions of a tensor of `shape`, slowest first."""
-        remaining: list[Any] = list(shape)
-        sizes: list[Any] = []
+        remaining: list[Num] = list(shape)
+        sizes: list[Num] = []
         for physical in reversed(self.dims):
             size = remaining[physical.dim] if physical.size is None else physical.size
             remaining[physical.dim] = remaining[physical.dim] // size
             sizes.append(size)
         return tuple(reversed(sizes))
 
-    def strides(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def strides(self, shape: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
+    def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]:
         """Offset between neighbours along each physical dimension of a contiguous buffer, in values."""
-        strides: list[Any] = []
-        stride: Any = 1
+        strides: list[Num] = []
+        stride: Num = 1
         for size in reversed(self.physical_shape(shape)):
             strides.append(stride)
             stride = stride * size
         return tuple(reversed(strides))
 
-    def offset(self, point: Sequence[Any], shape: Sequence[Any], strides: Sequence[Any] | None = None) -> Any:
+    @overload
+    def offset(self, point: Sequence[int], shape: Sequence[int], strides: Sequence[int] | None = None) -> int: ...
+    @overload
+    def offset(self, point: Sequence[Num], shape: Sequence[Num], strides: Sequence[Num] | None = None) -> Num: ...
+    @overload
+    def offset(
+        self, point: Sequence[Index], shape: Sequence[Num], strides: Sequence[Index | int] | None = None
+    ) -> Index: ...
+    def offset(self, point: Sequence[Any], shape: Sequence[Num], strides: Sequence[Any] | None = None) -> Any:
         """Buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
 
         Works on ints, arrays and index expressions alike; `strides` replaces those of a contiguous buffer.
@@ -159,14 +176,22 @@ class Layout:
             scale[physical.dim] *= size
         return tuple(point)
 
+    @overload
+    def tile_codes(
+        self, shape: Sequence[int], tile: Sequence[int], start: Sequence[int] | None = None
+    ) -> tuple[int, ...]: ...
+    @overload
     def tile_codes(
         self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Num, ...]: ...
+    def tile_codes(
+        self, shape: Sequence[Num], tile: Sequence[Num], start: Sequence[Num] | None = None
+    ) -> tuple[Num, ...]:
         """Return a `TileCode` per physical dimension, for tiles of size `tile` one after another from `start`."""
-        outer: list[Any] = list(shape)
-        inner: list[Any] = list(tile)
-        first: list[Any] = list(start or [0] * len(shape))
-        codes: list[Any] = []
+        outer: list[Num] = list(shape)
+        inner: list[Num] = list(tile)
+        first: list[Num] = list(start or [0] * len(shape))
+        codes: list[Num] = []
         for physical in reversed(self.dims):
             size, part = outer[physical.dim], inner[physical.dim]
             shrunk = choose(
@@ -281,7 +306,7 @@ def named(name: str) -> Callable[[int], Layout] | None:
     return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
 
 
-def name_of(layout: Layout, shape: Sequence[Any]) -> str | None:
+def name_of(layout: Layout, shape: Sequence[int]) -> str | None:
     """The name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
     strip = layout.dims[-1].size if layout.dims else None
     for name in (*NAMED, f"nchw{strip}c") if strip else NAMED:

@@ -7,9 +7,9 @@ allocation is rounded down, peaks are rounded up ([Kaufman2025] §2.4), so nearb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from morello.ir.numbers import Num, ceil_pow2, choose, floor_pow2
+from morello.ir.numbers import Mask, Num, ceil_pow2, choose, floor_pow2
 
 Limits: TypeAlias = tuple[Num, ...]
 
@@ -19,7 +19,7 @@ def lower(limits: Limits, live: Sequence[Num], exact: Sequence[bool]) -> Limits:
     return tuple(map(_less, limits, live, exact))
 
 
-def _less(limit: Any, used: Any, exact: bool) -> Any:
+def _less(limit: Num, used: Num, exact: bool) -> Num:
     if isinstance(used, int) and used == 0:
         return limit
     left = limit - used
@@ -34,9 +34,9 @@ def raise_peak(peak: Sequence[Num], live: Sequence[Num], exact: Sequence[bool]) 
     )
 
 
-def fits(needed: Sequence[Any], limits: Limits) -> Any:
+def fits(needed: Sequence[Num], limits: Limits) -> Mask:
     """Whether every level has the bytes needed."""
-    result: Any = True
+    result: Mask = True
     for need, limit in zip(needed, limits, strict=True):
         result = result & (need <= limit)
     return result

@@ -7,7 +7,7 @@ single Specs and an engine that evaluates whole blocks of Specs at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,58 +18,73 @@ Mask: TypeAlias = bool | npt.NDArray[np.bool_]
 Cells: TypeAlias = npt.NDArray[np.intp] | None
 
 
-def product(numbers: Iterable[Any]) -> Any:
-    """The product of ints or arrays; 1 when there are none."""
-    result: Any = 1
+@overload
+def product(numbers: Iterable[int]) -> int: ...
+@overload
+def product(numbers: Iterable[Num]) -> Num: ...
+def product(numbers: Iterable[Num]) -> Num:
+    """Return the product; 1 when there are no numbers."""
+    result: Num = 1
     for number in numbers:
         result = result * number
     return result
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+@overload
+def ceil_div(a: int, b: int) -> int: ...
+@overload
+def ceil_div(a: Num, b: Num) -> Num: ...
+def ceil_div(a: Num, b: Num) -> Num:
+    """Return a / b, rounded up."""
     return -(-a // b)
 
 
-def floor_pow2(n: Any) -> Any:
-    """The largest power of two that is at most `n`, and 0 for n < 1. Exact below 2^53."""
+@overload
+def floor_pow2(n: int) -> int: ...
+@overload
+def floor_pow2(n: Num) -> Num: ...
+def floor_pow2(n: Num) -> Num:
+    """Return the largest power of two that is at most `n`, and 0 for n < 1. Exact below 2^53."""
     if isinstance(n, np.ndarray):
         exponent = np.frexp(np.maximum(n, 1).astype(np.float64))[1] - 1
         return np.where(n < 1, 0, np.left_shift(np.int64(1), exponent.astype(np.int64)))
     return 0 if n < 1 else 1 << (n.bit_length() - 1)
 
 
-def ceil_pow2(n: Any) -> Any:
-    """The smallest power of two that is at least `n`, and 0 for n < 1. Exact below 2^53."""
+@overload
+def ceil_pow2(n: int) -> int: ...
+@overload
+def ceil_pow2(n: Num) -> Num: ...
+def ceil_pow2(n: Num) -> Num:
+    """Return the smallest power of two that is at least `n`, and 0 for n < 1. Exact below 2^53."""
     below = floor_pow2(n)
-    if isinstance(n, np.ndarray):
-        return np.where(below < n, 2 * below, below)
-    return 2 * below if below < n else below
+    return choose(below < n, 2 * below, below)
 
 
-def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """`yes if condition else no`, cell by cell for arrays."""
+def choose(condition: Mask, yes: Num, no: Num) -> Num:
+    """Return `yes if condition else no`, cell by cell for arrays."""
     if isinstance(condition, np.ndarray):
         return np.where(condition, yes, no)
     return yes if condition else no
 
 
-def take(number: Any, cells: Cells) -> Any:
-    """The numbers of the given cells; what is the same for the whole batch stays a plain int."""
+def take(number: Num, cells: Cells) -> Num:
+    """Return the numbers of the given cells; what is the same for the whole batch stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number
 
 
-def is_batch(numbers: Iterable[Any]) -> bool:
+def is_batch(numbers: Iterable[Num]) -> bool:
     return any(isinstance(number, np.ndarray) for number in numbers)
 
 
-def partition(codes: Sequence[Any]) -> Iterator[tuple[tuple[int, ...], Cells]]:
+def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], Cells]]:
     """Group the cells of a batch that agree on all of `codes`; a single Spec is one group.
 
     What a rewrite does to *labels* (layouts, contiguity) depends on the numbers of a Spec only through a
     few small codes, so a batch falls into few groups within which only numbers differ.
     """
     if not is_batch(codes):
-        yield tuple(codes), None
+        yield tuple(map(int, codes)), None
         return
     columns = np.broadcast_arrays(*codes)
     group = np.zeros(columns[0].shape, dtype=np.int64)

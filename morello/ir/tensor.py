@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import overload
 
 import attrs
 
@@ -34,6 +34,16 @@ class OperandState:
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
 
+    @overload
+    def tile_codes(
+        self,
+        shape: Sequence[int],
+        tile: Sequence[int],
+        alignment: int,
+        start: Sequence[int] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[int, ...]: ...
+    @overload
     def tile_codes(
         self,
         shape: Sequence[Num],
@@ -41,7 +51,15 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Num, ...]: ...
+    def tile_codes(
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[Num, ...]:
         """What a tile's state depends on besides this state: `TileCode` codes, then 1 if tiles stay aligned.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
@@ -55,12 +73,12 @@ class OperandState:
         return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
 
     def _slid(
-        self, codes: Sequence[Any], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
-    ) -> tuple[Any, ...]:
+        self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
+    ) -> tuple[Num, ...]:
         """Tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
         assert self.layout is not None
         strides = self.layout.strides(shape)
-        found = []
+        found: list[Num] = []
         for physical, stride, code in zip(self.layout.dims, strides, codes, strict=True):
             size, part = shape[physical.dim], tile[physical.dim]
             if sliding[physical.dim]:
@@ -74,18 +92,18 @@ class OperandState:
 
     def _keeps_alignment(
         self,
-        codes: Sequence[Any],
+        codes: Sequence[Num],
         shape: Sequence[Num],
         tile: Sequence[Num],
         start: Sequence[Num],
         alignment: int,
         sliding: Sequence[bool],
-    ) -> Any:
+    ) -> Num:
         """From start·stride on, offsets of tiles grow by step·stride along cut dimensions; outside the run, unknown."""
         layout = self.layout
         if not self.aligned or layout is None or alignment <= self.dtype.bytes:
             return int(self.aligned)
-        kept: Any = True
+        kept: Mask = True
         strides = layout.strides(shape)
         steps, places = layout_steps(layout, tile), layout_places(layout, start)
         for position, physical in enumerate(layout.dims):
@@ -121,24 +139,25 @@ class OperandState:
         return attrs.evolve(self, layout=Layout(dims))
 
 
-def layout_steps(layout: Layout, tile: Sequence[Any]) -> tuple[Any, ...]:
+def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
     """By how much each physical index moves from one tile to the next."""
-    inner: list[Any] = list(tile)
-    steps: list[Any] = []
+    inner: list[Num] = list(tile)
+    steps: list[Num] = []
     for physical in reversed(layout.dims):
         part = inner[physical.dim]
         if physical.size is None:
             steps.append(part)
         else:
-            steps.append(physical.size if part % physical.size == 0 else part)
-            inner[physical.dim] = part // physical.size if part % physical.size == 0 else 1
+            whole = part % physical.size == 0
+            steps.append(choose(whole, physical.size, part))
+            inner[physical.dim] = choose(whole, part // physical.size, 1)
     return tuple(reversed(steps))
 
 
-def layout_places(layout: Layout, point: Sequence[Any]) -> tuple[Any, ...]:
+def layout_places(layout: Layout, point: Sequence[Num]) -> tuple[Num, ...]:
     """The index of a point along each physical dimension, as if no strip were odd-even."""
-    left: list[Any] = list(point)
-    places: list[Any] = []
+    left: list[Num] = list(point)
+    places: list[Num] = []
     for physical in reversed(layout.dims):
         at = left[physical.dim]
         places.append(at if physical.size is None else at % physical.size)
@@ -203,5 +222,6 @@ class TensorSpec:
                 f"c{self.state.contig}: {layout} has {len(layout.dims)} physical dimensions",
                 f"write c0 to c{len(layout.dims)}",
             )
-        state = self.state.tiled((*layout.tile_codes(self.shape, self.shape), int(self.state.aligned)))
+        codes = layout.tile_codes(self.shape, self.shape)
+        state = self.state.tiled((*map(int, codes), int(self.state.aligned)))
         return TensorSpec(self.shape, state)

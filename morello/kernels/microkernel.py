@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
@@ -145,7 +145,7 @@ class Microkernel:
         """Whether the kernel implements the Spec, cell by cell in a batch."""
         if not self.matches(logical) or (self.shape is not None and len(self.shape) != len(logical.shape)):
             return False
-        fine: Any = True
+        fine: Mask = True
         for size, rule in zip(logical.shape, self.shape or (), strict=False):
             if rule is not None:
                 fine = fine & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)

@@ -7,7 +7,7 @@ tries; `cases` does the rewriting, for a single Spec (ints) and for a batch of S
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 import attrs
@@ -16,7 +16,7 @@ import numpy as np
 from morello.errors import Inapplicable, MorelloError, PluginError, remedy
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
-from morello.ir.numbers import Cells, Mask, partition, take
+from morello.ir.numbers import Cells, Mask, Num, partition, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import MemoryLevel
@@ -167,7 +167,9 @@ class Rewrite(ABC):
         return " ".join(words)
 
 
-def _field_for(atom: Atom, fields: Sequence[Any], values: dict[str, Any]) -> Any:
+def _field_for(
+    atom: Atom, fields: Sequence[attrs.Attribute[Any]], values: Mapping[str, object]
+) -> attrs.Attribute[Any] | None:
     """The argument that `atom` gives, or whose keyword it is; None if there is none."""
     free = [field for field in fields if field.name not in values]
     for field in free:
@@ -179,14 +181,14 @@ def _field_for(atom: Atom, fields: Sequence[Any], values: dict[str, Any]) -> Any
     return None
 
 
-def _plain(atom: Atom) -> Any:
+def _plain(atom: Atom) -> int | tuple[int, ...] | str | Layout:
     """Words are strings and vectors numbers inside a step."""
     if isinstance(atom, Word):
         return atom.text
     return atom.size if isinstance(atom, Vector) else atom
 
 
-def _show(value: Any, kinds: Sequence[type] = ()) -> str:
+def _show(value: Atom | str, kinds: Sequence[type] = ()) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return f"v{value}" if Vector in kinds else str(value)
@@ -226,7 +228,7 @@ def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
     return True
 
 
-def by_group(codes: Sequence[Any], rewrite: Callable[[tuple[int, ...], Cells], Iterator[Case]]) -> Iterator[Case]:
+def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], Cells], Iterator[Case]]) -> Iterator[Case]:
     """The cases of each group of cells that agree on `codes`; in a batch, groups it does not apply to are left out."""
     for group, cells in partition(codes):
         try:
@@ -255,11 +257,11 @@ def masked(cells: Cells, mask: Mask) -> Cells:
     return within(cells, np.flatnonzero(mask))
 
 
-def largest(size: Any) -> int:
+def largest(size: Num) -> int:
     """The largest size in a batch."""
     return int(np.max(size))
 
 
-def powers_of_two_below(size: Any) -> list[int]:
+def powers_of_two_below(size: Num) -> list[int]:
     """Tile sizes that search tries along a dimension, largest first."""
     return [1 << bit for bit in reversed(range((largest(size) - 1).bit_length()))]

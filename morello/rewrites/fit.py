@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Segment
@@ -23,6 +24,8 @@ from morello.rewrites.tile import Body, body_cases, searched
 _SMALLEST, _LARGEST = 4, 16
 #: Search fits no longer dimensions: what they add to the sizes there are makes it several times as slow.
 _LONGEST = 64
+
+T = TypeVar("T")
 
 
 @attrs.frozen(cache_hash=True)
@@ -97,8 +100,8 @@ class ExactFit(Rewrite):
         )
 
 
-def _each(number: Num, function: Callable[[int], Any]) -> Any:
-    """A function of one number, cell by cell for arrays."""
+def _each(number: Num, function: Callable[[int], T]) -> T | npt.NDArray[Any]:
+    """Return a function of one number, cell by cell for arrays."""
     if not isinstance(number, np.ndarray):
         return function(int(number))
     distinct, which = np.unique(number, return_inverse=True)

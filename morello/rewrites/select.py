@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import attrs
 import numpy as np
@@ -15,6 +15,8 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
+
+T = TypeVar("T")
 
 
 @attrs.frozen(cache_hash=True)
@@ -66,7 +68,7 @@ def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> N
     return cost
 
 
-def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], Any]) -> Any:
+def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], T]) -> T:
     """What one of the kernel's functions answers. Raises PluginError if it raises."""
     try:
         return ask()

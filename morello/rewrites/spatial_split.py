@@ -11,6 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells
 from morello.rewrites.staged import Job, pipeline
@@ -60,7 +61,7 @@ class SpatialSplit(Rewrite):
                 "tile w by 1, or where there is no stride, b by 1",
             )
 
-    def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list, list[Job]]:
+    def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list[TensorSpec], list[Job]]:
         """The Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""
         # Where the pixels are in image and output: both are batch × channels × rows × columns.
         at = 3 if pixels == W else 0

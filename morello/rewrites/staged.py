@@ -91,7 +91,7 @@ class Placed(Rewrite):
         """
         groups: list[tuple[tuple[OperandState, ...], Cells]] = [((), None)]
         for one in wanted:
-            grown = []
+            grown: list[tuple[tuple[OperandState, ...], Cells]] = []
             for states, cells in groups:
                 try:
                     grown += [((*states, state), inner) for state, inner in self._grown(one, cells, target)]
@@ -127,7 +127,7 @@ def pipeline(
     """The node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
-    parts = []
+    parts: list[Part] = []
     for job, held in zip(jobs, lifetimes([job.args for job in jobs], len(logical.states)), strict=True):
         live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
         below = tuple(states[arg] for arg in job.args)
@@ -144,7 +144,7 @@ def pipeline(
 def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int, ...]]:
     """Per part, the new tensors that are held while it runs: from the first part that uses them to the last."""
     uses = [{arg - operands for arg in part if arg >= operands} for part in args]
-    tensors = sorted(set().union(*uses))
+    tensors = sorted({one for used in uses for one in used})
     return [
         tuple(
             one

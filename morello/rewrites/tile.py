@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations as subsets
 from itertools import product as combinations
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import attrs
 
@@ -96,7 +96,7 @@ class Tile(Rewrite):
                     f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
                     "make the loop parallel before operands move to registers",
                 )
-        fine: Any = True
+        fine: Mask = True
         for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
             if size and not _is_shared(logical, dim):
                 fine = fine & require(
@@ -197,8 +197,8 @@ def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, targ
 
 def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> Body:
     """The tiles that are at the edge of those dimensions for which `corner` says so."""
-    there: Any = True
-    region = []
+    there: Mask = True
+    region: list[Segment] = []
     for edge, size, tile in zip(corner, logical.shape, tiles, strict=True):
         trips, rest = size // tile, size % tile
         if edge:
@@ -216,7 +216,7 @@ def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, targ
 
     def loops(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:
         width = len(codes[0])
-        kept = []
+        kept: list[tuple[Body, tuple[OperandState, ...]]] = []
         for position, body in enumerate(bodies):
             own = group[position * width : (position + 1) * width]
             if own[0]:
@@ -227,10 +227,10 @@ def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, targ
     yield from by_group([code for own in codes for code in own], loops)
 
 
-def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
+def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
     names, whole = logical.dims, logical.op.untiled(len(logical.shape))
-    fine: Any = True
-    smaller: Any = False
+    fine: Mask = True
+    smaller: Mask = False
     for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
         if size < 0:
             raise Inapplicable(f"tile size {size} of {names[dim]} is not positive", "write a size of at least 1")
@@ -259,8 +259,8 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Any:
     )
 
 
-def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Any]:
-    codes: list[Any] = []
+def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Num]:
+    codes: list[Num] = []
     declared = logical.op.operands(len(body.region))
     for one, state in zip(declared, logical.states, strict=True):
         alignment = target.level(state.level).alignment
@@ -288,7 +288,7 @@ def _loop(
     whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Machine
 ) -> Iterator[Case]:
     """The loop over bodies that all cells have in common, where tiles keep whole vectors."""
-    fine: Any = True
+    fine: Mask = True
     tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
     for tile in tiles:
         for one, tensor in zip(tile.op.operands(len(tile.shape)), tile.operands, strict=True):

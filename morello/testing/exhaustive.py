@@ -59,14 +59,14 @@ class Answer:
             return False
         if self.solution is None or self.solution.figures.cost >= below:
             return below <= self.below
-        return fits(self.solution.figures.peak, limits)
+        return bool(fits(self.solution.figures.peak, limits))
 
     def subsumes(self, other: Answer) -> bool:
         """Whether it answers whatever `other` does."""
         if not self.settles(other.limits, other.below):
             return False
         return self.solution is None or (
-            other.solution is not None and fits(self.solution.figures.peak, other.solution.figures.peak)
+            other.solution is not None and bool(fits(self.solution.figures.peak, other.solution.figures.peak))
         )
 
 

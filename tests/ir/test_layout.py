@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from morello.errors import SpecError
 from morello.ir.dtypes import F32, I8
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, col_major, nhwc, row_major
+from morello.ir.numbers import Num
 from morello.ir.tensor import OperandState, TensorSpec
 
 
@@ -28,6 +30,11 @@ def tensors(draw: st.DrawFn) -> tuple[Layout, tuple[int, ...]]:
             dims.insert(place, strip)
         shape.append(draw(st.integers(1, 4)) * (strip.size or 1 if strip else 1))
     return Layout(tuple(dims)), tuple(shape)
+
+
+def cell_of(sizes: Sequence[Num], cell: int) -> tuple[int, ...]:
+    """The sizes of one cell of a batch."""
+    return tuple(int(np.ravel(size)[min(cell, np.size(size) - 1)]) for size in sizes)
 
 
 def points(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -114,8 +121,10 @@ def test_codes_of_a_batch_are_those_of_its_cells(case: tuple[Layout, tuple[int, 
     layout, shape = case
     factors = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
     batch = tuple(np.array([size * factor for factor in factors]) for size in shape)
-    together = np.stack(np.broadcast_arrays(*layout.tile_codes(batch, shape)), axis=-1)
-    alone = [layout.tile_codes([int(size[cell]) for size in batch], shape) for cell in range(len(factors))]
+    state = OperandState(F32, "GL", layout, len(layout.dims))
+    tiles = tuple(size if data.draw(st.booleans()) else whole for size, whole in zip(shape, batch, strict=True))
+    together = np.stack(np.broadcast_arrays(*state.tile_codes(batch, tiles, 16)), axis=-1)
+    alone = [state.tile_codes(cell_of(batch, cell), cell_of(tiles, cell), 16) for cell in range(len(factors))]
     assert together.tolist() == [list(codes) for codes in alone]
 
 

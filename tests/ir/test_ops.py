@@ -51,7 +51,12 @@ CONFIGURED: list[Operation] = [
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
-SHAPES = {None: (3, 4, 5), 4: (2, 3, 5, 4), 7: (2, 2, 3, 4, 3, 2, 3), 8: (2, 2, 2, 3, 3, 4, 2, 2)}
+SHAPES: dict[int | None, tuple[int, ...]] = {
+    None: (3, 4, 5),
+    4: (2, 3, 5, 4),
+    7: (2, 2, 3, 4, 3, 2, 3),
+    8: (2, 2, 2, 3, 3, 4, 2, 2),
+}
 each_op = pytest.mark.parametrize("op", OPS, ids=str)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.numbers import product
+from morello.ir.index import Index
+from morello.ir.numbers import Num, product
 from morello.ir.ops.hints import SearchHints
 
 
@@ -31,13 +32,23 @@ class Operand:
     writes: bool = False
     shrink: tuple[int, ...] = ()
 
-    def shape(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def shape(self, sizes: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]: ...
+    def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]:
         """Shape of the operand (or of its tile) where the iteration dimensions have `sizes`."""
         less = self.shrink or (0,) * len(self.dims)
         return tuple(
             1 - cut + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms, cut in zip(self.dims, less, strict=True)
         )
 
+    @overload
+    def start(self, starts: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def start(self, starts: Sequence[Num]) -> tuple[Num, ...]: ...
+    @overload
+    def start(self, starts: Sequence[Index]) -> tuple[Index | int, ...]: ...
     def start(self, starts: Sequence[Any]) -> tuple[Any, ...]:
         """Where the operand's tile starts if the iteration dimensions start at `starts`."""
         return tuple(sum((c * starts[dim] for dim, c in terms), 0) for terms in self.dims)
@@ -102,7 +113,11 @@ class Operation(ABC):
     def flops(self, shape: tuple[int, ...]) -> int:
         """Arithmetic operations on values; 0 for one that only moves them."""
 
-    def volume(self, shape: Sequence[Any]) -> Any:
+    @overload
+    def volume(self, shape: Sequence[int]) -> int: ...
+    @overload
+    def volume(self, shape: Sequence[Num]) -> Num: ...
+    def volume(self, shape: Sequence[Num]) -> Num:
         """Number of points of the iteration space."""
         return product(shape)
 
@@ -160,7 +175,7 @@ class Operation(ABC):
         return self
 
     @classmethod
-    def _parameters(cls) -> list[attrs.Attribute]:
+    def _parameters(cls) -> list[attrs.Attribute[Any]]:
         return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
 
     @property
@@ -260,7 +275,12 @@ PARAMETER = "parameter"
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "written alone", tuple: "a list of numbers"}
 
 
-def parameter(*kinds: type, default: Any, validator: Any = None, converter: Callable[[Any], Any] | None = None) -> Any:
+def parameter(
+    *kinds: type,
+    default: Any,
+    validator: Callable[[Any, attrs.Attribute[Any], Any], None] | None = None,
+    converter: Callable[[Any], Any] | None = None,
+) -> Any:
     """A field of an operation that the Spec language writes as `Name[field=value]`; `kinds` are its values' types."""
     return attrs.field(default=default, validator=validator, converter=converter, metadata={PARAMETER: kinds})
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar, overload
 
 import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, DType
+from morello.ir.numbers import Num
 from morello.ir.ops.base import Operand, Operation
 from morello.ir.ops.hints import SearchHints
 from morello.ir.ops.ranks import chained, ranks_of
@@ -21,7 +22,7 @@ __all__ = ["Arranged", "Compose", "ComposeStage", "Piece", "arranged"]
 T = TypeVar("T")
 
 
-def _check(_compose: Any, _attribute: Any, stages: tuple[ComposeStage, ...]) -> None:
+def _check(_compose: object, _attribute: object, stages: tuple[ComposeStage, ...]) -> None:
     if len(stages) < 2:
         raise SpecError("Compose needs at least two operations", "write the operation alone")
     ops = [one.op for one in stages]
@@ -171,11 +172,19 @@ class Compose(Operation):
     def initials(self) -> tuple[Operation | None, ...]:
         return self.stages[0].op.initials()
 
-    def stage_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def stage_shape(self, stage: int, shape: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
+    def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
         """The iteration shape of a stage, where the Compose has `shape`."""
         return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
 
-    def intermediate_shape(self, stage: int, shape: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def intermediate_shape(self, stage: int, shape: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
+    def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
         """The shape of what a stage makes."""
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
@@ -251,7 +260,7 @@ class Compose(Operation):
                 raise Inapplicable(f"{self} has no intermediate {stage}", f"they are 1 to {len(self.stages) - 1}")
         ends = sorted({0, *stages}, reverse=True)
         owner: dict[int, int] = {}
-        pieces = []
+        pieces: list[Piece] = []
         for end in ends:
             mine = self._needed(end, set(ends))
             for stage in mine:
@@ -303,7 +312,11 @@ class Piece:
     dims: tuple[Extent, ...]
     args: tuple[int, ...]
 
-    def shape(self, whole: Sequence[Any]) -> tuple[Any, ...]:
+    @overload
+    def shape(self, whole: Sequence[int]) -> tuple[int, ...]: ...
+    @overload
+    def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]: ...
+    def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]:
         """Its iteration shape, from that of the whole."""
         return tuple(extent.size(whole) for extent in self.dims)
 

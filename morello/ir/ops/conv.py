@@ -19,14 +19,14 @@ from morello.ir.ops.hints import SearchHints
 Sizes = int | tuple[int, ...]
 
 
-def _shortest(given: Any) -> Sizes:
+def _shortest(given: int | Sequence[int]) -> Sizes:
     """Equal numbers are written as one, so that equal operations are equal."""
-    if isinstance(given, (tuple, list)):
+    if isinstance(given, Sequence):
         return given[0] if given and all(one == given[0] for one in given) and len(given) in (2, 4) else tuple(given)
     return given
 
 
-def _check_pair(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
+def _check_pair(op: Operation, field: attrs.Attribute[Any], given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 2) or min(_each(given, 2), default=0) < 1:
         raise SpecError(
             f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]",
@@ -34,7 +34,7 @@ def _check_pair(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
         )
 
 
-def _check_padding(op: Operation, field: attrs.Attribute, given: Sizes) -> None:
+def _check_padding(op: Operation, field: attrs.Attribute[Any], given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 4) or min(_each(given, 4), default=-1) < 0:
         raise SpecError(
             f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]",
@@ -83,7 +83,7 @@ class _Convolution(Operation):
         """The same on images that hold their padding."""
         return attrs.evolve(self, padding=0)
 
-    def _image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:
         (down, right), (apart, aside) = self.strides, self.dilations
         return (((h, down), (fh, apart)), ((w, right), (fw, aside)))
 
@@ -107,7 +107,7 @@ class _Convolution(Operation):
     def _sum(self, shape: tuple[int, ...], image: np.ndarray, filters: np.ndarray) -> np.ndarray:
         h, w, fh, fw = shape[-4:]
         (down, right), (apart, aside) = self.strides, self.dilations
-        total: Any = 0
+        total = np.zeros((), image.dtype)
         with np.errstate(all="ignore"):
             for row in range(fh):
                 for column in range(fw):
@@ -207,7 +207,7 @@ class GroupedConv(_Convolution):
 
 def _image(op: _Convolution, before: Sequence[int], h: int) -> Operand:
     top, left, bottom, right = op.pads
-    dims = (*(((dim, 1),) for dim in before), *op._image_dims(h, h + 1, h + 2, h + 3))
+    dims = (*(((dim, 1),) for dim in before), *op.image_dims(h, h + 1, h + 2, h + 3))
     shrink = (*(0 for _ in before), top + bottom, left + right) if any(op.pads) else ()
     return Operand("image", dims, shrink=shrink)
 

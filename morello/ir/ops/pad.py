@@ -13,7 +13,7 @@ from morello.ir.ops.base import Operand, Operation, operand, parameter
 from morello.ir.ops.common import AnyRank, CopyErrors
 
 
-def _check(op: Operation, _field: attrs.Attribute, given: tuple[int, ...]) -> None:
+def _check(op: Operation, _field: object, given: tuple[int, ...]) -> None:
     if len(given) != 4 or min(given) < 0:
         raise SpecError(
             f"{op.name}: padding is four numbers of at least 0: [top, left, bottom, right]",

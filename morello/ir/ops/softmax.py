@@ -64,12 +64,9 @@ class Softmax(SoftmaxLike):
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        return [self._with(exp, shape, inputs[0])]
-
-    def _with(self, numerator, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
-        above = below(values, self.max(shape, values))
+        above = below(inputs[0], self.max(shape, inputs[0]))
         with np.errstate(all="ignore"):
-            return numerator(above) / self.sum(shape, exp(above))
+            return [exp(above) / self.sum(shape, exp(above))]
 
     @property
     def error_analysis(self) -> SoftmaxErrors:

@@ -15,7 +15,7 @@ from morello.ir.ops.common import AnyRank, floats_only
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, holds_maxima
 
 
-def _check_length(op: Operation, _field: attrs.Attribute, given: int) -> None:
+def _check_length(op: Operation, _field: object, given: int) -> None:
     if given < 1:
         raise SpecError(f"{op.name}: a part has at least 1 value, not {given}", "for example of=64")
 

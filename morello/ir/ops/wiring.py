@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import gcd, lcm
-from typing import Any
+from typing import overload
 
 import attrs
 
+from morello.ir.numbers import Num
 from morello.ir.ops.base import Operand, Operation
 
 Terms = tuple[tuple[int, int], ...]
@@ -46,7 +47,11 @@ class Extent:
     terms: Terms
     less: int = 0
 
-    def size(self, sizes: Sequence[Any]) -> Any:
+    @overload
+    def size(self, sizes: Sequence[int]) -> int: ...
+    @overload
+    def size(self, sizes: Sequence[Num]) -> Num: ...
+    def size(self, sizes: Sequence[Num]) -> Num:
         """Its size where the iteration dimensions have `sizes`."""
         return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
 
@@ -128,10 +133,10 @@ def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
 class _Maker:
     """Dimensions made so far, with those that turned out to be the same."""
 
-    origins: list[tuple[int, int]] = attrs.field(factory=list)
-    parents: list[int] = attrs.field(factory=list)
-    whole: set[int] = attrs.field(factory=set)
-    agreements: list[Agreement] = attrs.field(factory=list)
+    origins: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+    parents: list[int] = attrs.field(factory=list[int])
+    whole: set[int] = attrs.field(factory=set[int])
+    agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
     def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
         """A stage's own dimensions: those of its output are what is wanted of it, all others new."""
