@@ -1,4 +1,4 @@
-"""What `import morello` offers: parse, synthesize and compile."""
+"""The functions that `import morello` offers: parse, synthesize and compile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from morello.search.progress import Progress
 def parse(
     text: str, *, target: str | None = None, filename: str = "<text>", registry: Registry | None = None
 ) -> Mapping[str, Goal]:
-    """The goals of a Spec file by name, each with its schedule applied; what that leaves to search stays a Spec.
+    """Return the goals of a Spec file by name, with their schedules applied; Specs that these leave stay open.
 
     `target` overrides the file's. Raises SourceError for text that is wrong, at the place where it is.
     """
@@ -38,7 +38,7 @@ def parse(
 
 
 def goal(text: str, *, target: str, registry: Registry | None = None) -> Goal:
-    """A goal to schedule, from a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
+    """Return a goal to schedule, from a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
     found = (registry or installed()).target(target)
     return Goal.of(parse_spec(text, found), found)
 
@@ -50,7 +50,7 @@ def synthesize(
     db: SpecStore | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Impl:
-    """The cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
+    """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
 
     `what` may be the text of a Spec file with a single Spec. Raises NoImplementation if there is none.
     """
@@ -65,7 +65,7 @@ def compile(
     cc: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> CompiledKernel:
-    """A callable kernel: what is not scheduled is synthesized, then C is emitted; it is built when first called.
+    """Return a callable kernel: synthesize what is not scheduled, then emit C; it is built when first called.
 
     Raises what `synthesize` raises, and ToolchainError without a C compiler.
     """

@@ -51,17 +51,17 @@ class Goal:
 
     @classmethod
     def of(cls, spec: Spec, target: Target, name: str = "kernel", searches: Searches | None = None) -> Goal:
-        """A goal with nothing scheduled yet."""
+        """Return a goal with nothing scheduled yet."""
         return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target))
 
     @property
     def impl(self) -> Impl:
-        """The implementation so far."""
+        """Return the implementation so far."""
         return self.position.impl
 
     @property
     def schedule(self) -> str:
-        """The steps taken so far, as a Spec file has them."""
+        """Return the steps taken so far, as a Spec file has them."""
         return "\n".join(lines(schedule_of(self.impl)))
 
     def apply(self, schedule: Schedule | str) -> Goal:
@@ -71,18 +71,18 @@ class Goal:
             return attrs.evolve(self, position=apply(self.position, steps, self.target, search.synthesize))
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
-        """A loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
+        """Return a loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
 
         Threads share the tiles of a `parallel` loop.
         """
         return self._step(Tile(_flat(sizes), parallel))
 
     def fit(self, dim: int, *sizes: int | Sequence[int]) -> Goal:
-        """A loop over tiles of these sizes that together cover one iteration dimension exactly."""
+        """Return a loop over tiles of these sizes that together cover one iteration dimension exactly."""
         return self._step(ExactFit(dim, _flat(sizes)))
 
     def split(self, size: int) -> Goal:
-        """A loop over parts of the reduction."""
+        """Return a loop over parts of the reduction."""
         return self._step(Split(size))
 
     def move_param(
@@ -142,5 +142,5 @@ class Goal:
 
 
 def _flat(sizes: Any) -> tuple[int, ...]:
-    """One sequence or several numbers, as a tuple."""
+    """Return one sequence or several numbers, as a tuple."""
     return tuple(size for each in sizes for size in (each if isinstance(each, Sequence) else (each,)))

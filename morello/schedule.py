@@ -42,7 +42,7 @@ Schedule: TypeAlias = tuple[Statement, ...]
 
 
 def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
-    """The schedule as it is written in a Spec file, a statement a line."""
+    """Return the schedule as it is written in a Spec file, a statement a line."""
     margin = "    " * indent
     found: list[str] = []
     for statement in schedule:
@@ -54,7 +54,7 @@ def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
 
 
 def default_child(node: Node) -> int | None:
-    """The child that a step goes on with, None if that does not single one out.
+    """Return the child that a step goes on with, None if that does not single one out.
 
     It is the one child that is not a Move if exactly one exists ([Kaufman2025] §2.3), else the one that neither moves
     nor initializes; of Moves only, it is the body rather than what loads and stores.
@@ -110,7 +110,7 @@ def _carry_out(at: Position, statement: Statement, target: Target, synthesize: S
 
 
 def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
-    """The path to the Spec that default children lead to."""
+    """Return the path to the Spec that default children lead to."""
     path = at.path
     impl = child_at(at.impl, path)
     while isinstance(impl, Node):
@@ -127,7 +127,7 @@ def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
 
 
 def child_at(impl: Impl, path: Sequence[int]) -> Impl:
-    """The descendant that `path` leads to. Raises Inapplicable where there is none."""
+    """Return the descendant that `path` leads to. Raises Inapplicable where there is none."""
     for index in path:
         if isinstance(impl, Leaf):
             raise Inapplicable(f"child {index} of a Spec that has no children yet", "rewrite it before its children")
@@ -138,7 +138,7 @@ def child_at(impl: Impl, path: Sequence[int]) -> Impl:
 
 
 def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
-    """The same program with `child` at `path`."""
+    """Return the same program with `child` at `path`."""
     if not path:
         return child
     assert isinstance(impl, Node)
@@ -148,7 +148,7 @@ def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
 
 
 def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
-    """The node that a step makes of a Spec. Raises Inapplicable, also where memory does not suffice."""
+    """Return the node that a step makes of a Spec. Raises Inapplicable, also where memory does not suffice."""
     expansion = step.expansion(spec.logical, target)
     node = expand(spec, expansion, target.exact)
     if node is None:
@@ -161,7 +161,7 @@ def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
 
 
 def _shortage(spec: Spec, expansion: Expansion, target: Target) -> str:
-    """Which level lacks memory for a node that does not fit."""
+    """Say which level lacks memory for a node that does not fit."""
     for index, level in enumerate(target.levels):
         held = [part.live[index] for part in expansion.parts]
         needed = max([expansion.needs[index], *held])
@@ -176,7 +176,7 @@ def _choices(node: Node) -> str:
 
 
 def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
-    """Every Spec leaf replaced by what search finds for it."""
+    """Replace every Spec leaf by what search finds for it."""
     if isinstance(impl, Leaf):
         return synthesize(impl.spec)
     children = tuple(finish(child, synthesize) for child in impl.children)
@@ -184,7 +184,7 @@ def finish(impl: Impl, synthesize: Synthesizer) -> Impl:
 
 
 def schedule_of(impl: Impl) -> Schedule:
-    """The schedule that makes `impl` of its Spec."""
+    """Return the schedule that makes `impl` of its Spec."""
     if isinstance(impl, Leaf):
         return ()
     step = impl.expansion.step

@@ -1,4 +1,4 @@
-"""What the commands share: options, reading the Spec file, and making kernels of its goals."""
+"""Options that commands share, the Spec file, and kernels of its goals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VERBOSE = "morello.verbose"
 
 
 def rendered(table: Table, *, plain: bool = False) -> str:
-    """A table as text, never wrapped; with colours on a terminal, unless `plain`."""
+    """Return a table as text, never wrapped; with colours on a terminal, unless `plain`."""
     colors = None if plain else "auto"
     screen = Console(width=10_000, markup=False, highlight=False, emoji=False, color_system=colors)
     with screen.capture() as captured:
@@ -56,7 +56,7 @@ def print_json(data: Any) -> None:
 
 
 def with_goals(command: Command) -> Command:
-    """Adds FILE, --spec, --target, --db and --no-db; the command is called with `goals` and `db` instead."""
+    """Add FILE, --spec, --target, --db and --no-db; the command is called with `goals` and `db` instead."""
 
     @click.argument("file", metavar="FILE")
     @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
@@ -105,7 +105,7 @@ def _chosen(text: str, file: str, spec: str | None, target: str | None) -> list[
 
 
 def named(found: Mapping[str, _T], name: str, file: str) -> _T:
-    """What is found in a file under the name of a Spec. Raises MorelloError if there is no such Spec."""
+    """Return what a file has under the name of a Spec. Raises MorelloError if there is no such Spec."""
     if name not in found:
         hint = suggestion(name, found, f"its Specs are {', '.join(found)}")
         raise MorelloError(f"{file} has no Spec {quoted(name)}", hint)
@@ -113,7 +113,7 @@ def named(found: Mapping[str, _T], name: str, file: str) -> _T:
 
 
 def _database(path: str | None) -> SpecStore | None:
-    """The database asked for, or the user's own. What cannot be saved later is only told of."""
+    """Return the database asked for, or the user's own. What cannot be saved later is only told of."""
     if path:
         return SavingStore(path, lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
     return default_store(lambda error: click.echo(f"warning: going on without a database: {error}", err=True))
@@ -130,7 +130,7 @@ class Made:
 
     @property
     def story(self) -> str:
-        """Where the program comes from, in words."""
+        """Return in words where the program comes from."""
         if not self.searched:
             return "scheduled in full, nothing to search"
         if not self.solved:
@@ -139,7 +139,7 @@ class Made:
 
 
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
-    """The kernel of a goal, with search's progress on stderr. Raises what `api.compile` raises, naming the goal."""
+    """Return the kernel of a goal, with progress on stderr. Raises what `api.compile` raises, naming the goal."""
     search = goal.searches.of(db)
     before = search.solved
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
@@ -161,7 +161,7 @@ def _as_file(goal: Goal) -> str:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Says what Ctrl-C interrupted."""
+    """Say what Ctrl-C interrupted."""
     try:
         yield
     except KeyboardInterrupt:

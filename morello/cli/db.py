@@ -45,7 +45,7 @@ trust_option = click.option("--trust", is_flag=True, help="Take it for FILE's ow
 
 
 def _open(file: str, *, new: bool = False) -> SpecStore:
-    """The database of this name. Raises MorelloError if there is none, unless it may be `new`."""
+    """Return the database of this name. Raises MorelloError if there is none, unless it may be `new`."""
     path = Path(file)
     if file == "default":
         found = default_path()
@@ -129,7 +129,7 @@ def _counted(one: upkeep.Summary, size: int) -> dict[str, object]:
 
 
 def _overview(rows: Sequence[dict[str, object]]) -> Table:
-    """One column per fingerprint."""
+    """Return one column per fingerprint."""
     table = Table("fingerprint", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_column(str(row["fingerprint"])[:12], justify="right")
@@ -223,7 +223,7 @@ def _told(entry: Entry) -> str:
 
 
 def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
-    """What search finds out of Specs."""
+    """Return the answers that search finds to Specs."""
     nothing = tuple(0 for _ in target.levels)
     entries = []
     for impl in BlockSearch(target).programs(specs):

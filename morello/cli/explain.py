@@ -64,7 +64,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
 
 
 def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
-    """The runner-ups of every node that search found."""
+    """Return the runner-ups of every node that search found."""
     nodes = [*_searched(goal.impl, made.kernel.impl)]
     before = goal.searches.of(db).solved
     with (
@@ -79,7 +79,7 @@ def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
 
 
 def _searched(scheduled: Impl, made: Impl) -> Iterator[Impl]:
-    """The nodes of a program that its schedule left to search."""
+    """Yield the nodes of a program that its schedule left to search."""
     open_ = isinstance(scheduled, Leaf)
     if open_:
         yield made

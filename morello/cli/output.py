@@ -10,7 +10,7 @@ from morello.unfinished import unfinished
 
 
 def check_writable(path: str, source: str) -> None:
-    """Raises MorelloError if `path` cannot be written to, or is the file that is read: before the work, not after."""
+    """Raise MorelloError if `path` cannot be written to, or is the file that is read: before the work, not after."""
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise MorelloError(f"cannot write {path}: it is a directory", "name a file in it")

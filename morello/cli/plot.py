@@ -59,7 +59,7 @@ def _chosen(store: SpecStore, number: int | None) -> Stored:
 
 
 def _axes(asked: str | None, names: Sequence[str], rank: int) -> tuple[int, int]:
-    """The numbers of two axes, by default those of the last two sizes."""
+    """Return the numbers of two axes, by default those of the last two sizes."""
     chosen = asked.split(",") if asked is not None else [*names[max(0, rank - 2) : rank], *names[rank:]][:2]
     if len(chosen) != 2 or not set(chosen) <= set(names) or chosen[0] == chosen[1]:
         raise MorelloError(
@@ -98,7 +98,7 @@ def _span(ends: Ints) -> Ints:
 
 
 def _values(stored: Stored, axis: int, coordinates: Ints) -> list[str]:
-    """What coordinates stand for: sizes, or bytes."""
+    """Return the sizes, or bytes, that coordinates stand for."""
     units = stored.header.print.units
     rank = stored.boxes.axes - len(units)
     if axis < rank:

@@ -105,7 +105,7 @@ def _sizes(bound: str, one: Family) -> list[list[int]]:
 
 
 def _specs(one: Family, sizes: Sequence[Sequence[int]]) -> Iterator[Spec]:
-    """The Specs of these sizes. Where layouts or vectors do not fit small sizes, there is none.
+    """Yield the Specs of these sizes. Where layouts or vectors do not fit small sizes, there is none.
 
     Raises SourceError if there is none of the largest sizes.
     """
@@ -184,7 +184,7 @@ class _Filling(Display):
         return ", ".join(parts)
 
     def verdict(self) -> str:
-        """What was done, in words."""
+        """Return in words what was done."""
         none = f", of which {self.impossible:,} have no program" if self.impossible else ""
         return (
             f"{self.store.path}: {self.count:,} Specs, {self.known:,} solved before, "
@@ -197,7 +197,7 @@ class _Filling(Display):
 
 
 def batches(specs: Sequence[Spec]) -> Iterator[list[Spec]]:
-    """Specs in ascending volume, after some that are the largest in every way: below these, search meets all others.
+    """Yield Specs by volume, after some that are the largest in every way: below these, search meets all others.
 
     That is, of their operand states, or along one of their dimensions.
     """

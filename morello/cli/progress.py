@@ -36,16 +36,16 @@ class Display(ABC):
 
     @property
     def seconds(self) -> float:
-        """How long it has been open."""
+        """Return the seconds that it has been open."""
         return (self._stopped or time.monotonic()) - self._started
 
     @abstractmethod
     def describe(self) -> str:
-        """What to show now."""
+        """Return what to show now."""
 
     @abstractmethod
     def interrupted(self, error: KeyboardInterrupt) -> str:
-        """What to say when Ctrl-C has ended it."""
+        """Return what to say when Ctrl-C has ended it."""
 
     def refresh(self) -> None:
         """Show the state of things, if enough time has gone by since the last time."""
@@ -100,7 +100,7 @@ class SearchDisplay(Display):
 
 
 def work(progress: Progress, solved: int, seconds: float) -> str:
-    """How far search is: how long it still takes cannot be told, as what is left to solve is not known."""
+    """Say how far search is. The time left cannot be told, as nobody knows what is left to solve."""
     parts = [f"{solved:,} Specs solved, {solved / max(seconds, 1e-9):,.0f}/s"]
     if progress.tables:
         parts.append(f"{progress.tables_done:,} of {progress.tables:,} tables done")
@@ -112,7 +112,7 @@ def work(progress: Progress, solved: int, seconds: float) -> str:
 
 
 def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:
-    """What is left after Ctrl-C, as the end of a sentence."""
+    """Return what is left after Ctrl-C, as the end of a sentence."""
     if path is None:
         return ""
     if isinstance(interrupt.__context__, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""How fast a kernel is, and how fast numpy does the same."""
+"""Times of a kernel, and of numpy doing the same."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Speed:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as numpy it is."""
+        """Return how many times as fast as numpy it is."""
         return self.numpy / self.report.median if self.numpy else None
 
     @property
     def times(self) -> str:
-        """The ratio in words; nothing where there is none."""
+        """Return the ratio in words; nothing where there is none."""
         ratio = self.ratio
         return "" if ratio is None else f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
 
     @property
     def rate(self) -> str:
-        """Arithmetic, or memory traffic where there is none."""
+        """Return arithmetic, or memory traffic where there is none."""
         gflops = self.report.gflops
         return f"{self.report.gbytes:.3g} GB/s" if gflops is None else f"{gflops:.4g} GFLOP/s"
 
@@ -64,7 +64,7 @@ def measure(kernel: CompiledKernel, min_time: float, seed: int, threads: int | N
 
 
 def numpy_seconds(logical: LogicalSpec, min_time: float, seed: int) -> float | None:
-    """Median seconds that numpy takes for the operation's meaning on f32 arrays; None if it has no arithmetic."""
+    """Return the median seconds of numpy for the meaning on f32 arrays; None if it has no arithmetic."""
     if not logical.flops:
         return None
     rng = np.random.default_rng(seed)

@@ -35,7 +35,7 @@ class RunnerUp:
 
     @property
     def more_text(self) -> str:
-        """The difference in words."""
+        """Return the difference in words."""
         if not self.more:
             return "as cheap, comes later" if self.exact else "not cheaper"
         return f"{'' if self.exact else '≥ '}{self.more:,} more ({self.percent:.3g} %)"
@@ -69,12 +69,12 @@ class Branch:
 
     @property
     def label(self) -> str:
-        """What the node does: its kernel, or the step that made it."""
+        """Return the node's kernel, or the step that made it."""
         role = "" if self.role == "body" else f"{self.role}: "
         return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as nested dictionaries and lists."""
+        """Return the same as nested dictionaries and lists."""
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
         others = None if self.runner_ups is None else [attrs.asdict(one) for one in self.runner_ups]
         children = [child.as_dict() for child in self.children]
@@ -86,7 +86,7 @@ Others = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 
 def program_tree(impl: Impl, target: Target, others: Others = lambda impl: None) -> Branch:
-    """A finished program as data. Raises SpecError for an unfinished one."""
+    """Return a finished program as data. Raises SpecError for an unfinished one."""
     return _branch(impl, target, "body", 1, int(figures(impl).cost), others)
 
 
@@ -121,22 +121,22 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
 
 
 def _held(needs: Limits, parts: Sequence[Part]) -> Limits:
-    """The most bytes of each level that a node needs itself or keeps while a child runs."""
+    """Return the most bytes of each level that a node needs itself or keeps while a child runs."""
     return tuple(max(column) for column in zip(needs, *(part.live for part in parts), strict=True))
 
 
 def by_level(amounts: Limits, target: Target) -> dict[str, int]:
-    """Bytes by the name of the level."""
+    """Return bytes by the name of the level."""
     return {level.name: int(amount) for level, amount in zip(target.levels, amounts, strict=True)}
 
 
 def memory(amounts: dict[str, int]) -> str:
-    """Bytes per level in words, those of 0 left out."""
+    """Return bytes per level in words, those of 0 left out."""
     return ", ".join(f"{level} {size(amount)}" for level, amount in amounts.items() if amount) or "–"
 
 
 def size(amount: int) -> str:
-    """A number of bytes, exactly: in the largest unit of which it is a whole number."""
+    """Return a number of bytes, exactly: in the largest unit of which it is a whole number."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
     while amount and amount % 1024 == 0 and len(units) > 1:
         amount //= 1024
@@ -145,7 +145,7 @@ def size(amount: int) -> str:
 
 
 def tree_table(root: Branch, *, compact: bool = False) -> Table:
-    """A program with a node a line, but loops over one dimension together unless they have runner-ups.
+    """Return a program with a node a line, but loops over one dimension together unless they have runner-ups.
 
     `compact` leaves out what each node implements and holds.
     """
@@ -168,7 +168,7 @@ def tree_table(root: Branch, *, compact: bool = False) -> Table:
 
 
 def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:
-    """Every line in program order: the guides that lead to it, those of the line below it, and its first and last node.
+    """Yield each line in program order: guides that lead to it, those of the line below, its first and last node.
 
     An only child stands below its parent.
     """

@@ -1,4 +1,4 @@
-"""What goes into the database and comes out: answers for many cells of one table, and for one Spec."""
+"""Answers as they go into the database and come out: to many cells of one table, or to one Spec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Exact: TypeAlias = npt.NDArray[Any]
 
 
 class AnswerKind(IntEnum):
-    """What an answer says of a Spec."""
+    """A kind of answer to a Spec."""
 
     EXACT = 0  # the cost of the optimum
     LOWER = 1  # no program costs less
@@ -50,7 +50,7 @@ class AnswerBlock:
 
 @attrs.frozen
 class Entry:
-    """What is known of one Spec. `peak` (bytes per level) and `step` are those of the optimum, if it is EXACT.
+    """The answer to one Spec. `peak` (bytes per level) and `step` are those of the optimum, if it is EXACT.
 
     That a `foreign` one is the optimum is another's word.
     """

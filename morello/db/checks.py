@@ -1,4 +1,4 @@
-"""What rows must be like: every type and range, as checksums say nothing of a file that was made to deceive.
+"""Check every type and range of rows, as checksums say nothing of a file that was made to deceive.
 
 Each check names the rule that a row breaks, or gives None.
 """
@@ -72,7 +72,7 @@ def step_fault(row: Sequence[Any]) -> str | None:
 
 
 def rank_of(labels: str) -> int | None:
-    """How many sizes the Specs of a table have; None for text that is no labels."""
+    """Return the number of sizes that the Specs of a table have; None for text that is no labels."""
     found = _RANK.fullmatch(labels)
     return int(found[1]) if found and int(found[1]) <= _MOST_SIZES else None
 
@@ -125,12 +125,12 @@ def box_fault(
 
 
 def cost_of(numbers: Sequence[Any]) -> Exact:
-    """Integers of a column that `row_fault` has checked."""
+    """Return integers of a column that `row_fault` has checked."""
     return narrow([int(one) for one in numbers])
 
 
 def _first(rules: Mapping[str, Any]) -> str | None:
-    """The first rule that does not hold, of values or of functions that are called in turn."""
+    """Return the first rule that does not hold, of values or of functions that are called in turn."""
     for rule, holds in rules.items():
         if not (holds() if isinstance(holds, Callable) else holds):
             return rule

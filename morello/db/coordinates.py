@@ -32,7 +32,7 @@ def _exponent(powers: Ints) -> Ints:
 
 
 def of_sizes(sizes: Ints) -> Ints:
-    """Coordinates of sizes, which are at least 1."""
+    """Return coordinates of sizes, which are at least 1."""
     return np.where(sizes & (sizes - 1) == 0, _exponent(sizes), OTHERS + sizes)
 
 
@@ -41,7 +41,7 @@ def to_sizes(coordinates: Ints) -> Ints:
 
 
 def of_limits(limits: Ints, units: Sequence[int]) -> Ints:
-    """Coordinates of limits [N, levels] in bytes. Raises SpecError unless they are in normal form."""
+    """Return coordinates of limits [N, levels] in bytes. Raises SpecError unless they are in normal form."""
     result = np.empty_like(limits)
     for level, unit in enumerate(units):
         column = limits[:, level]
@@ -56,7 +56,7 @@ def of_limits(limits: Ints, units: Sequence[int]) -> Ints:
 
 
 def to_limits(coordinates: Ints, units: Sequence[int]) -> Ints:
-    """Bytes [N, levels] of coordinates [N, levels]."""
+    """Return bytes [N, levels] of coordinates [N, levels]."""
     result = np.empty_like(coordinates)
     for level, unit in enumerate(units):
         column = coordinates[:, level]
@@ -66,14 +66,14 @@ def to_limits(coordinates: Ints, units: Sequence[int]) -> Ints:
 
 
 def volumes(shapes: Ints) -> Exact:
-    """Points of the iteration space of shapes [N, rank]: int64, or Python integers where they need more."""
+    """Return points of the iteration space of shapes [N, rank]: int64, or Python integers where they need more."""
     if shapes.size and np.prod(shapes.astype(np.float64), axis=1).max() >= _SAFE:
         return np.prod(shapes.astype(object), axis=1)
     return np.prod(shapes, axis=1, dtype=np.int64)
 
 
 def narrow(numbers: Sequence[int] | Exact) -> Exact:
-    """The same integers as int64 if all of them fit, else as Python integers."""
+    """Return the same integers as int64 if all of them fit, else as Python integers."""
     try:
         return np.array(numbers, dtype=np.int64)
     except OverflowError:
@@ -81,7 +81,7 @@ def narrow(numbers: Sequence[int] | Exact) -> Exact:
 
 
 def reduced(costs: Exact, volume: Exact) -> tuple[Exact, Exact]:
-    """Cost per point of the iteration space, as numerators and denominators in lowest terms."""
+    """Return cost per point of the iteration space, as numerators and denominators in lowest terms."""
     if object in (costs.dtype, volume.dtype):
         costs, volume = costs.astype(object), volume.astype(object)
     divisor: Any = np.gcd(costs, volume)
@@ -89,7 +89,7 @@ def reduced(costs: Exact, volume: Exact) -> tuple[Exact, Exact]:
 
 
 def costs_of(numerators: Exact, denominators: Exact, volume: Exact) -> Exact:
-    """Costs from cost per point and volume: int64, or Python integers where they need more."""
+    """Return costs from cost per point and volume: int64, or Python integers where they need more."""
     if object not in (numerators.dtype, denominators.dtype, volume.dtype):
         times = volume // denominators
         if not times.size or (numerators.astype(np.float64) * times).max() < _SAFE:

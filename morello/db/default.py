@@ -24,7 +24,7 @@ Tell = Callable[[MorelloError], None]
 
 
 def default_path() -> Path | None:
-    """The user's own database; None if MORELLO_DB=off. MORELLO_DB may also be a path."""
+    """Return the user's own database; None if MORELLO_DB=off. MORELLO_DB may also be a path."""
     asked = os.environ.get("MORELLO_DB")
     if asked:
         return None if asked.lower() == "off" else Path(os.path.expanduser(asked))
@@ -32,7 +32,7 @@ def default_path() -> Path | None:
 
 
 def default_store(tell: Tell) -> SpecStore | None:
-    """The user's own database, made if need be; None if it is switched off, or cannot be used, which is told."""
+    """Return the user's own database, made if need be; None if it is switched off, or cannot be used, which is told."""
     path = default_path()
     if path is None:
         return None

@@ -44,7 +44,7 @@ class Sheet:
 
 
 def stored_tables(store: SpecStore) -> Iterator[tuple[Print, Stored, dict[int, str]]]:
-    """All tables of a database that are not empty, by fingerprint and labels, with the texts of steps by their id."""
+    """Yield the tables that are not empty, by fingerprint and labels, with the texts of steps by their id."""
     with store.file.reading():
         steps = records.read_steps(store.file)
         for one in sorted(records.read_prints(store.file), key=lambda one: one.hash):
@@ -55,7 +55,7 @@ def stored_tables(store: SpecStore) -> Iterator[tuple[Print, Stored, dict[int, s
 
 
 def sheets(store: SpecStore) -> Iterator[Sheet]:
-    """All tables of a database, as `stored_tables` gives them. The boxes of each are in a fixed order."""
+    """Yield all tables of a database, as `stored_tables` gives them. The boxes of each are in a fixed order."""
     for whose, stored, steps in stored_tables(store):
         sheet = sheet_of(whose, stored, steps)
         boxes = sheet.boxes
@@ -64,7 +64,7 @@ def sheets(store: SpecStore) -> Iterator[Sheet]:
 
 
 def sheet_of(whose: Print, stored: Stored, steps: dict[int, str]) -> Sheet:
-    """A table that is not empty, apart from its file."""
+    """Return a table that is not empty, apart from its file."""
     used, step = np.unique(stored.boxes.step, return_inverse=True)
     texts = [steps[int(one)] for one in used if one >= 0]
     boxes = attrs.evolve(stored.boxes, step=step.reshape(-1) - int(used[0] < 0))
@@ -78,7 +78,7 @@ def doubted(found: Iterable[Sheet]) -> Iterator[Sheet]:
 
 
 def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, NewBoxes]]:
-    """Tables, put together so that many are stored at a time."""
+    """Yield tables, put together so that many are stored at a time."""
     waiting: list[Sheet] = []
     for sheet in found:
         if (waiting and (sheet.print, sheet.rank) != (waiting[0].print, waiting[0].rank)) or len(waiting) >= _BATCH:
@@ -113,7 +113,7 @@ def merge(into: SpecStore, others: Iterable[SpecStore], *, trust: bool = False) 
 
 
 def exported(store: SpecStore) -> Iterator[str]:
-    """The lines of a database as text; the same for databases with the same rectangles."""
+    """Yield the lines of a database as text; the same for databases with the same rectangles."""
     yield _line({_HEADER: FORMAT})
     before: Print | None = None
     for sheet in sheets(store):
@@ -153,7 +153,7 @@ def _rectangles(sheet: Sheet) -> Iterator[dict[str, Any]]:
 
 
 def imported(lines: Iterable[str], name: str) -> Iterator[Sheet]:
-    """The tables of a database as text. Raises MorelloError at the first line that is none, naming it."""
+    """Yield the tables of a database as text. Raises MorelloError at the first line that is none, naming it."""
     number = 0
     whose: Print | None = None
     labels: str | None = None
@@ -211,7 +211,7 @@ def _text(value: Any) -> str:
 
 
 def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
-    """A rectangle that makes sense. Raises ValueError, KeyError or TypeError for any other."""
+    """Return a rectangle that makes sense. Raises ValueError, KeyError or TypeError for any other."""
     kind = AnswerKind[_text(fields["kind"]).upper()]
     above, _, below = _text(fields["cost"]).partition("/")
     cost = int(above), int(below or 1)
@@ -237,7 +237,7 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
 
 
 def _corners(ends: Ints, rank: int, whose: Print) -> tuple[Ints, Ints]:
-    """Both corners of N rectangles, of their ranges [N, axes, 2]. Raises SpecError for limits not in normal form."""
+    """Return both corners of N rectangles from ranges [N, axes, 2]. Raises SpecError for limits not in normal form."""
     low, high = (
         np.concatenate([of_sizes(ends[:, :rank, end]), of_limits(ends[:, rank:, end], whose.units)], axis=1)
         for end in (0, 1)

@@ -23,11 +23,11 @@ FORMAT = 4
 
 
 class Damaged(MorelloError):
-    """What is in the file is not what was written."""
+    """A file that does not hold what was written."""
 
 
 def damaged(path: Path, what: str) -> Damaged:
-    """The error of a file that is damaged, and what to do about it."""
+    """Return the error of a file that is damaged, and what to do about it."""
     return Damaged(
         f"database {path} is damaged: {what}",
         "delete the file, and what was in it is searched again; `morello db verify` lists what is wrong",
@@ -67,7 +67,7 @@ class File:
             self._local.owner = None
 
     def version(self) -> tuple[int, int]:
-        """What changes when another connection has written, or this thread has got another connection."""
+        """Return numbers that change when another connection has written, or this thread has got another connection."""
         (found,) = self.connection.execute("PRAGMA data_version").fetchone()
         return self._local.number, found
 
@@ -85,7 +85,7 @@ class File:
 
     @contextmanager
     def writing(self) -> Iterator[Guarded]:
-        """A transaction: all that is written in it, or nothing. Waits for other writers."""
+        """Yield a transaction: all that is written in it, or nothing. Waits for other writers."""
         with self.messages():
             connection = self.connection
             patiently(connection, "BEGIN IMMEDIATE")
@@ -99,7 +99,7 @@ class File:
 
     @contextmanager
     def reading(self) -> Iterator[Guarded]:
-        """A transaction that sees one state of the file, whatever others write meanwhile."""
+        """Yield a transaction that sees one state of the file, whatever others write meanwhile."""
         with self.messages():
             connection = self.connection
             if connection.in_transaction:
@@ -113,7 +113,7 @@ class File:
 
     @contextmanager
     def messages(self) -> Iterator[None]:
-        """Errors of SQLite become messages with a remedy."""
+        """Yield errors of SQLite become messages with a remedy."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -128,7 +128,7 @@ class File:
         return damaged(self.path, what)
 
     def check(self) -> None:
-        """Raises Damaged where SQLite finds pages that are not what they should be."""
+        """Raise Damaged where SQLite finds pages that are not what they should be."""
         with self.messages():
             (found,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
@@ -159,12 +159,12 @@ class File:
             return self._prepared(connect(self.path, "?mode=ro&immutable=1"))
 
     def _at_rest(self) -> bool:
-        """Whether the file exists and all that was written is in it."""
+        """Return True if the file exists and all that was written is in it."""
         log = self.path.with_name(f"{self.path.name}-wal")
         return self.path.is_file() and not (log.exists() and log.stat().st_size)
 
     def _prepared(self, connection: Guarded) -> Guarded:
-        """The connection, if the file is of this format; an empty file is filled."""
+        """Return the connection, if the file is of this format; an empty file is filled."""
         try:
             connection.execute("BEGIN")
             recognised = self._recognised(connection)
@@ -197,7 +197,7 @@ class File:
             ) from error
 
     def _recognised(self, connection: Guarded) -> bool:
-        """Whether it is a database of this format, rather than an empty one. Raises MorelloError if it is neither."""
+        """Return True for a database of this format, False for an empty one. Raises MorelloError if it is neither."""
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if mark == APPLICATION and found == FORMAT:

@@ -19,7 +19,7 @@ _known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
 
 
 def fingerprint(target: Target) -> str:
-    """The hash of a target by value, of the sources of Morello and of all plugins it is made of, and of the format.
+    """Return the hash of a target by value, of the sources of Morello and of its plugins, and of the format.
 
     Raises PluginError for a target that holds what has no value.
     """
@@ -45,7 +45,7 @@ def _fingerprint(target: Target) -> str:
 
 
 def _rules(target: Target) -> Iterator[tuple[str, Any]]:
-    """What answers depend on of a target, in the order in which search breaks ties. C does not count, only costs."""
+    """Return what answers depend on of a target, in the order in which ties are broken. Costs count, C does not."""
     yield f"name {target.name}", type(target)
     yield "levels", target.levels
     yield "weights", target.weights
@@ -61,7 +61,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
 
 
 def _contributed(target: Target) -> Iterator[Any]:
-    """What plugins contributed that has sources."""
+    """Return what plugins contributed that has sources."""
     yield from (target.emitter, target.info.layouts, *target.rewrites, *target.operations.values())
     for one in target.kernels:
         yield from (type(one), one.op, one.cost, one.emit, one.when)

@@ -26,7 +26,7 @@ class NewBoxes:
 
 
 def gathered(blocks: Iterable[AnswerBlock], units: Sequence[int], *, foreign: bool = False) -> list[NewBoxes]:
-    """Boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
+    """Return boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
     groups: dict[int, list[AnswerBlock]] = defaultdict(list)
     for block in blocks:
         if len(block.shapes):
@@ -80,7 +80,7 @@ def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: 
 
 
 def _check(faults: dict[str, Any]) -> None:
-    """Raises ValueError with the first rule that is broken anywhere."""
+    """Raise ValueError with the first rule that is broken anywhere."""
     for rule, broken in faults.items():
         if np.any(broken):
             raise ValueError(f"blocks break the rule: {rule}")

@@ -82,7 +82,7 @@ class Endless(sqlite3.DatabaseError):
 
 @attrs.define
 class _Budget:
-    """How often `spend` may still be called by a query; None: any number of times."""
+    """The number of times that a query may still call `spend`; None: any number."""
 
     left: int | None = None
 
@@ -107,7 +107,7 @@ class Guarded(sqlite3.Connection):
         self.set_authorizer(_allow)
 
     def rows(self, query: str, values: Sequence[Any], size: int) -> Iterator[Any]:
-        """Rows of a query. Raises Endless if it takes longer than a file of `size` bytes accounts for.
+        """Yield rows of a query. Raises Endless if it takes longer than a file of `size` bytes accounts for.
 
         The rows of one query are read before those of the next.
         """

@@ -56,7 +56,7 @@ class StoreKeeper:
         self._target = engine.target
 
     def program(self, spec: Spec) -> Impl | None:
-        """A program that is stored."""
+        """Return a program that is stored."""
         return self.store.program(self._target, spec)
 
     def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
@@ -111,7 +111,7 @@ class StoreKeeper:
 
 
 def block_of(found: Solved) -> AnswerBlock:
-    """What search has solved, as the store takes it."""
+    """Return the answers of search as the store takes them."""
     none = found.costs < 0
     kinds = np.where(none, AnswerKind.NONE, AnswerKind.EXACT).astype(np.int8)
     return AnswerBlock(

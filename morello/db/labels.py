@@ -22,7 +22,7 @@ _SEPARATOR = " | "
 
 
 def write(labels: LogicalSpec) -> str:
-    """Text that two Specs share exactly if they are of one table, e.g.
+    """Return text that two Specs share exactly if they are of one table, e.g.
     `FillZero 2 serial: f32 L1 layout[0, 1] c2`."""
     return _write(labels.op, len(labels.shape), labels.states, labels.serial)
 

@@ -29,7 +29,7 @@ _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
 
 
 def step_of(text: str, target: Target) -> Rewrite:
-    """The step that is written so. Raises MorelloError if the target has no such step."""
+    """Return the step that is written so. Raises MorelloError if the target has no such step."""
     known = _parsed.setdefault(target, {})
     if text not in known:
         found = parse_schedule(text, target)
@@ -48,7 +48,7 @@ def program(
     path: Path,
     done: Programs | None = None,
 ) -> Impl | None:
-    """The program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
+    """Return the program made of the stored steps of a Spec and of those below it; None if one of them is not EXACT.
 
     Raises Damaged for steps that do not make a program of the stored cost and peak. `done` is what is known of this,
     and gets what is found out.
@@ -91,13 +91,13 @@ def program(
 
 
 def _expect_unknown(entry: Entry | None, step: str, path: Path) -> None:
-    """Raises Damaged if a part of a program is said to have no program."""
+    """Raise Damaged if a part of a program is said to have no program."""
     if entry is not None and entry.kind == AnswerKind.NONE:
         raise _wrong(path, step, "a part of its program has none")
 
 
 def _node(spec: Spec, step: str, target: Target, path: Path) -> Node:
-    """What a stored step makes of a Spec. Raises Damaged if it cannot be taken, whatever the reason."""
+    """Return the node that a stored step makes of a Spec. Raises Damaged if it cannot be taken, whatever the reason."""
     try:
         return rewrite_leaf(spec, step_of(step, target), target)
     except MorelloError as error:
@@ -111,7 +111,7 @@ def _wrong(path: Path, step: str, why: str) -> Damaged:
 
 
 def solved_blocks(impl: Impl) -> list[AnswerBlock]:
-    """An EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
+    """Return an EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
     solved: dict[Spec, tuple[Figures, str]] = {}
 
     def visit(one: Impl) -> Figures:

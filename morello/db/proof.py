@@ -27,7 +27,7 @@ _TOGETHER = 256
 
 @attrs.define
 class Outcome:
-    """How many marked rectangles were proven, what was wrong and was removed, and how many marks are left."""
+    """Counts of marked rectangles that were proven and that are left, and what was wrong and was removed."""
 
     proven: int = 0
     wrong: list[Difference] = attrs.field(factory=list)
@@ -49,7 +49,7 @@ class _Claim:
 
     @cached_property
     def shapes(self) -> Ints:
-        """All shapes in the box. What holds for one within the largest limits holds within smaller ones, too."""
+        """Return all shapes in the box. What holds for one within the largest limits holds within smaller ones, too."""
         low, high = (side[self.i, : self.rank].tolist() for side in (self.stored.boxes.low, self.stored.boxes.high))
         corners = [*product(*(range(start, end + 1) for start, end in zip(low, high, strict=True)))]
         return to_sizes(np.array(corners, dtype=np.int64))
@@ -86,7 +86,7 @@ def recompute(store: SpecStore, targets: Iterable[Target], solve: Solver, *, lim
 
 
 def _claims(store: SpecStore, targets: dict[str, Target], points: int) -> tuple[list[_Claim], int]:
-    """The marked rectangles that can be proven, and how many marked ones there are."""
+    """Return the marked rectangles that can be proven, and how many marked ones there are."""
     claims: list[_Claim] = []
     count = 0
     for whose, stored, steps in stored_tables(store):
@@ -120,7 +120,7 @@ def _prove(store: SpecStore, claims: Sequence[_Claim], solve: Solver, outcome: O
 
 
 def _unmarked(claims: list[_Claim]) -> Sheet:
-    """The rectangles of claims of one table, without the mark."""
+    """Return the rectangles of claims of one table, without the mark."""
     sheet = sheet_of(claims[0].stored.header.print, claims[0].stored, claims[0].steps)
     boxes = sheet.boxes.take(np.array([claim.i for claim in claims]))
     return attrs.evolve(sheet, boxes=attrs.evolve(boxes, foreign=np.zeros(len(boxes), dtype=np.bool_)))

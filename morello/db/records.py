@@ -59,12 +59,12 @@ class Header:
 
     @property
     def seed(self) -> int:
-        """What the checksums of its boxes start from, so that no box is taken for one of another table."""
+        """Return what the checksums of its boxes start from, so that no box passes for one of another table."""
         return _crc(self.print.hash, self.labels)
 
     @property
     def axes(self) -> int:
-        """How many sides its boxes have: sizes and limits."""
+        """Return the number of sides of its boxes: sizes and limits."""
         return (checks.rank_of(self.labels) or 0) + len(self.print.units)
 
     @property
@@ -87,7 +87,7 @@ class Stored:
 
 
 def print_of(target: Target) -> Print:
-    """The fingerprint of a target as it would be stored."""
+    """Return the fingerprint of a target as it would be stored."""
     levels = [f"{level.name}:{level.unit}" if level.is_register else level.name for level in target.levels]
     return Print(0, fingerprint(target), target.name, " ".join(levels))
 
@@ -97,7 +97,7 @@ def _crc(*values: Any) -> int:
 
 
 def read_prints(file: File) -> list[Print]:
-    """All fingerprints. Raises Damaged where one is not what was written."""
+    """Return all fingerprints. Raises Damaged where one is not what was written."""
     found: dict[str, Print] = {}
     for row in file.rows("SELECT id, hash, target, levels, crc FROM fingerprints"):
         _expect(file, f"fingerprint {row[0]}", checks.print_fault(row))
@@ -111,7 +111,7 @@ def read_prints(file: File) -> list[Print]:
 
 
 def read_headers(file: File, of: Print, labels: str | None = None) -> list[Header]:
-    """The tables of a fingerprint, or the one with these labels. Raises Damaged where one is not what was written."""
+    """Return the tables of a fingerprint, or the one with these labels. Raises Damaged for one that has changed."""
     query = "SELECT id, labels, boxes, checksum, crc FROM tables WHERE fingerprint = ?"
     if labels is None:
         rows = file.rows(f"{query} ORDER BY labels", of.id)
@@ -130,7 +130,7 @@ def read_headers(file: File, of: Print, labels: str | None = None) -> list[Heade
 
 
 def read_steps(file: File) -> dict[int, str]:
-    """All steps by their ids. Raises Damaged where one is none, or there twice."""
+    """Return all steps by their ids. Raises Damaged where one is none, or there twice."""
     found: dict[int, str] = {}
     ids: dict[str, int] = {}
     for row in file.rows("SELECT id, text FROM steps"):
@@ -143,7 +143,7 @@ def read_steps(file: File) -> dict[int, str]:
 
 
 def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
-    """The boxes of a table. Raises Damaged where one is missing or not what was written."""
+    """Return the boxes of a table. Raises Damaged where one is missing or not what was written."""
     query = (
         'SELECT id, kind, box, numerator, denominator, step, "foreign", crc FROM rectangles WHERE tab = ? ORDER BY id'
     )
@@ -174,7 +174,7 @@ def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
 
 
 def expect_same(file: File, stored: Print, known: Print) -> None:
-    """Raises Damaged if a fingerprint is stored with another target or levels than it belongs to."""
+    """Raise Damaged if a fingerprint is stored with another target or levels than it belongs to."""
     if attrs.evolve(stored, id=0) != attrs.evolve(known, id=0):
         raise file.damaged(f"fingerprint {stored.id} is of other levels than its target")
 
@@ -185,7 +185,7 @@ def _expect(file: File, what: str, fault: str | None) -> None:
 
 
 def _name(file: File, header: Header, rows: list[Any], rule: Any, fault: Callable[[Any], str | None]) -> None:
-    """Raises Damaged for the first row that has a fault by itself."""
+    """Raise Damaged for the first row that has a fault by itself."""
     number, rule = next(((row[0], found) for row in rows if (found := fault(row))), (rows[0][0], rule))
     raise file.damaged(f"box {number} of table {header.id}: {rule}")
 
@@ -232,7 +232,7 @@ def _corners(packed: Sequence[bytes], axes: int) -> tuple[Ints, Ints]:
 
 
 def _packed(boxes: Boxes) -> list[bytes]:
-    """Both corners of each box as bytes: the width of its numbers, then lower and upper corner, little-endian."""
+    """Return the corners of each box as bytes: the width of numbers, then lower and upper corner, little-endian."""
     corners = np.concatenate([boxes.low, boxes.high], axis=1)
     largest = corners.max(axis=1, initial=0)
     result = [b""] * len(boxes)
@@ -255,7 +255,7 @@ def write_print(file: File, known: Print) -> Print:
 
 
 def step_ids(file: File, texts: Sequence[str], known: dict[int, str]) -> Ints:
-    """The ids of steps; those that are not `known` are stored, and added to it."""
+    """Return the ids of steps; those that are not `known` are stored, and added to it."""
     ids = {text: number for number, text in known.items()}
     for text in texts:
         if text not in ids:
@@ -267,7 +267,7 @@ def step_ids(file: File, texts: Sequence[str], known: dict[int, str]) -> Ints:
 
 
 def new_header(file: File, of: Print, labels: str) -> Header:
-    """A table without boxes, stored."""
+    """Return a table without boxes, stored."""
     done = file.connection.execute(
         "INSERT INTO tables (fingerprint, labels, boxes, checksum, crc) VALUES (?, ?, 0, 0, 0)", (of.id, labels)
     )
@@ -319,7 +319,7 @@ def write_boxes(
 
 
 def _read_back(file: File, written: Header) -> None:
-    """Raises Damaged unless a table is found by its labels and has its rows: an index may be damaged."""
+    """Raise Damaged unless a table is found by its labels and has its rows: an index may be damaged."""
     count = "SELECT count(*), coalesce(sum(crc), 0) FROM rectangles WHERE tab = ?"
     ((boxes, checksum),) = file.rows(count, written.id)
     found = read_headers(file, written.print, written.labels)
@@ -328,5 +328,5 @@ def _read_back(file: File, written: Header) -> None:
 
 
 def _storable(number: int) -> int | str:
-    """Integers beyond 64 bits are stored as text."""
+    """Return integers beyond 64 bits are stored as text."""
     return number if number < 1 << 63 else str(number)

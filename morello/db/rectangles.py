@@ -47,7 +47,7 @@ class Boxes:
 
     @property
     def settled(self) -> npt.NDArray[np.bool_]:
-        """Whether a box answers its Specs, rather than bounding their costs."""
+        """Return which boxes answer their Specs, rather than bounding their costs."""
         return self.kind != AnswerKind.LOWER
 
     def take(self, which: Ints | npt.NDArray[np.bool_]) -> Self:
@@ -55,12 +55,12 @@ class Boxes:
 
 
 def joined(parts: Sequence[Boxes]) -> Boxes:
-    """All boxes of `parts`, of which there is at least one."""
+    """Return all boxes of `parts`, of which there is at least one."""
     return Boxes(*(np.concatenate([getattr(one, field.name) for one in parts]) for field in attrs.fields(Boxes)))
 
 
 def merged(boxes: Boxes, rank: int) -> Boxes:
-    """Fewer boxes that say the same of the same Specs: joined greedily along one axis after another.
+    """Return boxes that say the same of the same Specs, mostly fewer: joined greedily along one axis after another.
 
     The first `rank` axes are sizes. A joined box that is one of the given ones keeps its row.
     """
@@ -74,7 +74,7 @@ def merged(boxes: Boxes, rank: int) -> Boxes:
 
 
 def _codes(column: Exact) -> Ints:
-    """Small integers that are equal exactly where the column is."""
+    """Return small integers that are equal exactly where the column is."""
     if column.dtype == object:
         numbers: dict[int, int] = {}
         return np.array([numbers.setdefault(int(one), len(numbers)) for one in column], dtype=np.int64)
@@ -82,7 +82,7 @@ def _codes(column: Exact) -> Ints:
 
 
 def _values(boxes: Boxes, rank: int) -> Ints:
-    """Numbers that two boxes share if they belong to one table and have one value, the peak included.
+    """Return numbers that two boxes share if they belong to one table and have one value, the peak included.
 
     Boxes that are no EXACT ones start at limit 0, so that comparing where boxes start compares peaks only.
     """
@@ -127,7 +127,7 @@ def _join(boxes: Boxes, value: Ints, axis: int) -> tuple[Boxes, Ints]:
 
 
 def pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs i != j of one table that intersect, with i one of `mine`. The boxes are sorted by table."""
+    """Yield pairs i != j of one table that intersect, with i one of `mine`. The boxes are sorted by table."""
     starts = np.flatnonzero(np.diff(boxes.table, prepend=boxes.table[:1] - 1))
     sizes = np.diff(starts, append=len(boxes))
     small = np.repeat(sizes <= MANY, sizes)
@@ -163,12 +163,12 @@ def _intersecting(boxes: Boxes, i: Ints, j: Ints) -> tuple[Ints, Ints]:
 
 
 def inside(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
-    """Whether box i lies in box j, pair by pair."""
+    """Return where box i lies in box j, elementwise for N pairs."""
     return np.all((boxes.low[j] <= boxes.low[i]) & (boxes.high[i] <= boxes.high[j]), axis=1)
 
 
 def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
-    """Whether the cost per point of box i is larger than that of box j, pair by pair."""
+    """Return where the cost per point of box i exceeds that of box j, elementwise for N pairs."""
     mine = boxes.numerator[i].astype(object) * boxes.denominator[j]
     return (mine > boxes.numerator[j].astype(object) * boxes.denominator[i]).astype(bool)
 

@@ -30,12 +30,12 @@ class Entry(Protocol):
 
 @cache
 def core() -> str:
-    """The hash of Morello's own sources."""
+    """Return the hash of Morello's own sources."""
     return package("morello", ASIDE)
 
 
 def hash_of(root: Entry, aside: frozenset[str] = frozenset()) -> str:
-    """The hash of a file, or of all files in a folder but those `aside` at its top."""
+    """Return the hash of a file, or of all files in a folder but those `aside` at its top."""
     found = hashlib.sha256()
     for name, entry in _files(root, "", aside) if root.is_dir() else [(root.name, root)]:
         data = entry.read_bytes()
@@ -63,7 +63,7 @@ def _files(folder: Entry, prefix: str, aside: frozenset[str] = frozenset()) -> I
 
 
 def package_of(module: str) -> str | None:
-    """The package that a module came with, or itself if it is in none; None if there is no file of it.
+    """Return the package that a module came with, or itself if it is in none; None if there is no file of it.
 
     Namespaces are passed over, as several distributions share one: the package is the first one below them.
     """
@@ -73,13 +73,13 @@ def package_of(module: str) -> str | None:
 
 
 def package(name: str, aside: frozenset[str] = frozenset()) -> str:
-    """The hash of what `package_of` names. Not kept: modules may be loaded again once they have changed."""
+    """Return the hash of what `package_of` names. Not kept: modules may be loaded again once they have changed."""
     root = _root(name)
     return "" if root is None else hash_of(root, aside)
 
 
 def _root(name: str) -> Entry | None:
-    """The folder of a package, or the file of a module; None for a namespace, and for what has no file."""
+    """Return the folder of a package, or the file of a module; None for a namespace, and for what has no file."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if module is None or not file:

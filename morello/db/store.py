@@ -43,7 +43,7 @@ class Conflict(MorelloError):
 
 @attrs.frozen(eq=False)
 class Table:
-    """What is known of one table, in memory. `step` of the boxes indexes `steps`."""
+    """The answers of one table, in memory. `step` of the boxes indexes `steps`."""
 
     boxes: Boxes
     tree: Tree
@@ -51,7 +51,7 @@ class Table:
 
 
 class _Seen(threading.local):
-    """What this thread has read, as of a version of the file."""
+    """The tables that this thread has read, as of a version of the file."""
 
     def __init__(self) -> None:
         self.forget((0, 0))
@@ -67,7 +67,7 @@ class _Seen(threading.local):
 
 
 def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int, str]) -> list[Entry]:
-    """What each box says of a Spec in it, given the shapes [N, rank] of those Specs."""
+    """Return the answer of each of N boxes to a Spec in it, given the shapes [N, rank] of those Specs."""
     costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
     peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], units).tolist())
     columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), boxes.foreign.tolist(), strict=True)
@@ -77,7 +77,7 @@ def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int
 
 
 def contradict(best: Entry, other: Entry) -> bool:
-    """Whether two answers to one Spec cannot both be right, the second no better known than the first."""
+    """Return True if two answers to one Spec cannot both be right, the second no better known than the first."""
     if other.kind == AnswerKind.LOWER:
         return best.kind == AnswerKind.EXACT and other.cost > best.cost
     return (best.kind, best.cost) != (other.kind, other.cost)
@@ -147,7 +147,7 @@ class SpecStore:
                 self._seen.tables.pop((whose.hash, labels), None)
 
     def find(self, target: Target, spec: Spec) -> Entry | None:
-        """The answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None.
+        """Return the answer to a Spec: EXACT or NONE if it is known, else the best LOWER bound, else None.
 
         Of another's word only EXACT answers count, which `program` proves to be costs that can be had.
         """
@@ -177,13 +177,13 @@ class SpecStore:
         return best
 
     def has(self, target: Target, labels: LogicalSpec) -> bool:
-        """Whether anything is known of a table."""
+        """Return True if there are answers of a table."""
         return self._table(target, labels) is not None
 
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
     ) -> tuple[Ints, npt.NDArray[np.int8]]:
-        """Costs and kinds of N cells of a table (shapes [N, rank], limits [N, levels] in bytes); kind -1: unknown.
+        """Return costs and kinds of N cells of a table (shapes [N, rank], limits [N, levels] in bytes); -1: unknown.
 
         An optimum of 2^63 or more is given as a LOWER bound of 2^63 - 1.
         """
@@ -193,7 +193,7 @@ class SpecStore:
     def believed(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
     ) -> tuple[Ints, npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
-        """Costs and kinds as `known` gives them, and which are another's word: costs of programs that check out."""
+        """Return costs and kinds as `known`, and which are another's word: costs of programs that check out."""
         costs = np.zeros(len(shapes), dtype=np.int64)
         kinds = np.full(len(shapes), UNKNOWN, dtype=np.int8)
         foreign = np.zeros(len(shapes), dtype=np.bool_)
@@ -225,7 +225,7 @@ class SpecStore:
         return costs, kinds, foreign
 
     def _expect_one_answer(self, cell: Ints, kind: npt.NDArray[np.int8], cost: Ints) -> None:
-        """Raises Damaged where answers to one cell differ; they are sorted by cell, bounds first, then by cost."""
+        """Raise Damaged where answers to one cell differ; they are sorted by cell, bounds first, then by cost."""
         same = cell[1:] == cell[:-1]
         settled = kind != AnswerKind.LOWER
         differ = (kind[1:] != kind[:-1]) | (cost[1:] != cost[:-1])
@@ -234,13 +234,13 @@ class SpecStore:
             raise self.file.damaged("answers to one Spec contradict each other")
 
     def _proven(self, target: Target, spec: Spec) -> int | None:
-        """The cost of the stored program of a Spec; None if it is not there in full. Raises Damaged if it is wrong."""
+        """Return the cost of a Spec's stored program; None if it is not there. Raises Damaged if it is wrong."""
         done = self._seen.programs.setdefault(fingerprint(target), {})
         found = program(spec, target, lambda one: self.find(target, one), self.path, done)
         return None if found is None else done[spec][1].cost  # pyright: ignore
 
     def program(self, target: Target, spec: Spec) -> Impl | None:
-        """The program that solves a Spec; None unless it and all Specs on the way are solved."""
+        """Return the program that solves a Spec; None unless it and all Specs on the way are solved."""
         return program(spec, target, lambda one: self.find(target, one), self.path)
 
     def remember(self, target: Target, impl: Impl) -> None:
@@ -248,7 +248,7 @@ class SpecStore:
         self.add(target, solved_blocks(impl))
 
     def _table(self, target: Target, labels: LogicalSpec) -> Table | None:
-        """What is known of the table that a Spec belongs to; None if nothing is."""
+        """Return the table that a Spec belongs to; None if nothing is known of it."""
         # The version is that of the state which is read, so nothing is taken for newer than it is.
         with self.file.reading():
             self._catch_up()
@@ -312,7 +312,7 @@ class SpecStore:
         records.write_boxes(self.file, tables, kept, origin, steps)
 
     def _conflict(self, boxes: Boxes, pairs: Ints, tables: dict[int, Stored], rank: int) -> Conflict:
-        """Says of the first few pairs of contradicting boxes where they meet and what they say."""
+        """Say of the first few pairs of contradicting boxes where they meet and what they say."""
         told = []
         for i, j in pairs[:_TOLD].tolist():
             header = tables[int(boxes.table[i])].header

@@ -33,11 +33,11 @@ class Tree:
         return index.Index((np.arange(len(self.low)), *corners), properties=properties, interleaved=True)
 
     def containing(self, points: Ints) -> tuple[Ints, Ints]:
-        """Pairs of point and box such that the box contains the point, sorted by point."""
+        """Return pairs of point and box such that the box contains the point, sorted by point."""
         return self.intersecting(points, points)
 
     def intersecting(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Pairs of asked box (low, high: [N, A]) and own box that meet, sorted by asked box."""
+        """Return pairs of asked box (low, high: [N, A]) and own box that meet, sorted by asked box."""
         if len(self.low) > MANY:
             found, counts = self._index.intersection_v(low.astype(np.float64), high.astype(np.float64))
             return np.repeat(np.arange(len(low)), counts.astype(np.int64)), np.array(found, dtype=np.int64)
@@ -56,7 +56,7 @@ class Tree:
 
 
 def covered(low: Ints, high: Ints) -> int:
-    """How many points the boxes [M, A] cover, each counted once."""
+    """Return the number of points that the boxes [M, A] cover, each counted once."""
     if len(low) <= 1:
         return int(np.prod((high - low + 1).astype(object))) if len(low) else 0
     axis = 0

@@ -1,4 +1,4 @@
-"""What is in a database: how much, whether it is whole, whether it is right; and dropping what is not needed."""
+"""Count what is in a database, check that it is whole and right, and drop what is not needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Solver = Callable[[Target, Sequence[Spec]], list[Entry]]
 
 @attrs.define
 class Summary:
-    """How much is stored under one fingerprint. Specs are counted once; those of `lower` are not answered."""
+    """Counts of what is stored under one fingerprint. Specs are counted once; those of `lower` are not answered."""
 
     print: Print
     tables: int = 0
@@ -48,7 +48,7 @@ class Summary:
 
 
 def summaries(store: SpecStore) -> list[Summary]:
-    """What is stored, by fingerprint. `weight` is a share of the file's size: bytes of rows, without SQLite's own."""
+    """Return counts by fingerprint. `weight` is a share of the file's size: bytes of rows, without SQLite's own."""
     found: dict[int, Summary] = {}
     waiting: dict[tuple[int, int], list[Boxes]] = {}
     for whose, stored, _ in stored_tables(store):
@@ -88,7 +88,7 @@ def _count(into: Summary, boxes: Boxes) -> None:
 
 
 def damage(store: SpecStore) -> Iterator[str]:
-    """Whatever SQLite and checksums find wrong, in words."""
+    """Yield whatever SQLite and checksums find wrong, in words."""
     try:
         with store.file.reading() as connection:
             for (line,) in connection.execute("PRAGMA integrity_check(20)").fetchall():
@@ -160,14 +160,14 @@ def differences(
 
 
 def agree(stored: Entry, solved: Entry) -> bool:
-    """Whether what is stored of a Spec is what solving it gives."""
+    """Return True if the stored answer to a Spec is the one that solving it gives."""
     if stored.kind == AnswerKind.LOWER:
         return solved.kind == AnswerKind.NONE or stored.cost <= solved.cost
     return stored == solved
 
 
 def _drawn(store: SpecStore, targets: dict[str, Target], sample: int, luck: random.Random, points: int) -> list[_Drawn]:
-    """Specs from `sample` boxes, or from all boxes if they are fewer; every box is as likely."""
+    """Return Specs from `sample` boxes, or from all boxes if they are fewer; every box is as likely."""
     drawn: list[_Drawn] = []
     for whose, stored, steps in stored_tables(store):
         target = targets.get(whose.hash)
@@ -187,7 +187,7 @@ def _drawn(store: SpecStore, targets: dict[str, Target], sample: int, luck: rand
 def _draw(
     target: Target, stored: Stored, steps: dict[int, str], i: int, chance: float, luck: random.Random, points: int
 ) -> _Drawn:
-    """A random Spec of box i. Sizes are the smallest ones where random ones are too large."""
+    """Return a random Spec of box i. Sizes are the smallest ones where random ones are too large."""
     box = stored.boxes.take(np.array([i]))
     units = stored.header.print.units
     rank = box.axes - len(units)

@@ -26,8 +26,11 @@ _DATA = {"array", "builtins", "collections", "decimal", "fractions", "functools"
 
 
 class Home(Enum):
-    """How a module counts: one of Morello with all of Morello's sources, one of a library with its name or version, a
-    plugin's own with the sources of its package; what is in one that has lost its sources counts with its bytecode."""
+    """A module's way to count.
+
+    One of Morello counts with all of Morello's sources, one of a library with its name or version, a plugin's own with
+    the sources of its package. Functions of a module that has lost its sources count with their bytecode.
+    """
 
     CORE = auto()
     LIBRARY = auto()
@@ -50,7 +53,7 @@ class Values:
         self._open: dict[int, int] = {}
 
     def of(self, value: Any) -> bytes:
-        """The hash of a value. Raises PluginError for one whose content cannot be told."""
+        """Return the hash of a value. Raises PluginError for one whose content cannot be told."""
         kind = type(value)
         if value is None or value is ... or value is NotImplemented or kind in (bool, int, str, complex):
             return _mix(kind.__name__, repr(value).encode("utf-8", "backslashreplace"))
@@ -125,7 +128,7 @@ class Values:
             yield self.of(getattr(value, name, NotImplemented))
 
     def _object(self, value: Any) -> Iterator[str | bytes]:
-        """Any other object, by what a copy of it would be made of."""
+        """Yield any other object, by what a copy of it would be made of."""
         try:
             parts = value.__reduce_ex__(4)
         except Exception as error:
@@ -140,11 +143,11 @@ class Values:
         return iter(("module", value.__name__))
 
     def _tool(self, value: Any) -> Iterator[str | bytes]:
-        """What holds no rule: weak references are for caches, locks for taking turns."""
+        """Return nothing for what holds no rule: weak references are for caches, locks for taking turns."""
         return iter(("tool", type(value).__name__))
 
     def _builtin(self, value: Any) -> Iterator[str | bytes]:
-        """A function that is written in C: its name, and what it is a method of."""
+        """Yield a function that is written in C: its name, and what it is a method of."""
         owner, module = getattr(value, "__self__", None), getattr(value, "__module__", None) or ""
         self._home(module)
         yield from ("builtin", module, getattr(value, "__qualname__", value.__name__))
@@ -174,7 +177,7 @@ class Values:
             yield self.of({name: self._global(value.__globals__[name]) for name in names})
 
     def _global(self, value: Any) -> Any:
-        """What counts of a value that a module holds: all of it, if it is data, a function or a class."""
+        """Return what counts of a value that a module holds: all of it, if it is data, a function or a class."""
         kind = type(value)
         counts = isinstance(value, type) or kind.__module__ in _DATA or self._home(kind.__module__) is not Home.LIBRARY
         return value if counts else NotImplemented
@@ -193,7 +196,7 @@ class Values:
                 yield from (name, self.of(one))
 
     def _home(self, module: str | None) -> Home:
-        """How a module counts. Its package is noted."""
+        """Return how a module counts, and note its package."""
         name = module or ""
         if name not in self._homes:
             self._homes[name] = self._noted(name)
@@ -267,7 +270,7 @@ def _is_dunder(name: str) -> bool:
 
 
 def _is_written(value: Any) -> bool:
-    """Whether an attribute of a class is a method that its author wrote: others follow from the fields."""
+    """Return True for an attribute of a class that is a method written by its author: others follow from the fields."""
     function = getattr(value, "__func__", value)
     if not isinstance(function, types.FunctionType):
         return False
@@ -280,7 +283,7 @@ def _of_class(value: Any) -> Any:
 
 
 def _state(part: Any, kind: type) -> Any:
-    """A part of what makes a copy, without what the class works out once and keeps."""
+    """Return a part of what makes a copy, without what the class works out once and keeps."""
     if isinstance(part, Iterator):
         return list(part)
     if isinstance(part, tuple):
@@ -305,13 +308,13 @@ def _held(cell: types.CellType) -> Any:
 
 
 def _used(code: types.CodeType) -> list[str]:
-    """The names that a function, or one inside it, may find in its module."""
+    """Return the names that a function, or one inside it, may find in its module."""
     inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _used(one)]
     return sorted({*inner, *(name for name in code.co_names if not _is_dunder(name))})
 
 
 def _place(code: types.CodeType) -> Any:
-    """Where a function is in its file. Only lambdas can share their name with another one in a line."""
+    """Return the place of a function in its file. Only lambdas can share their name with another one in a line."""
     if code.co_name != "<lambda>":
         return code.co_firstlineno
     places = [(line, column) for line, _, column, end in code.co_positions() if line and column is not None and end]
@@ -319,6 +322,6 @@ def _place(code: types.CodeType) -> Any:
 
 
 def _code(code: types.CodeType) -> tuple[Any, ...]:
-    """What a function does, in the words of this version of Python."""
+    """Return what a function does, in the words of this version of Python."""
     inner = [_code(one) if isinstance(one, types.CodeType) else one for one in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, inner

@@ -59,7 +59,7 @@ class Source:
         return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
 
     def error(self, span: Span, message: str, hint: str | None = None) -> SourceError:
-        """An error at `span`."""
+        """Return an error at `span`."""
         line, column = self.position(span[0])
         start = span[0] - column + 1
         end = self.text.find("\n", start)
@@ -77,7 +77,7 @@ class Source:
 
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
-        """Errors raised inside that have no place yet get this one. A faulty plugin is no error of the text."""
+        """Yield errors raised inside that have no place yet get this one. A faulty plugin is no error of the text."""
         try:
             yield
         except (SourceError, PluginError):
@@ -87,7 +87,7 @@ class Source:
 
 
 def _excerpt(line: str, column: int, length: int) -> tuple[str, str]:
-    """The part of a line around a column, printable, and the marks under `length` characters from there."""
+    """Return the part of a line around a column, printable, and the marks under `length` characters from there."""
     start = max(0, column - _MAX_LINE // 2) if len(line) > _MAX_LINE else 0
     shown = line[start : start + _MAX_LINE]
     marks = max(1, min(length, len(shown) - (column - start)))
@@ -102,12 +102,12 @@ def _clip(message: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """A word of the text as messages show it."""
+    """Return a word of the text as messages show it."""
     return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, if any."""
+    """Return the known word that was probably meant, if any."""
     if len(word) > _MAX_WORD:
         return None
     folded = {one.casefold(): str(one) for one in known}
@@ -116,13 +116,13 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], listing: str) -> str:
-    """A hint: the word that was probably meant, then `listing`, what there is."""
+    """Return a hint: the word that was probably meant, then `listing`, what there is."""
     meant = closest(word, known)
     return f"did you mean {meant!r}? {listing}" if meant else listing
 
 
 def read_file(path: str | Path) -> str:
-    """The text of a file. Raises MorelloError if there is none, or if it is no UTF-8 text."""
+    """Return the text of a file. Raises MorelloError if there is none, or if it is no UTF-8 text."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

@@ -26,12 +26,12 @@ class Family:
     _node: SpecNode
 
     def at(self, shape: Sequence[int]) -> Spec:
-        """The Spec that the text would mean with these sizes. Raises SourceError where there is none."""
+        """Return the Spec that the text would mean with these sizes. Raises SourceError where there is none."""
         return read_spec(self._source, self.target, self._node, tuple(shape))
 
 
 def families(text: str, *, filename: str = "<text>", target: str | None = None) -> list[Family]:
-    """The Specs of a file, in order. Raises what `parse` raises."""
+    """Return the Specs of a file, in order. Raises what `parse` raises."""
     file = parse(text, filename=filename, target=target)
     source = Source(filename, text)
     nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
@@ -39,7 +39,7 @@ def families(text: str, *, filename: str = "<text>", target: str | None = None) 
 
 
 def family(text: str, target: Target, filename: str = "<text>") -> Family:
-    """A single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
+    """Return a single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
     source = Source(filename, text)
     return _family("kernel", target, source, syntax.parse_spec(source))
 

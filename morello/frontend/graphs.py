@@ -43,7 +43,7 @@ def operation(source: Source, known: Operations, node: OperationNode, *others: s
 
 
 class Configurable(Protocol):
-    """What takes parameters."""
+    """Anything that takes parameters."""
 
     @property
     def name(self) -> str: ...
@@ -56,7 +56,7 @@ C = TypeVar("C", bound=Configurable)
 
 
 def configured(source: Source, op: C, node: OperationNode) -> C:
-    """The operation with the parameters of the text, if it has any."""
+    """Return the operation with the parameters of the text, if it has any."""
     given: dict[str, Value] = {}
     for one in node.parameters:
         if one.name not in op.parameters:
@@ -96,7 +96,7 @@ class Graph:
     names: tuple[Token, ...] | None
 
     def arranged(self, source: Source, rank: int) -> Arranged:
-        """The Compose, where the output has `rank` dimensions."""
+        """Return the Compose, where the output has `rank` dimensions."""
         with source.at(self.place):
             ranks = ranks_of(self.ops, self.wires, rank)
             return arranged([ComposeStage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
@@ -134,7 +134,7 @@ def _equations(source: Source, known: Operations, equations: list[Equation], pla
 
 
 def _check_use(source: Source, equations: list[Equation]) -> None:
-    """What equations make is used, and not to make itself."""
+    """Refuse equations whose results are not used, or are used to make themselves."""
     used = {str(name) for one in equations for name in one.inputs}
     by_name = {str(one.name): one for one in equations}
     try:

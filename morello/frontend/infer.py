@@ -77,7 +77,7 @@ def infer_shape(
     texts: Sequence[Numbers],
     place: Span,
 ) -> tuple[int, ...]:
-    """The iteration shape that gives the operands, called `names`, these shapes.
+    """Return the iteration shape that gives the operands, called `names`, these shapes.
 
     Raises SourceError at the first size that contradicts those before it, or where sizes do not follow.
     """
@@ -107,7 +107,7 @@ def infer_shape(
 
 
 def _agreements(compose: Compose) -> list[_Equation]:
-    """Sizes that are one where a tensor is used in several ways."""
+    """Return sizes that are one where a tensor is used in several ways."""
     return [
         _Equation(
             merged((*each.one.terms, *((dim, -c) for dim, c in each.other.terms))), each.one.less - each.other.less
@@ -125,7 +125,7 @@ def _mismatch(
     shape: tuple[int, ...],
     number: Token,
 ) -> SourceError:
-    """The error for an operand that contradicts what is known, with the shape that was expected."""
+    """Return the error for an operand that contradicts what is known, with the shape that was expected."""
     one = compose.operands(compose.rank)[index]
     expected = [_expected(each, unknowns, size) for each, size in zip(extents(one), shape, strict=True)]
     differs = f"but {_times(expected)} was expected"
@@ -142,7 +142,7 @@ def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:
 
 
 def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
-    """Where the sizes of an operand were given already."""
+    """Return a hint that names where the sizes of an operand were given already."""
     names = compose.dims(compose.rank)
     dims = [dim for terms in one.dims for dim, _ in terms if dim in unknowns.values]
     known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]

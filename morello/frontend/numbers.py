@@ -14,7 +14,7 @@ _DIGITS = len(str(MAX))
 
 
 def read(source: Source, token: Token, digits: str | None = None) -> int:
-    """The number that a token is, or that its part `digits` is."""
+    """Return the number that a token is, or that its part `digits` is."""
     text = (digits or str(token)).lstrip("0") or "0"
     # The length comes first: int() refuses thousands of digits, and is slow before it does.
     if len(text) > _DIGITS + 1 or abs(int(text)) > MAX:
@@ -23,7 +23,7 @@ def read(source: Source, token: Token, digits: str | None = None) -> int:
 
 
 def read_float(source: Source, token: Token) -> float:
-    """The number that a token with a decimal point or an exponent is."""
+    """Return the number that a token with a decimal point or an exponent is."""
     number = float(token)
     if isinf(number):
         raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 1.7e308")

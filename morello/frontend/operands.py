@@ -30,7 +30,7 @@ class _Property:
 
 
 def read_layout(source: Source, node: LayoutNode) -> Layout:
-    """The layout that `layout[...]` writes out."""
+    """Return the layout that `layout[...]` writes out."""
     if len(node.parts) > _MAX_LAYOUT:
         raise source.error(node.span, f"a layout has at most {_MAX_LAYOUT} physical dimensions", "leave out strips")
     dims = tuple(_physical(source, part) for part in node.parts)
@@ -49,7 +49,7 @@ def _physical(source: Source, token: Token) -> PhysicalDim:
 
 
 def read_state(source: Source, target: Target, node: Token | Group, shape: tuple[int, ...]) -> OperandState:
-    """The state of an operand of this shape, with defaults for what is left out.
+    """Return the state of an operand of this shape, with defaults for what is left out.
 
     A layout drops its dimensions of size 1 before `cN` counts. Registers that hold a value each have neither
     layout nor alignment: what is said of these is passed over.
@@ -72,7 +72,7 @@ def read_state(source: Source, target: Target, node: Token | Group, shape: tuple
 
 
 def _properties(source: Source, target: Target, node: Token | Group) -> dict[str, _Property]:
-    """What an operand says, by kind of property."""
+    """Return the properties of an operand by their kind."""
     parts = node.properties if isinstance(node, Group) else (node,)
     found: dict[str, _Property] = {}
     unknown: list[Token] = []
@@ -93,7 +93,7 @@ def _properties(source: Source, target: Target, node: Token | Group) -> dict[str
 
 
 def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple[str, Any] | None:
-    """What kind of property a word is, and its value; None for an unknown word."""
+    """Return the kind of property that a word is, and its value; None for an unknown word."""
     if isinstance(part, LayoutNode):
         layout = read_layout(source, part)
         return "layout", lambda rank: layout
@@ -112,7 +112,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
 
 
 def _unknown(source: Source, target: Target, word: Token, found: set[str], first: bool) -> SourceError:
-    """The error for a word that is no property, as the kind of property it was probably meant to be."""
+    """Return the error for a word that is no property, as the kind of property it was probably meant to be."""
     kinds: dict[str, tuple[list[str], str]] = {
         "memory level": ([level.name for level in target.levels], _levels(target)),
         "data type": ([*dtypes.BY_NAME], f"data types are {', '.join(dtypes.BY_NAME)}"),
@@ -138,7 +138,7 @@ def _levels(target: Target) -> str:
 def _layout(
     source: Source, found: dict[str, _Property], shape: tuple[int, ...], place: Span
 ) -> tuple[Layout, int | None]:
-    """The layout without dimensions of size 1, and how many of the others lie contiguously; None is all."""
+    """Return the layout without dimensions of size 1, and how many of the others lie contiguously; None is all."""
     build: Callable[[int], Layout] = found["layout"].value if "layout" in found else NAMED["row_major"]
     with source.at(found["layout"].span if "layout" in found else place):
         layout = build(len(shape))
@@ -172,7 +172,7 @@ def _vectors(sizes: tuple[int, ...]) -> str:
 
 
 def _widest(source: Source, target: Target, tensor: TensorSpec, place: Span) -> int:
-    """The vector size for an operand that names none: the widest that divides its contiguous run."""
+    """Return the vector size for an operand that names none: the widest that divides its contiguous run."""
     level, dtype = target.level(tensor.state.level), tensor.state.dtype
     with source.at(place):
         run = int(tensor.canonical().run)

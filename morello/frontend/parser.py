@@ -83,7 +83,7 @@ def _target(source: Source, nodes: FileNode, override: str | None, registry: Reg
 
 
 def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Located]:
-    """Schedules, and where their statements stand, by the name of their Spec."""
+    """Return schedules, and where their statements stand, by the name of their Spec."""
     found: dict[str, Located] = {}
     for node in nodes:
         if not isinstance(node, ScheduleNode):

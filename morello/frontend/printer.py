@@ -17,7 +17,7 @@ _INDENT = "    "
 
 
 def show_spec(spec: Spec, target: Target) -> str:
-    """A Spec over several lines; its limits are left out where they are all the memory of the target."""
+    """Return a Spec over several lines; its limits are left out where they are all the memory of the target."""
     logical = _logical(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
     if tuple(spec.limits) == target.full_limits():
         return logical
@@ -25,22 +25,22 @@ def show_spec(spec: Spec, target: Target) -> str:
 
 
 def show_logical(logical: LogicalSpec) -> str:
-    """A logical Spec on a single line."""
+    """Return a logical Spec on a single line."""
     return _logical(logical, ", ", ", ")
 
 
 def show_tensor(tensor: TensorSpec) -> str:
-    """A tensor with its shape, as operands of a Compose are written: `(1×64×128, f32, GL, row_major)`."""
+    """Return a tensor with its shape, as operands of a Compose are written: `(1×64×128, f32, GL, row_major)`."""
     return f"({_times(tensor.shape)}, {_state(tensor)})"
 
 
 def show_schedule(schedule: Schedule) -> str:
-    """A schedule, a statement a line."""
+    """Return a schedule, a statement a line."""
     return "\n".join(lines(schedule))
 
 
 def show_file(file: SpecFile) -> str:
-    """A whole file: target, Specs, and each Spec's schedule after it."""
+    """Return a whole file: target, Specs, and each Spec's schedule after it."""
     parts = [f"target {file.target.name}\n"]
     for goal in file.goals:
         parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target)}\n")
@@ -50,7 +50,7 @@ def show_file(file: SpecFile) -> str:
 
 
 def _logical(logical: LogicalSpec, separator: str, inner: str) -> str:
-    """A logical Spec; `separator` comes between its parts and `inner` between the operands of a Compose."""
+    """Return a logical Spec; `separator` comes between its parts and `inner` between the operands of a Compose."""
     serial = ", serial" if logical.serial else ""
     if isinstance(logical.op, Compose):
         labels = [""] * len(logical.states)

@@ -1,4 +1,4 @@
-"""What a `.spec` file says, once read."""
+"""A `.spec` file as it was read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Declaration:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Turns an Inapplicable raised inside into a SourceError at the statement that could not be carried out."""
+        """Turn an Inapplicable raised inside into a SourceError at the statement that could not be carried out."""
         try:
             yield
         except Inapplicable as error:

@@ -24,7 +24,7 @@ _MAX_RANK = 32
 
 
 def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None) -> Spec:
-    """The Spec in normal form, of other `sizes` than those of the text if they are given.
+    """Return the Spec in normal form, of other `sizes` than those of the text if they are given.
 
     Raises SourceError at the part that is wrong.
     """
@@ -76,7 +76,7 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
 
 
 def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The operands' shapes. Raises SourceError where padding leaves nothing of one."""
+    """Return the operands' shapes. Raises SourceError where padding leaves nothing of one."""
     declared = op.operands(len(shape))
     shapes = [tuple(one.shape(shape)) for one in declared]
     for one, sizes in zip(declared, shapes, strict=True):
@@ -133,7 +133,7 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
 
 
 def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> list[Group]:
-    """The operands in the order of the graph's names: those of a chain have none, those of equations each one."""
+    """Return the operands in the order of the graph's names, which those of a chain have not."""
     if graph.names is None:
         for group in groups:
             if group.label is not None:
@@ -184,7 +184,7 @@ def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
 
 
 def _operands(source: Source, call: Call) -> tuple[tuple[Token | Group, ...], bool]:
-    """The operands, and whether `serial` comes after them."""
+    """Return the operands, and whether `serial` comes after them."""
     words = [one for one in call.operands if isinstance(one, Token)]
     for word in words:
         if word == "serial" and word is not call.operands[-1]:
@@ -211,7 +211,7 @@ def _check_count(
 
 
 def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | None:
-    """Memory limits, or None for `...`."""
+    """Return the memory limits, or None for `...`."""
     if not text.numbers:
         return None
     limits = tuple(numbers.read(source, token) for token in text.numbers)
@@ -223,7 +223,7 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
 
 
 def _blame(target: Target, call: Call, nodes: Sequence[Token | Group], logical: LogicalSpec) -> Span:
-    """The operand that is at fault by itself: even a Fill of it is no Spec. Else the operation."""
+    """Return the operand that is at fault by itself: even a Fill of it is no Spec. Else the operation."""
     for node, tensor in zip(nodes, logical.operands, strict=False):
         try:
             target.spec(LogicalSpec(FillZero(), tensor.shape, (tensor.state,)))

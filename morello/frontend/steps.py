@@ -23,12 +23,12 @@ _MAX_DEPTH = 64
 
 
 def read_schedule(source: Source, target: Target, nodes: Sequence[StatementNode], depth: int = 0) -> Schedule:
-    """The statements of a schedule. Raises SourceError at the word, number or statement that is wrong."""
+    """Return the statements of a schedule. Raises SourceError at the word, number or statement that is wrong."""
     return tuple(_statement(source, target, node, depth) for node in nodes)
 
 
 def places(schedule: Schedule, nodes: Sequence[StatementNode]) -> Iterator[tuple[int, Span]]:
-    """Where each statement stands, by the statement's identity."""
+    """Return the place of each statement, by the statement's identity."""
     for statement, node in zip(schedule, nodes, strict=True):
         yield id(statement), node.span
         if isinstance(statement, Subschedule):

@@ -128,7 +128,7 @@ FileNode: TypeAlias = tuple[TargetNode | DeclarationNode | ScheduleNode, ...]
 
 
 def span(first: Any, last: Any = None) -> Span:
-    """The place of a token or node, or from one to another."""
+    """Return the place of a token or node, or from one to another."""
     return _span(first)[0], _span(first if last is None else last)[1]
 
 
@@ -311,7 +311,7 @@ def _syntax_error(source: Source, error: UnexpectedInput) -> SourceError:
 
 
 def _culprit(source: Source, error: UnexpectedInput) -> tuple[Span, str]:
-    """Where and of which kind what does not fit is; a character that begins no token has no kind."""
+    """Return place and kind of the token that does not fit; a character that begins no token has no kind."""
     if not isinstance(error, UnexpectedToken):
         start = error.pos_in_stream or 0
         return (start, start + 1), ""
@@ -322,7 +322,7 @@ def _culprit(source: Source, error: UnexpectedInput) -> tuple[Span, str]:
 
 
 def _expected(error: UnexpectedInput) -> set[str]:
-    """The terminals that could have come."""
+    """Return the terminals that could have come."""
     exact = error.interactive_parser.accepts() if error.interactive_parser else set[str]()
     if isinstance(error, UnexpectedToken):
         return exact or set(error.expected)
@@ -335,7 +335,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _unclosed(text: str) -> int | None:
-    """Offset of the innermost bracket that is still open at the end of `text`."""
+    """Return the offset of the innermost bracket that is still open at the end of `text`."""
     stack: list[int] = []
     for match in re.finditer(r"#[^\n]*|[()\[\]{}]", text):
         char = match.group()

@@ -30,22 +30,22 @@ class DType:
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error of rounding a real to this float type (2^-24 for f32, 2^-8 for bf16)."""
+        """Return the largest relative error of rounding a real to this float type (2^-24 for f32, 2^-8 for bf16)."""
         return {"f32": 2.0**-24, "bf16": 2.0**-8}[self.name]
 
     @property
     def smallest(self) -> float:
-        """Smallest positive subnormal value of this float type: the absolute error of underflow."""
+        """Return the smallest positive subnormal value of this float type: the absolute error of underflow."""
         return {"f32": 2.0**-149, "bf16": 2.0**-133}[self.name]
 
     @property
     def smallest_normal(self) -> float:
-        """Smallest positive value of this float type that has all its digits: below are subnormal ones."""
+        """Return the smallest positive value of this float type that has all its digits: below are subnormal ones."""
         return {"f32": 2.0**-126, "bf16": 2.0**-126}[self.name]
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Smallest and largest finite value."""
+        """Return the smallest and largest finite value."""
         if not self.is_float:
             whole = np.iinfo(self.numpy)
             return float(whole.min), float(whole.max)
@@ -71,7 +71,7 @@ BY_NAME = {dtype.name: dtype for dtype in ALL}
 
 
 def by_name(name: str) -> DType:
-    """The data type called `name`. Raises SpecError for a name that is none."""
+    """Return the data type called `name`. Raises SpecError for a name that is none."""
     try:
         return BY_NAME[name]
     except KeyError:

@@ -61,13 +61,13 @@ class Part:
 
     @property
     def tiles(self) -> Num:
-        """How many tiles a loop's body is for, whoever runs them."""
+        """Return the number of tiles that a loop's body is for, whoever runs them."""
         return product(segment.trips for segment in self.region or ())
 
 
 @attrs.frozen
 class Expansion:
-    """What a rewrite makes of a logical Spec: `cost` is the node's own, `needs` its own bytes per level."""
+    """The node that a rewrite makes of a logical Spec. `cost` is its own; `needs` are its own bytes per level."""
 
     step: StepLike
     cost: Num
@@ -144,7 +144,7 @@ class Figures:
 
 
 def combine(expansion: Expansion, children: Sequence[Figures], exact: Sequence[bool]) -> Figures:
-    """Cost and peak of a node from those of its children."""
+    """Return cost and peak of a node from those of its children."""
     cost, peak = int(expansion.cost), tuple(map(int, expansion.needs))
     for part, child in zip(expansion.parts, children, strict=True):
         cost += int(part.times) * child.cost
@@ -154,7 +154,7 @@ def combine(expansion: Expansion, children: Sequence[Figures], exact: Sequence[b
 
 
 def child_limits(expansion: Expansion, limits: Limits, exact: Sequence[bool]) -> list[Limits] | None:
-    """The limits of each part, or None if the node does not fit into `limits`."""
+    """Return the limits of each part, or None if the node does not fit into `limits`."""
     if not fits(expansion.needs, limits):
         return None
     lowered = [lower(limits, part.live, exact) for part in expansion.parts]
@@ -162,7 +162,7 @@ def child_limits(expansion: Expansion, limits: Limits, exact: Sequence[bool]) ->
 
 
 def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | None:
-    """The node for `expansion`, its children still Spec leaves; None if it does not fit into memory."""
+    """Return the node for `expansion`, its children still Spec leaves; None if it does not fit into memory."""
     limits = child_limits(expansion, spec.limits, exact)
     if limits is None:
         return None
@@ -171,14 +171,14 @@ def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | No
 
 
 def figures(impl: Impl) -> Figures:
-    """Cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
+    """Return cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
     if isinstance(impl, Leaf):
         raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
     return combine(impl.expansion, [figures(child) for child in impl.children], impl.exact)
 
 
 def leaves(impl: Impl) -> Iterator[Leaf]:
-    """The Specs not implemented yet, in program order."""
+    """Yield the Specs not implemented yet, in program order."""
     if isinstance(impl, Leaf):
         yield impl
     else:
@@ -187,7 +187,7 @@ def leaves(impl: Impl) -> Iterator[Leaf]:
 
 
 def walk(impl: Impl) -> Iterator[Impl]:
-    """Every node, parents before children."""
+    """Yield every node, parents before children."""
     yield impl
     if isinstance(impl, Node):
         for child in impl.children:

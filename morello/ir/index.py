@@ -67,14 +67,14 @@ class Index:
     terms: tuple[tuple[Monomial, int], ...] = ()
 
     def symbols(self) -> Iterator[Symbol]:
-        """The counters and run-time numbers in it, as often as they occur."""
+        """Yield the counters and run-time numbers in it, as often as they occur."""
         for monomial, _ in self.terms:
             for atom in monomial:
                 yield from [atom] if isinstance(atom, Symbol) else atom.inner.symbols()
 
     @property
     def constant(self) -> int | None:
-        """Its value if it is the same for all counters."""
+        """Return its value if it is the same for all counters."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -126,7 +126,7 @@ class Index:
         return Index(keep[0]), Index(keep[1])
 
     def bounds(self) -> tuple[int, int] | None:
-        """Smallest and largest value, None if unknown."""
+        """Return the smallest and largest value, None if unknown."""
         low = high = 0
         for monomial, factor in self.terms:
             first, last = 1, 1
@@ -162,7 +162,7 @@ def _term(monomial: Monomial, factor: int) -> str:
 
 
 def as_index(value: Index | Symbol | int) -> Index:
-    """A counter or number as an index expression."""
+    """Return a counter or number as an index expression."""
     if isinstance(value, Index):
         return value
     if isinstance(value, Symbol):

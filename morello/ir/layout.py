@@ -48,7 +48,7 @@ def OddEven(dim: int, size: int) -> PhysicalDim:
 
 
 class TileCode(IntEnum):
-    """How a tile meets one physical dimension of the tensor it is cut from."""
+    """A way for a tile to meet one physical dimension of the tensor that it is cut from."""
 
     STRADDLES = 0  # the tile would break up a strip: the layout does not apply to it
     GONE = 1  # the tile has one value along it, the tensor more
@@ -97,7 +97,7 @@ class Layout:
         return 1 + max((physical.dim for physical in self.dims), default=-1)
 
     def applies(self, shape: Sequence[Num]) -> Mask:
-        """Whether the layout describes tensors of `shape`: strips divide it and every value has a place."""
+        """Return True if the layout describes tensors of `shape`: strips divide it, and every value has a place."""
         if self.rank_needed() > len(shape):
             return False
         remaining: list[Num] = list(shape)
@@ -117,7 +117,7 @@ class Layout:
     @overload
     def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def physical_shape(self, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Sizes of the physical dimensions of a tensor of `shape`, slowest first."""
+        """Return sizes of the physical dimensions of a tensor of `shape`, slowest first."""
         remaining: list[Num] = list(shape)
         sizes: list[Num] = []
         for physical in reversed(self.dims):
@@ -131,7 +131,7 @@ class Layout:
     @overload
     def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def strides(self, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Offset between neighbours along each physical dimension of a contiguous buffer, in values."""
+        """Return the offset between neighbours along each physical dimension of a contiguous buffer, in values."""
         strides: list[Num] = []
         stride: Num = 1
         for size in reversed(self.physical_shape(shape)):
@@ -148,7 +148,7 @@ class Layout:
         self, point: Sequence[Index], shape: Sequence[Num], strides: Sequence[Index | int] | None = None
     ) -> Index: ...
     def offset(self, point: Sequence[Any], shape: Sequence[Num], strides: Sequence[Any] | None = None) -> Any:
-        """Buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
+        """Return buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
 
         Works on ints, arrays and index expressions alike; `strides` replaces those of a contiguous buffer.
         """
@@ -165,7 +165,7 @@ class Layout:
         return result
 
     def point(self, offset: int, shape: Sequence[int]) -> tuple[int, ...]:
-        """Inverse of `offset` for a contiguous buffer: the coordinates stored at `offset`."""
+        """Return inverse of `offset` for a contiguous buffer: the coordinates stored at `offset`."""
         point = [0] * len(shape)
         scale = [1] * len(shape)
         for physical, size in zip(reversed(self.dims), reversed(self.physical_shape(shape)), strict=True):
@@ -215,7 +215,7 @@ class Layout:
         return tuple(reversed(codes))
 
     def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:
-        """The layout of a tile and how many of its innermost physical dimensions lie contiguously.
+        """Return the layout of a tile and how many of its innermost physical dimensions lie contiguously.
 
         Transfer of [Kaufman2025] §2.4.3: the outermost physical dimension that still counts is the innermost one
         that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip meets the part
@@ -253,7 +253,7 @@ def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
 
 @lru_cache(maxsize=1 << 16)
 def canonical(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, int] | None:
-    """The layout of a contiguous tensor without its dimensions of size 1, and how many are left.
+    """Return the layout of a contiguous tensor without its dimensions of size 1, and how many are left.
 
     None where the layout does not describe tensors of this shape.
     """
@@ -267,7 +267,7 @@ def row_major(rank: int) -> Layout:
 
 @cache
 def col_major(rank: int) -> Layout:
-    """The last two dimensions swapped: column-major matrices, one after another in a batch."""
+    """Return the last two dimensions swapped: column-major matrices, one after another in a batch."""
     order = [*range(rank)]
     order[-2:] = reversed(order[-2:])
     return Layout(tuple(map(Dynamic, order)))
@@ -275,7 +275,7 @@ def col_major(rank: int) -> Layout:
 
 @cache
 def nhwc(rank: int) -> Layout:
-    """Channels last, for a rank-4 tensor of batch, channel, height, width."""
+    """Return channels last, for a rank-4 tensor of batch, channel, height, width."""
     if rank != 4:
         raise SpecError(
             f"nhwc describes tensors of 4 dimensions, not {rank}",
@@ -286,7 +286,7 @@ def nhwc(rank: int) -> Layout:
 
 @cache
 def nchwc(rank: int, strip: int) -> Layout:
-    """Rows of images in strips of so many channels, innermost, for a rank-4 tensor of batch, channel, height, width."""
+    """Return the layout of images [batch, channel, height, width] with strips of so many channels, innermost."""
     if rank != 4:
         raise SpecError(
             f"nchw{strip}c describes tensors of 4 dimensions, not {rank}",
@@ -301,13 +301,13 @@ NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc}
 
 
 def named(name: str) -> Callable[[int], Layout] | None:
-    """What gives the layout of this name for tensors of some rank; None if there is no such name."""
+    """Return a function from ranks to layouts of this name; None if there is no such name."""
     strip = re.fullmatch("nchw([1-9][0-9]*)c", name)
     return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
 
 
 def name_of(layout: Layout, shape: Sequence[int]) -> str | None:
-    """The name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
+    """Return the name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
     strip = layout.dims[-1].size if layout.dims else None
     for name in (*NAMED, f"nchw{strip}c") if strip else NAMED:
         build = named(name)

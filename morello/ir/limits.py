@@ -15,7 +15,7 @@ Limits: TypeAlias = tuple[Num, ...]
 
 
 def lower(limits: Limits, live: Sequence[Num], exact: Sequence[bool]) -> Limits:
-    """The limits of a child that runs while `live` bytes are held; negative where they do not fit."""
+    """Return the limits of a child that runs while `live` bytes are held; negative where they do not fit."""
     return tuple(map(_less, limits, live, exact))
 
 
@@ -27,7 +27,7 @@ def _less(limit: Num, used: Num, exact: bool) -> Num:
 
 
 def raise_peak(peak: Sequence[Num], live: Sequence[Num], exact: Sequence[bool]) -> Limits:
-    """The peak of a node that holds `live` bytes while a child with `peak` runs."""
+    """Return the peak of a node that holds `live` bytes while a child with `peak` runs."""
     return tuple(
         below + used if counted else ceil_pow2(below + used)
         for below, used, counted in zip(peak, live, exact, strict=True)
@@ -35,7 +35,7 @@ def raise_peak(peak: Sequence[Num], live: Sequence[Num], exact: Sequence[bool]) 
 
 
 def fits(needed: Sequence[Num], limits: Limits) -> Mask:
-    """Whether every level has the bytes needed."""
+    """Return True if every level has the bytes needed."""
     result: Mask = True
     for need, limit in zip(needed, limits, strict=True):
         result = result & (need <= limit)

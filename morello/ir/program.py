@@ -45,5 +45,5 @@ class Program:
     cpu_features: tuple[str, ...] = ()
 
     def workspace_for(self, threads: int) -> int:
-        """Bytes of workspace for a call with this many threads."""
+        """Return bytes of workspace for a call with this many threads."""
         return self.workspace + threads * self.thread_workspace

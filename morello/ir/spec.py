@@ -35,7 +35,7 @@ class LogicalSpec:
 
     @property
     def declared(self) -> tuple[Operand, ...]:
-        """What the operation says of its operands."""
+        """Return the operands as the operation declares them."""
         return _declared(self.op, len(self.shape))
 
     @property
@@ -55,7 +55,7 @@ class LogicalSpec:
         return self.op.flops(tuple(int(size) for size in self.shape))
 
     def canonical(self) -> LogicalSpec:
-        """The same Spec in normal form. Raises SpecError where operation, shape and operands disagree."""
+        """Return the same Spec in normal form. Raises SpecError where operation, shape and operands disagree."""
         rank = len(self.shape)
         if self.op.rank not in (None, rank):
             names = "×".join(self.op.dims(self.op.rank or 0))

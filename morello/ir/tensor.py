@@ -60,7 +60,7 @@ class OperandState:
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
     ) -> tuple[Num, ...]:
-        """What a tile's state depends on besides this state: `TileCode` codes, then 1 if tiles stay aligned.
+        """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
         """
@@ -75,7 +75,7 @@ class OperandState:
     def _slid(
         self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
     ) -> tuple[Num, ...]:
-        """Tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
+        """Return tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
         assert self.layout is not None
         strides = self.layout.strides(shape)
         found: list[Num] = []
@@ -116,7 +116,7 @@ class OperandState:
         return kept * 1
 
     def tiled(self, codes: Sequence[int]) -> OperandState:
-        """The state of a tile, given its `tile_codes`."""
+        """Return the state of a tile, given its `tile_codes`."""
         if self.layout is None:
             return self
         layout, contig = self.layout.tiled(self.contig, codes[:-1])
@@ -155,7 +155,7 @@ def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
 
 
 def layout_places(layout: Layout, point: Sequence[Num]) -> tuple[Num, ...]:
-    """The index of a point along each physical dimension, as if no strip were odd-even."""
+    """Return the index of a point along each physical dimension, as if no strip were odd-even."""
     left: list[Num] = list(point)
     places: list[Num] = []
     for physical in reversed(layout.dims):
@@ -186,26 +186,26 @@ class TensorSpec:
 
     @property
     def run(self) -> Num:
-        """How many values are known to lie next to each other."""
+        """Return the number of values that are known to lie next to each other."""
         sizes = self.physical_shape
         return product(sizes[len(sizes) - self.state.contig :])
 
     def lines(self, line_bytes: int) -> Num:
-        """Estimated number of cache lines that hold the tensor: those of a contiguous run, times the runs."""
+        """Return the estimated cache lines that hold the tensor: those of a contiguous run, times the runs."""
         run = self.run
         return self.volume // run * ceil_div(run * self.state.dtype.bytes, line_bytes)
 
     @property
     def vectors(self) -> Num:
-        """Number of vector registers; the volume where values do not share registers."""
+        """Return the number of vector registers; the volume where values do not share registers."""
         return self.volume if self.state.vector is None else self.volume // self.state.vector
 
     def has_whole_vectors(self) -> Mask:
-        """Whether each register's values lie together, as they must in a vector level."""
+        """Return True if each register's values lie together, as they must in a vector level."""
         return True if self.state.vector is None else self.run % self.state.vector == 0
 
     def canonical(self) -> TensorSpec:
-        """The same tensor with dimensions of size 1 left out of its layout.
+        """Return the same tensor with dimensions of size 1 left out of its layout.
 
         Raises SpecError if the layout does not describe tensors of this shape.
         """

@@ -1,4 +1,4 @@
-"""What a rewrite is: a schedule step that turns a logical Spec into a node over smaller Specs.
+"""Rewrites: schedule steps that turn a logical Spec into a node over smaller Specs.
 
 A rewrite is one class in one file; an instance is one step with its arguments. `steps` lists what search
 tries; `cases` does the rewriting, for a single Spec (ints) and for a batch of Specs (arrays) alike.
@@ -50,7 +50,7 @@ Atom = int | tuple[int, ...] | Word | Vector | Layout
 
 
 def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTHING, many: bool = False) -> Any:
-    """A step's argument: written after `keyword` if it has one, else in place; `kinds` are its atoms' types."""
+    """Return a step's argument: written after `keyword` if it has one, else in place; `kinds` are its atoms' types."""
     return attrs.field(default=default, metadata={"kinds": kinds, "keyword": keyword, "many": many})
 
 
@@ -77,7 +77,7 @@ class Rewrite(ABC):
     @classmethod
     @abstractmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        """Every step that search tries on this Spec, best guess of the tie-break first.
+        """Yield every step that search tries on this Spec, best guess of the tie-break first.
 
         For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
         """
@@ -111,7 +111,7 @@ class Rewrite(ABC):
         return self._checked(cases[0].expansion, target)
 
     def _checked(self, expansion: Expansion, target: Target) -> Expansion:
-        """Raises PluginError for a node that could cost less than one of its children: search relies on that."""
+        """Raise PluginError for a node that could cost less than one of its children: search relies on that."""
         if np.any(expansion.cost < 0) or any(np.any(part.times < 1) for part in expansion.parts):
             plugin = target.origins.get(f"rewrite {self.keyword}", target.name)
             raise PluginError(
@@ -134,7 +134,7 @@ class Rewrite(ABC):
 
     @classmethod
     def parse(cls, atoms: Sequence[Atom]) -> Self:
-        """The step with these arguments. Raises MorelloError that says which arguments it takes."""
+        """Return the step with these arguments. Raises MorelloError that says which arguments it takes."""
         fields = list(attrs.fields(cls))
         values: dict[str, Any] = {}
         waiting = list(atoms)
@@ -156,7 +156,7 @@ class Rewrite(ABC):
 
     @classmethod
     def usage(cls) -> str:
-        """How the step is written, for messages and docs."""
+        """Return how the step is written, for messages and docs."""
         words = [cls.keyword]
         for field in attrs.fields(cls):
             prefix = field.metadata["keyword"]
@@ -170,7 +170,7 @@ class Rewrite(ABC):
 def _field_for(
     atom: Atom, fields: Sequence[attrs.Attribute[Any]], values: Mapping[str, object]
 ) -> attrs.Attribute[Any] | None:
-    """The argument that `atom` gives, or whose keyword it is; None if there is none."""
+    """Return the argument that `atom` gives, or whose keyword it is; None if there is none."""
     free = [field for field in fields if field.name not in values]
     for field in free:
         if isinstance(atom, Word) and field.metadata["keyword"] == atom.text:
@@ -182,7 +182,7 @@ def _field_for(
 
 
 def _plain(atom: Atom) -> int | tuple[int, ...] | str | Layout:
-    """Words are strings and vectors numbers inside a step."""
+    """Return words are strings and vectors numbers inside a step."""
     if isinstance(atom, Word):
         return atom.text
     return atom.size if isinstance(atom, Vector) else atom
@@ -208,7 +208,7 @@ def pending_dims(op: Operation, target: Target) -> tuple[int, ...] | None:
 
 
 def layout_name(layout: Layout, rank: int) -> str | None:
-    """The name that the language has for a layout of tensors of this rank, None if it has none."""
+    """Return the name that the language has for a layout of tensors of this rank, None if it has none."""
     return name_of(layout, (2,) * rank)
 
 
@@ -218,7 +218,7 @@ def wrong_operation(step: Rewrite, takes: str, op: Operation) -> Inapplicable:
 
 
 def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
-    """A precondition: the mask of a batch is returned; where all cells break it, Inapplicable is raised."""
+    """Return a precondition: the mask of a batch is returned; where all cells break it, Inapplicable is raised."""
     if isinstance(condition, np.ndarray):
         if condition.any():
             return condition
@@ -229,7 +229,7 @@ def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
 
 
 def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], Cells], Iterator[Case]]) -> Iterator[Case]:
-    """The cases of each group of cells that agree on `codes`; in a batch, groups it does not apply to are left out."""
+    """Yield the cases of each group of cells that agree on `codes`; a batch leaves out groups that are refused."""
     for group, cells in partition(codes):
         try:
             yield from rewrite(group, cells)
@@ -239,26 +239,26 @@ def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], Cells], I
 
 
 def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:
-    """The part of a batch that `cells` names."""
+    """Return the part of a batch that `cells` names."""
     if cells is None:
         return logical
     return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
 
 
 def within(outer: Cells, inner: Cells) -> Cells:
-    """The cells of a batch that `inner` names within the part of it that `outer` names."""
+    """Return the cells of a batch that `inner` names within the part of it that `outer` names."""
     return inner if outer is None else outer if inner is None else outer[inner]
 
 
 def masked(cells: Cells, mask: Mask) -> Cells:
-    """Those of `cells` for which `mask`, given per cell of them, holds."""
+    """Return those of `cells` for which `mask`, given per cell of them, holds."""
     if not isinstance(mask, np.ndarray):
         return cells
     return within(cells, np.flatnonzero(mask))
 
 
 def largest(size: Num) -> int:
-    """The largest size in a batch."""
+    """Return the largest size in a batch."""
     return int(np.max(size))
 
 

@@ -56,7 +56,7 @@ class Convert(Placed):
 
 
 def _converted(logical: LogicalSpec) -> dict[int, DType]:
-    """The operands that are converted, and to which type: results of a reduction, or inputs beside others."""
+    """Return the operands that are converted, and to which type: results of a reduction, or inputs beside others."""
     op, rank = logical.op, len(logical.shape)
     declared = op.operands(rank)
     types = [state.dtype for state in logical.states]

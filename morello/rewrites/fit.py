@@ -73,7 +73,7 @@ class ExactFit(Rewrite):
             yield Case(within(inside, case.cells), case.expansion)
 
     def _check(self, logical: LogicalSpec) -> Mask:
-        """Which Specs the sizes fit. Raises Inapplicable where they fit none."""
+        """Return the Specs that the sizes cover. Raises Inapplicable where they cover none."""
         rank = len(logical.shape)
         if not 0 <= self.dim < rank:
             names = ", ".join(f"{dim} is {name}" for dim, name in enumerate(logical.dims))
@@ -110,7 +110,7 @@ def _each(number: Num, function: Callable[[int], T]) -> T | npt.NDArray[Any]:
 
 @lru_cache(maxsize=1 << 16)
 def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """How many tiles of each size, at least one, make `extent`: as few as possible; empty if none do."""
+    """Return the fewest tiles of each size, at least one, that make up `extent`; nothing if none do."""
     largest = max(sizes)
     if len(sizes) == 1:
         return (extent // largest,) if extent >= largest and extent % largest == 0 else ()

@@ -81,7 +81,7 @@ class MoveStep(Rewrite):
                     raise
 
     def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
-        """The state of the new tensor, for each group of cells of a batch for which it is the same."""
+        """Yield the state of the new tensor, for each group of cells of a batch for which it is the same."""
         level = target.level(self.level)
         dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
         layout = self._layout(tensor, level)
@@ -114,7 +114,7 @@ class MoveStep(Rewrite):
     def _alloc(
         self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Machine
     ) -> Iterator[Case]:
-        """The node for one new operand state."""
+        """Yield the node for one new operand state."""
         require(
             state != tensor.state,
             f"`{self}` leaves {one.name} where and as it is",
@@ -177,7 +177,7 @@ class MoveStep(Rewrite):
         return dtype
 
     def _layout(self, tensor: TensorSpec, level: MemoryLevel) -> Layout | None:
-        """The new layout; None to keep the operand's own or to have none."""
+        """Return the new layout; None to keep the operand's own or to have none."""
         if level.kind == "scalar":
             return None
         if self.layout is None and tensor.state.layout is None:
@@ -198,13 +198,13 @@ class MoveStep(Rewrite):
 
 
 def seen_in(level: MemoryLevel, state: OperandState, target: Machine) -> OperandState:
-    """The state of the same memory as an operand of another level, which may ask aligned tensors for more."""
+    """Return the state of the same memory as an operand of another level, which may ask aligned tensors for more."""
     aligned = state.aligned and target.level(state.level).alignment % level.alignment == 0
     return attrs.evolve(state, level=level.name, aligned=aligned)
 
 
 def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, target: Machine) -> bool:
-    """Whether moving to `fresh`, in `level`, copies nothing: it is the same memory."""
+    """Return True if moving to `fresh`, in `level`, copies nothing: it is the same memory."""
     return level.kind == "cache" and seen_in(level, source, target) == fresh
 
 
@@ -213,7 +213,7 @@ def _sizes(tensor: TensorSpec) -> str:
 
 
 def _dtypes(one: Operand, state: OperandState, target: Machine) -> list[DType]:
-    """The operand's own type, then those it may be widened to if it is only read."""
+    """Return the operand's own type, then those it may be widened to if it is only read."""
     wider = [by_name(to) for start, to in sorted(target.info.casts) if start == state.dtype.name]
     return [state.dtype, *([] if one.writes else wider)]
 
@@ -221,7 +221,7 @@ def _dtypes(one: Operand, state: OperandState, target: Machine) -> list[DType]:
 def _layouts(
     level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
 ) -> list[Layout | str | None]:
-    """What search may lay a new buffer out as, `plain` without strips; None keeps the operand's own layout.
+    """Return the layouts that search tries for a new buffer, `plain` without strips; None keeps the operand's own.
 
     Of layouts that are the same for a single Spec's shape, only the first is listed.
     """

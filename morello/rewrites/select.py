@@ -47,12 +47,12 @@ class Select(Rewrite):
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
-    """The Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
+    """Return the Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
     return _asked(kernel, target, "when", lambda: kernel.accepts(logical))
 
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
-    """What the kernel says it costs. Raises PluginError unless that is an integer of at least 1 for every Spec."""
+    """Return the kernel's costs. Raises PluginError unless they are integers of at least 1 for every Spec."""
     cost = _asked(kernel, target, "cost", lambda: kernel.cost(logical, target))
     if isinstance(cost, int) and cost >= 1:
         return cost
@@ -69,7 +69,7 @@ def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> N
 
 
 def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], T]) -> T:
-    """What one of the kernel's functions answers. Raises PluginError if it raises."""
+    """Return the answer of one of the kernel's functions. Raises PluginError if it raises."""
     try:
         return ask()
     except MorelloError:

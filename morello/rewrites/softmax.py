@@ -45,12 +45,12 @@ class _OfSoftmax(Placed):
 
 
 def _per_row(op: SoftmaxLike, logical: LogicalSpec, name: str) -> NewTensor:
-    """A new f32 tensor with one value per row."""
+    """Return a new f32 tensor with one value per row."""
     return NewTensor(name, row_shape(op, logical), F32)
 
 
 def row_shape(op: SoftmaxLike, logical: LogicalSpec) -> tuple[Num, ...]:
-    """The shape with size 1 along the operation's dimension."""
+    """Return the shape with size 1 along the operation's dimension."""
     axis = op.axis(len(logical.shape))
     return tuple(1 if dim == axis else size for dim, size in enumerate(logical.shape))
 

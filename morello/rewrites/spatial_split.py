@@ -62,7 +62,7 @@ class SpatialSplit(Rewrite):
             )
 
     def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list[TensorSpec], list[Job]]:
-        """The Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""
+        """Return the Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""
         # Where the pixels are in image and output: both are batch × channels × rows × columns.
         at = 3 if pixels == W else 0
         shape = logical.shape

@@ -1,4 +1,4 @@
-"""What staged rewrites share: a pipeline of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
+"""Bases of staged rewrites: pipelines of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
 
 A staged rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
 The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use
@@ -72,7 +72,7 @@ class Placed(Rewrite):
         jobs: Callable[[LogicalSpec], Sequence[Job]],
         target: Machine,
     ) -> Iterator[Case]:
-        """The pipeline, for each group of cells of a batch for which new tensors have the same states.
+        """Yield the pipeline, for each group of cells of a batch for which new tensors have the same states.
 
         `jobs` gives its parts for the cells of a group. Raises Inapplicable where the new tensors cannot be so.
         """
@@ -85,7 +85,7 @@ class Placed(Rewrite):
             yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
 
     def _states(self, wanted: Sequence[NewTensor], target: Machine) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
-        """States of all new tensors, for each group of cells of a batch that have them in common.
+        """Yield states of all new tensors, for each group of cells of a batch that have them in common.
 
         In a batch, groups whose tensors cannot be so are left out.
         """
@@ -102,7 +102,7 @@ class Placed(Rewrite):
         yield from groups
 
     def _grown(self, one: NewTensor, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
-        """States of one new tensor, for each group of these cells for which it is the same."""
+        """Yield states of one new tensor, for each group of these cells for which it is the same."""
         shape = tuple(take(size, cells) for size in one.shape)
         tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
         move = MoveStep(0, self.level, self.layout, self.vector)
@@ -124,7 +124,7 @@ class Placed(Rewrite):
 def pipeline(
     step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Machine
 ) -> Expansion:
-    """The node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
+    """Return the node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
     parts: list[Part] = []
@@ -156,7 +156,7 @@ def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int,
 
 
 def places(target: Machine, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
-    """Where search puts a new tensor: every level and vector size, and each layout that has no strips."""
+    """Yield the places that search tries for a new tensor: levels, vector sizes, and layouts without strips."""
     for level in target.levels:
         if level.kind == "scalar":
             yield level.name, "row_major", None

@@ -85,7 +85,7 @@ class Tile(Rewrite):
             yield Case(within(inside, case.cells), _in_parallel(case.expansion, target))
 
     def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Machine) -> Mask:
-        """Raises Inapplicable unless threads can share the tiles."""
+        """Raise Inapplicable unless threads can share the tiles."""
         if logical.serial:
             raise Inapplicable(
                 f"`{self}`: {logical.op} is serial, for one thread", "leave out `parallel`, or the Spec's `serial`"
@@ -108,7 +108,7 @@ class Tile(Rewrite):
 
 
 def _is_shared(logical: LogicalSpec, dim: int) -> bool:
-    """Whether tiles along a dimension write different values, so that threads can share them."""
+    """Return True if tiles along a dimension write different values, so that threads can share them."""
     return all(_is_dimension(one, dim) for one in logical.op.operands(len(logical.shape)) if one.writes)
 
 
@@ -117,7 +117,7 @@ def _is_dimension(one: Operand, dim: int) -> bool:
 
 
 def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
-    """The same loop with its tiles shared by the target's threads; boundaries follow one after another."""
+    """Return the same loop with its tiles shared by the target's threads; boundaries follow one after another."""
     assert isinstance(loop, Loop)
     parts = [
         attrs.evolve(
@@ -131,7 +131,7 @@ def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
 
 
 def searched(logical: LogicalSpec, target: Target) -> list[int]:
-    """The dimensions that search tiles: of reductions only where `split` cannot, because there are several.
+    """Return the dimensions that search tiles: of reductions only where `split` cannot, because there are several.
 
     Of programs that cost the same the first is taken. So the values of a filter come first, and other reductions last:
     inside, kernels then have long sums, and neighbours that share what they read.
@@ -179,13 +179,13 @@ class Body:
         return tuple(segment.start for segment in self.region)
 
     def select(self, cells: Cells) -> Body:
-        """The body as it is in the given cells of a batch, in all of which it is."""
+        """Return the body as it is in the given cells of a batch, in all of which it is."""
         region = (Segment(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.region)
         return Body(tuple(region), role=self.role)
 
 
 def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Machine) -> Iterator[Case]:
-    """Loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
+    """Yield loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
     inside = masked(None, _check(logical, sizes))
     batch = select_cells(logical, inside)
     tiles = tuple(take(size or whole, inside) for size, whole in zip(sizes, logical.shape, strict=True))
@@ -196,7 +196,7 @@ def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, targ
 
 
 def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> Body:
-    """The tiles that are at the edge of those dimensions for which `corner` says so."""
+    """Return the tiles that are at the edge of those dimensions for which `corner` says so."""
     there: Mask = True
     region: list[Segment] = []
     for edge, size, tile in zip(corner, logical.shape, tiles, strict=True):
@@ -211,7 +211,7 @@ def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) 
 
 
 def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Machine) -> Iterator[Case]:
-    """The loop with these bodies, for each group of cells of a batch that have the same ones, of the same states."""
+    """Yield the loop with these bodies, for each group of a batch's cells whose bodies have the same states."""
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
     def loops(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:
@@ -270,7 +270,7 @@ def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Num]:
 
 
 def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> tuple[OperandState, ...]:
-    """The operand states of the tiles of one body."""
+    """Return the operand states of the tiles of one body."""
     states: list[OperandState] = []
     for state in logical.states:
         count = 0 if state.layout is None else len(state.layout.dims) + 1
@@ -287,7 +287,7 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
 def _loop(
     whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Machine
 ) -> Iterator[Case]:
-    """The loop over bodies that all cells have in common, where tiles keep whole vectors."""
+    """Yield the loop over bodies that all cells have in common, where tiles keep whole vectors."""
     fine: Mask = True
     tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
     for tile in tiles:

@@ -1,4 +1,4 @@
-"""What a kernel asks of the arrays it is called with, checked before any of its code runs."""
+"""Check the arrays that a kernel is called with, before any of its code runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Argument:
     alignment: int
 
     def address(self, array: Any) -> int:
-        """Where a fitting array starts.
+        """Return the address at which a fitting array starts.
 
         Raises ArgumentError, with what was expected, what came and what to do, for any other.
         """
@@ -100,7 +100,7 @@ class Argument:
 
 
 def arguments_of(spec: Spec, target: Target) -> tuple[Argument, ...]:
-    """What each operand of `spec` asks of its array."""
+    """Return what each operand of `spec` asks of its array."""
     found = []
     for index, (one, tensor) in enumerate(zip(spec.op.operands(len(spec.shape)), spec.operands, strict=True)):
         width = tensor.state.dtype.bytes
@@ -110,7 +110,7 @@ def arguments_of(spec: Spec, target: Target) -> tuple[Argument, ...]:
 
 
 def check_apart(arguments: Sequence[Argument], arrays: Sequence[np.ndarray]) -> None:
-    """Raises ArgumentError if an output shares memory with another operand."""
+    """Raise ArgumentError if an output shares memory with another operand."""
     for output, written in zip(arguments, arrays, strict=True):
         for other, array in zip(arguments, arrays, strict=True):
             if output.writes and other is not output and _overlap(written, array):
@@ -126,7 +126,7 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _meets_itself(array: np.ndarray) -> bool:
-    """Whether elements may share memory: a step along an axis stays within what faster axes cover."""
+    """Return True if elements may share memory: a step along an axis stays within what faster axes cover."""
     covered = array.itemsize
     for stride, size in sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True)):
         if size > 1:

@@ -25,7 +25,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Form:
-    """What an operand's array looks like.
+    """The form of an operand's array.
 
     Its axes are the logical dimensions, or the physical ones if the layout has strips. `strides` are in values,
     None where any will do: along sizes of 1 and outside the contiguous run. `order` lists the axes of physical
@@ -52,24 +52,24 @@ class Form:
         return tuple(strides)
 
     def extent(self, strides: tuple[int, ...]) -> int:
-        """Values from the first to the last of an array with these strides."""
+        """Return values from the first to the last of an array with these strides."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
 
     def place(self, memory: np.ndarray, start: int, strides: tuple[int, ...]) -> np.ndarray:
-        """The array that begins at byte `start` of `memory` (bytes), with strides in values."""
+        """Return the array that begins at byte `start` of `memory` (bytes), with strides in values."""
         width = self.dtype.bytes
         return np.ndarray(
             self.shape, self.dtype.numpy, buffer=memory.data, offset=start, strides=[width * each for each in strides]
         )
 
     def outer_strides(self, array: np.ndarray) -> list[int]:
-        """The strides, in values, that the emitted function is told."""
+        """Return the strides, in values, that the emitted function is told."""
         return [array.strides[axis] // self.dtype.bytes for axis in self.order[: self.free]]
 
 
 @cache
 def form_of(tensor: TensorSpec) -> Form:
-    """The form of a tensor's arrays. Raises SpecError if its layout does not describe its shape."""
+    """Return the form of a tensor's arrays. Raises SpecError if its layout does not describe its shape."""
     state = tensor.state
     if state.layout is None:
         rank = len(tensor.shape)
@@ -95,14 +95,14 @@ def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
 
 
 def empty(tensor: TensorSpec, alignment: int = ALIGNMENT) -> np.ndarray:
-    """An array for `tensor`, contiguous and not initialized, that starts at a multiple of `alignment` bytes."""
+    """Return an array for `tensor`, contiguous and not initialized, that starts at a multiple of `alignment` bytes."""
     form = form_of(tensor)
     strides = form.strides_with_gaps(0)
     return form.place(aligned_bytes(form.extent(strides) * form.dtype.bytes, alignment), 0, strides)
 
 
 def pack(array: Any, tensor: TensorSpec) -> np.ndarray:
-    """A copy of `array`, which has the logical shape, in the layout of `tensor`.
+    """Return a copy of `array`, which has the logical shape, in the layout of `tensor`.
 
     Raises ArgumentError for another shape or data type.
     """
@@ -118,7 +118,7 @@ def pack(array: Any, tensor: TensorSpec) -> np.ndarray:
 
 
 def unpack(array: np.ndarray, tensor: TensorSpec) -> np.ndarray:
-    """A copy of `array`, which is in the layout of `tensor`, in the logical shape. Inverse of `pack`.
+    """Return a copy of `array`, which is in the layout of `tensor`, in the logical shape. Inverse of `pack`.
 
     Raises ArgumentError for another shape or data type.
     """
@@ -129,7 +129,7 @@ def unpack(array: np.ndarray, tensor: TensorSpec) -> np.ndarray:
 
 
 def _offsets(form: Form, tensor: TensorSpec) -> np.ndarray:
-    """Where each value of the logical array is in the buffer."""
+    """Return the place in the buffer of each value of the logical array, in values."""
     shape = tuple(map(int, tensor.shape))
     point = np.ix_(*(np.arange(size) for size in shape))
     return np.broadcast_to(form.layout.offset(point, shape), shape)

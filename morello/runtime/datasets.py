@@ -25,7 +25,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @attrs.frozen
 class Setting:
-    """What data is made for: each operand's shape and type, over how many values outputs sum, and whether functions
+    """The setting that data is made for: operands' shapes and types, how many values outputs sum, whether functions
     like exp may be on the way."""
 
     shapes: tuple[Shape, ...]
@@ -43,12 +43,12 @@ class Setting:
 
     @property
     def largest(self) -> float:
-        """The largest finite value that every float type of the operands has."""
+        """Return the largest finite value that every float type of the operands has."""
         return min(float(ml_dtypes.finfo(dtype.numpy).max) for dtype in self.dtypes if dtype.is_float)
 
     @property
     def step(self) -> float:
-        """The smallest positive value that every float type of the operands has; a subnormal one."""
+        """Return the smallest positive value that every float type of the operands has; a subnormal one."""
         return max(dtype.smallest for dtype in self.dtypes if dtype.is_float)
 
 
@@ -66,7 +66,7 @@ class DataSet:
     integral: bool = False
 
     def arrays(self, seed: int, setting: Setting) -> list[np.ndarray]:
-        """One array per operand, in its own type. The same seed gives the same data."""
+        """Return one array per operand, in its own type. The same seed gives the same data."""
         made = []
         for index, dtype in enumerate(setting.dtypes):
             rng = np.random.default_rng([seed, index, *self.name.encode()])
@@ -77,7 +77,7 @@ class DataSet:
 
 
 def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """Values in `dtype`: floats round to nearest, integers wrap around."""
+    """Return values in `dtype`: floats round to nearest, integers wrap around."""
     with np.errstate(all="ignore"):
         return values.astype(dtype.numpy)
 
@@ -94,7 +94,7 @@ def _with_all_nans(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.ndarray:
-    """Ordinary values: uniform in [-1, 1), or over the whole range of an integer type."""
+    """Return ordinary values: uniform in [-1, 1), or over the whole range of an integer type."""
     if dtype.is_float:
         return convert(rng.uniform(-1, 1, shape), dtype)
     low, high = dtype.limits
@@ -102,7 +102,7 @@ def random_values(rng: np.random.Generator, shape: Shape, dtype: DType) -> np.nd
 
 
 def data_sets(setting: Setting, thorough: bool) -> Iterator[DataSet]:
-    """The data sets for these operands; more of them if `thorough`."""
+    """Yield the data sets for these operands; more of them if `thorough`."""
     floats = any(dtype.is_float for dtype in setting.dtypes)
     for each in (*_DATA_SETS, *(_FUNCTIONS if setting.functions else ()), *(_MORE if thorough else ())):
         if each.ints or floats:
@@ -127,7 +127,7 @@ def _small(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray
 
 
 def _sparse(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """The first operand has so few values besides 0 that sums stay small."""
+    """Return the first operand has so few values besides 0 that sums stay small."""
     values = rng.integers(-1 if setting.dtypes[index].is_signed else 0, 2, setting.shapes[index])
     kept = min(1.0, _TERMS / setting.reduction) if index == 0 else 1.0
     return values * (rng.random(setting.shapes[index]) < kept)
@@ -166,7 +166,7 @@ def _int_extremes(rng: np.random.Generator, setting: Setting, index: int) -> np.
 
 
 def _sprinkled(*special: float) -> Maker:
-    """Ordinary values with a few special ones among them, and some zeros for these to meet."""
+    """Return ordinary values with a few special ones among them, and some zeros for these to meet."""
 
     def make(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
         values = rng.standard_normal(setting.shapes[index])
@@ -191,12 +191,12 @@ def _negative_zeros(rng: np.random.Generator, setting: Setting, index: int) -> n
 
 
 def _exponents(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """What exp makes any finite value of, and a little beyond on both sides."""
+    """Return arguments of which exp makes any finite value, and a little beyond on both sides."""
     return rng.uniform(-110, 95, setting.shapes[index])
 
 
 def _positive(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Values far above 0, whose exponentials overflow unless a maximum is taken off first; divisors are not 0."""
+    """Return values far above 0: exponentials overflow unless a maximum is taken off first. Divisors are not 0."""
     return rng.uniform(1, 1000, setting.shapes[index])
 
 

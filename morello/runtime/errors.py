@@ -1,4 +1,4 @@
-"""How far rounding may lead a computation away from its meaning, stage by stage.
+"""Bound how far rounding may lead a computation from its meaning, stage by stage.
 
 A stage's result is off by what errors of its inputs come to (`ErrorAnalysis.propagate_error`), by its own roundings,
 which are at most ((1+u)^n − 1) times the magnitude of what it adds up, and by what underflows. That is a little less
@@ -44,7 +44,7 @@ def follow(
     *,
     flushes: bool = False,
 ) -> list[list[Computed]]:
-    """The results of each stage, from exact inputs (float64) of the given data types.
+    """Return the results of each stage, from exact inputs (float64) of the given data types.
 
     `types` are those of what each stage writes, all of them floats. If it `flushes`, subnormal numbers may be taken
     for zero, before a product or after it. Raises SpecError if an operation that gets
@@ -60,7 +60,7 @@ def follow(
 
 
 def _handed_on(one: Computed) -> Computed:
-    """A result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
+    """Return a result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
     with np.errstate(all="ignore"):
         overflows = one.largest_intermediate + one.error >= float(one.dtype.limits[1])
     return attrs.evolve(one, error=np.where(overflows, np.inf, one.error))
@@ -111,7 +111,7 @@ def _nothing(value: np.ndarray) -> np.ndarray:
 
 
 def _conversion(one: Computed, dtype: DType) -> np.ndarray | float:
-    """The error of converting a value to a float type; 0 where all its values fit."""
+    """Return the error of converting a value to a float type; 0 where all its values fit."""
     if _fits(one.dtype, dtype):
         return 0.0
     return np.where(np.isfinite(one.values), np.abs(one.values) * dtype.unit_roundoff + dtype.smallest, 0.0)

@@ -1,4 +1,4 @@
-"""What a right result is: the operation's meaning, give or take what rounding may lead to (see `errors`).
+"""Judge results: right is the operation's meaning, give or take what rounding may lead to (see `errors`).
 
 Integers wrap around and are exact; so are copies, and small whole numbers in floats.
 
@@ -23,7 +23,7 @@ from morello.runtime.errors import Computed, ShapedStage, follow
 
 @attrs.frozen(eq=False)
 class Expectation:
-    """What one output must be: `values` (float64, or the output's own integer type), give or take `bound`.
+    """One output as it must be: `values` (float64, or the output's own integer type), give or take `bound`.
 
     Where `loose`, something may overflow on the way: what is not finite is then as good. Where `exact`, the
     bits are compared, except those of NaN. Where `free`, every value will do. `any_infinite` accepts every value
@@ -58,7 +58,7 @@ class Expectation:
 
 
 def as_float64(array: np.ndarray) -> np.ndarray:
-    """The values as float64, signalling NaN among them."""
+    """Return the values as float64, signalling NaN among them."""
     with np.errstate(invalid="ignore"):
         return array.astype(np.float64)
 
@@ -70,7 +70,7 @@ def _bits(array: np.ndarray) -> np.ndarray:
 def expectations(
     logical: LogicalSpec, inputs: Sequence[np.ndarray], integral: bool, flushes: bool = False
 ) -> list[Expectation]:
-    """What each written operand must be, from the values of the read ones, in operand order.
+    """Return what each written operand must be, from the values of the read ones, in operand order.
 
     `integral` says that all inputs are whole numbers: sums of them are exact as long as they are small. `flushes` says
     that subnormal numbers may count as zero.
@@ -106,7 +106,7 @@ def _float_expectations(
 
 
 def _whole(made: Sequence[Computed]) -> bool:
-    """Whether results are whole numbers so small that they are exact."""
+    """Return True if results are whole numbers so small that they are exact."""
     return all(
         np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values)) for one in made
     )
@@ -129,7 +129,7 @@ def _expectation(op: Operation, one: Computed, whole: bool, overflow: bool, part
 def _stages(
     op: Operation, shape: tuple[int, ...], dtypes: Sequence[DType]
 ) -> tuple[list[ShapedStage], list[tuple[DType, ...]]]:
-    """The stages of an operation, itself if it is not a Compose, with the types of what they write."""
+    """Return the stages of an operation, itself if it is not a Compose, with the types of what they write."""
     operands = op.operands(len(shape))
     read = [index for index, one in enumerate(operands) if one.reads]
     written = tuple(dtype for one, dtype in zip(operands, dtypes, strict=True) if one.writes)

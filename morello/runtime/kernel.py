@@ -69,17 +69,17 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The C source."""
+        """Return the C source."""
         return self.program.source
 
     @property
     def header(self) -> str:
-        """The C header that declares the function."""
+        """Return the C header that declares the function."""
         return self.program.header
 
     @property
     def schedule(self) -> str:
-        """The schedule that makes this implementation of its Spec, as it is written in a Spec file."""
+        """Return the schedule that makes this implementation of its Spec, as it is written in a Spec file."""
         return "\n".join(schedule.lines(schedule.schedule_of(self.impl)))
 
     @cached_property
@@ -88,7 +88,7 @@ class Kernel:
 
     @property
     def cost(self) -> int:
-        """Cost under the target's model. Raises SpecError for an unfinished implementation."""
+        """Return cost under the target's model. Raises SpecError for an unfinished implementation."""
         return self._figures.cost
 
     @property
@@ -98,7 +98,7 @@ class Kernel:
 
     @cached_property
     def compiler(self) -> Compiler:
-        """The C compiler that builds it. Raises ToolchainError if there is none."""
+        """Return the C compiler that builds it. Raises ToolchainError if there is none."""
         return self._compiler if isinstance(self._compiler, Compiler) else find_compiler(self._compiler)
 
     @property
@@ -108,17 +108,17 @@ class Kernel:
 
     @cached_property
     def library(self) -> Path:
-        """The shared object, built if need be. Raises ToolchainError."""
+        """Return the shared object, built if need be. Raises ToolchainError."""
         return build(self.files, self.flags, self.compiler)
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
-        """What the compiler is told: the target's flags, and how threads are had if there are parallel loops."""
+        """Return the compiler's flags: the target's, and those for threads if there are parallel loops."""
         return (*self.program.flags, *(thread_flags(self.compiler) if self.program.parallel else ()))
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """What each operand asks of its array."""
+        """Return what each operand asks of its array."""
         return arguments_of(self.spec, self.target)
 
     def __call__(self, *arrays: np.ndarray, threads: int | None = None) -> Any:
@@ -131,7 +131,7 @@ class Kernel:
         return fresh[0] if len(fresh) == 1 else tuple(fresh) or None
 
     def threads(self, asked: int | None = None) -> int:
-        """How many threads a call uses that asks for so many: 1 without parallel loops. Raises ArgumentError."""
+        """Return how many threads a call uses that asks for so many: 1 without parallel loops. Raises ArgumentError."""
         if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int | np.integer)):
             raise ArgumentError(f"threads is {asked!r}", "it is a number")
         if asked is not None and not 1 <= asked <= MAX_THREADS:
@@ -141,7 +141,7 @@ class Kernel:
         return default_threads() if asked is None else int(asked)
 
     def _complete(self, arrays: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """One array per operand, and those among them that were left out and allocated."""
+        """Return one array per operand, and those among them that were left out and allocated."""
         if len(arrays) == len(self.arguments):
             return list(arrays), []
         needed = [argument.name for argument in self.arguments if argument.reads]
@@ -162,7 +162,7 @@ class Kernel:
         return given, fresh
 
     def load(self) -> Loaded:
-        """The function, built and loaded once. Raises ToolchainError, and ArgumentError where the CPU cannot run it."""
+        """Return the function, built and loaded once. Raises ToolchainError, and ArgumentError for a lesser CPU."""
         with self._lock:
             return self._loaded
 
@@ -187,7 +187,7 @@ class Kernel:
         return Loaded(ffi, function, tuple(ffi.typeof(function).args))
 
     def _c_values(self, loaded: Loaded, arrays: list[np.ndarray], addresses: list[int], threads: int) -> list[Any]:
-        """The arguments of one call of the function."""
+        """Return the arguments of one call of the function."""
         values: list[Any] = []
         for argument, array, address in zip(self.arguments, arrays, addresses, strict=True):
             values.append(loaded.ffi.cast(loaded.types[len(values)], address))
@@ -199,7 +199,7 @@ class Kernel:
         return values
 
     def workspace(self, threads: int = 1) -> np.ndarray:
-        """The calling thread's scratch memory for the function, in bytes, where it runs on so many threads."""
+        """Return the calling thread's scratch memory for the function, in bytes, where it runs on so many threads."""
         needed = self.program.workspace_for(threads)
         if getattr(self._local, "workspace", np.empty(0)).size < needed:
             self._local.workspace = aligned_bytes(needed)
@@ -207,7 +207,7 @@ class Kernel:
 
 
 def _check_parameters(program: Program, spec: Spec, target: Target) -> None:
-    """Raises EmitError if the emitter's parameters are not the Spec's operands."""
+    """Raise EmitError if the emitter's parameters are not the Spec's operands."""
     operands, hint = spec.operands, remedy(target.origins.get("emitter", target.name))
     if len(program.parameters) != len(operands):
         raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands", hint)

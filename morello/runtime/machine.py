@@ -1,4 +1,4 @@
-"""What the machine this runs on can do."""
+"""The abilities of the machine that this runs on."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def cpu_features() -> frozenset[str]:
 
 
 def missing_features(needed: Iterable[str]) -> list[str]:
-    """Those of `needed` that this machine lacks."""
+    """Return those of `needed` that this machine lacks."""
     host = archspec.cpu.host()
     return [feature for feature in needed if feature not in cpu_features() and feature not in host]

@@ -22,7 +22,7 @@ _FIRST, _LAST, _WIDTH = 10, 3, 300
 
 @attrs.frozen
 class Outcome:
-    """What a process left: exit code (negative for a signal), standard output and standard error.
+    """The end of a process: exit code (negative for a signal), standard output and standard error.
 
     Of output that is long, the middle is left out.
     """

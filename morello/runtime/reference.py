@@ -34,7 +34,7 @@ Kinds: TypeAlias = tuple[tuple[DType, Layout], ...]
 
 
 def reference_target() -> Target:
-    """The installed reference target. Raises VerificationError if there is none."""
+    """Return the installed reference target. Raises VerificationError if there is none."""
     if NAME not in installed().names:
         raise VerificationError(
             f"the target {NAME}, which kernels are checked against, is not installed",
@@ -44,7 +44,7 @@ def reference_target() -> Target:
 
 
 def implement(logical: LogicalSpec, target: Target) -> Node:
-    """The implementation that is a single microkernel. Raises Inapplicable if there is none."""
+    """Return the implementation that is a single microkernel. Raises Inapplicable if there is none."""
     spec = target.spec(logical)
     for step in Select.steps(spec.logical, target):
         # A kernel for all operations of a class may not take this one.
@@ -67,7 +67,7 @@ class Reference:
 
     @property
     def unknown(self) -> Operation | None:
-        """An operation of a plugin that the reference has no kernel for; None if it knows them all."""
+        """Return an operation of a plugin that the reference has no kernel for; None if it knows them all."""
         op, kernels = self._logical.op, self._target.kernels
         for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
             kind = type(one)
@@ -77,7 +77,7 @@ class Reference:
         return None
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The written operands, from the read ones, in operand order.
+        """Return the written operands, from the read ones, in operand order.
 
         Raises VerificationError for an operation that the reference does not have.
         """
@@ -87,7 +87,7 @@ class Reference:
         return self._run(op, shape, self._kinds(), inputs)
 
     def kernel(self) -> Kernel | None:
-        """The kernel that it calls, None for a Compose, which takes several, and for what it does not know.
+        """Return the kernel that it calls, None for a Compose, which takes several, and for what it does not know.
 
         Raises VerificationError.
         """
@@ -99,7 +99,7 @@ class Reference:
         return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
 
     def _stages(self, op: Compose, shape: Shape, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """The operations of a Compose one after another, all tensors row-major."""
+        """Return the operations of a Compose one after another, all tensors row-major."""
         dtypes = [state.dtype for state in self._logical.states]
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
@@ -123,7 +123,7 @@ class Reference:
         ]
 
     def _kernel(self, op: Operation, shape: Shape, kinds: Kinds) -> Kernel:
-        """The reference's kernel: operands contiguous and aligned in its own memory."""
+        """Return the reference's kernel: operands contiguous and aligned in its own memory."""
         key = (op, shape, kinds)
         if key not in self._kernels:
             level = self._target.levels[-1].name

@@ -60,7 +60,7 @@ class BenchReport:
 
     @property
     def median(self) -> float:
-        """Median seconds per call."""
+        """Return the median seconds per call."""
         return statistics.median(self.seconds)
 
     @property
@@ -154,7 +154,7 @@ class _Timer:
 
 
 def _call_arguments(kernel: Kernel) -> str:
-    """The call's arguments in C."""
+    """Return the call's arguments in C."""
     words: list[str] = []
     strides = 0
     for index, parameter in enumerate(kernel.program.parameters):

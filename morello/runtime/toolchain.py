@@ -74,7 +74,7 @@ def timeout_seconds(default: float = _DEFAULT_TIMEOUT) -> float:
 
 
 def find_compiler(cc: str | None = None) -> Compiler:
-    """The C compiler to use: `cc`, else the environment's MORELLO_CC, clang, gcc, or the one in package ziglang.
+    """Return the C compiler to use: `cc`, else the environment's MORELLO_CC, clang, gcc, or the one in package ziglang.
 
     `cc` and MORELLO_CC are commands, perhaps with arguments ("ccache gcc"). Raises ToolchainError if the one
     asked for does not work, and if there is none.
@@ -93,7 +93,7 @@ def find_compiler(cc: str | None = None) -> Compiler:
 
 
 def available_compilers() -> list[Compiler]:
-    """Every compiler on this machine that `find_compiler` could choose, in its order of preference."""
+    """Return every compiler on this machine that `find_compiler` could choose, in its order of preference."""
     timeout_seconds()
     asked = os.environ.get("MORELLO_CC")
     found = [_asked_for(asked, "MORELLO_CC")] if asked else []
@@ -135,7 +135,7 @@ def _asked_for(command: str, origin: str) -> Compiler:
 
 @cache
 def thread_flags(compiler: Compiler) -> tuple[str, ...]:
-    """What the compiler needs to be told for parallel loops: OpenMP, or pthreads where it has none.
+    """Return the compiler's flags for parallel loops: OpenMP, or pthreads where it has none.
 
     Raises ToolchainError if it has neither.
     """
@@ -155,7 +155,7 @@ def thread_flags(compiler: Compiler) -> tuple[str, ...]:
 
 
 def _loads(library: Path) -> bool:
-    """Whether a shared object finds the libraries that it needs."""
+    """Return True if a shared object finds the libraries that it needs."""
     try:
         ctypes.CDLL(str(library))
     except OSError:

@@ -42,7 +42,7 @@ class DataSetResult:
 
 @attrs.frozen
 class CheckReport:
-    """What a kernel was verified on; it passed all of it."""
+    """The checks that a kernel has passed."""
 
     kernel: str
     operation: str
@@ -55,7 +55,7 @@ class CheckReport:
 
     @property
     def worst(self) -> float:
-        """The largest error of all, as a fraction of its bound."""
+        """Return the largest error of all, as a fraction of its bound."""
         return max((result.error for result in self.results), default=0.0)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class GuardedArray:
         self._before = self.memory.copy()
 
     def changed(self) -> tuple[int, int] | None:
-        """The first byte, from the array's start, that changed but must not, and the number of those; None if none."""
+        """Return the first byte that changed but must not, from the array's start, and how many; None if none did."""
         now = self.memory.copy()
         if self.argument.writes:
             form = self.argument.form
@@ -229,13 +229,13 @@ def judge(
 
 
 def _flushes(kernel: Kernel) -> bool:
-    """Whether one of the program's microkernels takes subnormal numbers for zero."""
+    """Return True if one of the program's microkernels takes subnormal numbers for zero."""
     calls = (node.expansion for node in walk(kernel.impl) if isinstance(node, Node))
     return any(kernel.target.kernels_by_name[one.kernel].flushes for one in calls if isinstance(one, KernelCall))
 
 
 def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:
-    """What is expected of a kernel next to another one's result, which itself may be off by the bound."""
+    """Return what a kernel must give next to another one's result, which may be off by the bound itself."""
     if not expectation.dtype.is_float:
         return attrs.evolve(expectation, values=other)
     overflowed = expectation.loose & ~np.isfinite(as_float64(other))
@@ -244,7 +244,7 @@ def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:
 
 
 def _worst(who: str, argument: Argument, expectation: Expectation, got: np.ndarray, source: str) -> float:
-    """The largest error as a fraction of the bound. Raises VerificationError if that is more than 1."""
+    """Return the largest error as a fraction of the bound. Raises VerificationError if that is more than 1."""
     errors = expectation.errors(got)
     place = np.unravel_index(int(np.argmax(errors)), errors.shape)
     worst = float(errors[place])

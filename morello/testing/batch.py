@@ -21,7 +21,7 @@ _STRUCT = re.compile(r"^\}\s*(\w+)\s*;", re.MULTILINE)
 
 
 def translation_unit(programs: Sequence[Program]) -> str:
-    """One C file with all of `programs`, whose names differ. What each defines for itself gets a name of its own."""
+    """Return one C file with all of `programs`, whose names differ; what each defines gets a name of its own."""
     names = [program.name for program in programs]
     if len(set(names)) != len(names):
         raise ArgumentError("programs that are compiled together need names that differ", "emit each with its own name")
@@ -36,7 +36,7 @@ def _renamed(program: Program) -> str:
 
 
 def units(programs: Iterable[Program]) -> list[list[Program]]:
-    """The programs in groups for one translation unit each; all of a group have the same flags, and threads or not."""
+    """Return the programs in groups of a translation unit each, with the same flags, and with threads or without."""
     groups: dict[tuple[bool, tuple[str, ...]], list[list[Program]]] = defaultdict(lambda: [[]])
     for program in programs:
         of_kind = groups[program.parallel, program.flags]

@@ -163,7 +163,7 @@ class Campaign:
         self._print(f"{len(self.outcomes):,} of {self.options.specs:,} Specs examined, {failed} failed")
 
     def _again(self, one: Outcome) -> str:
-        """The command that repeats one Spec."""
+        """Return the command that repeats one Spec."""
         options = self.options
         return (
             f"repeat it with: python -m morello.testing.campaign --seed {options.seed} --first {one.number} --specs 1 "
@@ -217,7 +217,7 @@ def _ending(code: int | None) -> str:
 
 
 def _chunks(options: argparse.Namespace) -> list[Chunk]:
-    """The Specs asked for, in the order of their numbers; targets take turns."""
+    """Return the Specs asked for, in the order of their numbers; targets take turns."""
     targets, found = options.target or sorted(installed().names), []
     for start in range(options.first, options.first + options.specs, CHUNK * len(targets)):
         numbers = range(start, min(start + CHUNK * len(targets), options.first + options.specs))

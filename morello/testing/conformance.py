@@ -1,4 +1,4 @@
-"""Whether microkernels compute what they declare: Specs made from a declaration alone, emitted, run and judged."""
+"""Check that microkernels compute what they declare: Specs are drawn from the declaration alone, run and judged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GROUP = 12
 
 
 def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: int = 0) -> list[Spec]:
-    """Specs that `kernel` accepts: `count` of them, or more until each data type of each operand has come up.
+    """Return Specs that `kernel` accepts: `count` of them, or more until each data type of each operand has come up.
 
     They are drawn from the declaration: sizes by its rules, operands in every level, layout, vector size, contiguity
     and alignment that it takes. Operands and temporaries fit into the registers there are. Raises PluginError,
@@ -87,7 +87,7 @@ def kernel_checks(
     sanitize: bool = False,
     reference: Target | None = None,
 ) -> list[KernelCheck]:
-    """A check for each microkernel of `target`, each on `count` Specs or more: see `accepted_specs` and `Trials`.
+    """Return a check of each microkernel of `target` on `count` Specs or more: see `accepted_specs` and `Trials`.
 
     Nothing is generated or compiled before the first check runs; then, a dozen kernels at a time.
     """
@@ -133,7 +133,7 @@ class _Group:
 
     @cached_property
     def _trials(self) -> tuple[Trials, dict[str, list[int]]]:
-        """All programs, and the numbers of each kernel's."""
+        """Return all programs, and the numbers of each kernel's."""
         impls: list[Node] = []
         numbers = {}
         for name, specs in self._specs.items():
@@ -146,7 +146,7 @@ class _Group:
 
 
 def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[Node]:
-    """Loops of calls that the kernel prints together, along each dimension that allows it, around some of `specs`.
+    """Yield loops of calls that are printed together, along each dimension that allows it, around some `specs`.
 
     Raises PluginError if there are none.
     """
@@ -170,7 +170,7 @@ def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[
 
 
 def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tuple[Num, ...]) -> LogicalSpec:
-    """A Spec of this shape with operands like those of `logical`: in memory where the kernel takes them there, as
+    """Return a Spec of this shape with operands like those of `logical`: in memory where the kernel takes them, as
     loops over registers are unrolled, and larger ones in a layout by the pattern."""
     states = []
     for one, pattern, state in zip(logical.op.operands(len(shape)), kernel.operands, logical.states, strict=True):
@@ -185,7 +185,7 @@ def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tu
 
 
 def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec], seed: int = 0) -> None:
-    """What holds without running anything. Raises PluginError for the first rule that is broken.
+    """Check what can be checked without running anything. Raises PluginError for the first rule that is broken.
 
     `specs` are some that the kernel accepts. Its cost is an integer of at least 1, and for many Specs at once, as
     search asks for them, its condition and its cost are what they are for each alone. Temporaries fit the registers.
@@ -228,7 +228,7 @@ def _disagrees(
 
 
 def _alike(rng: random.Random, logical: LogicalSpec, tries: int = 24) -> Iterator[LogicalSpec]:
-    """Specs that differ in sizes alone: their operands' states are those of `logical`."""
+    """Yield Specs that differ in sizes alone: their operands' states are those of `logical`."""
     kinds = [state.dtype for state in logical.states]
     for _ in range(tries):
         # A dimension of size 1 is not in layouts, so it keeps its size.
@@ -290,7 +290,7 @@ class _Drawing:
         return [one for one in kinds if one in chosen]
 
     def _may_be(self, kinds: tuple[DType, ...]) -> bool:
-        """Whether the operation takes these data types, by some shapes."""
+        """Return True if the operation takes these data types for some shape."""
         for _ in range(6):
             op = self._operation()
             if op.check(self._shape(op), kinds) is None:
@@ -305,7 +305,7 @@ class _Drawing:
         return None
 
     def _like(self, kinds: tuple[DType, ...], known: Iterable[LogicalSpec]) -> LogicalSpec | None:
-        """A Spec that was found for other data types as wide as these, with these, if the kernel accepts that."""
+        """Return a Spec found for other types as wide as these, with these instead, if the kernel accepts that."""
         for one in known:
             if any(state.dtype.bytes != dtype.bytes for state, dtype in zip(one.states, kinds, strict=True)):
                 continue
@@ -317,7 +317,7 @@ class _Drawing:
         return None
 
     def _candidate(self, kinds: tuple[DType, ...]) -> LogicalSpec | None:
-        """A Spec in normal form that may be one the kernel accepts; None for a draw that is none."""
+        """Return a Spec in normal form that may be one the kernel accepts; None for a draw that is none."""
         op = self._operation()
         shape = self._shape(op)
         if op.check(shape, kinds) is not None:
@@ -331,7 +331,7 @@ class _Drawing:
         return LogicalSpec(op, shape, tuple(states), serial=self._rng.random() < 0.8)
 
     def _operation(self) -> Operation:
-        """The kernel's operation, or one of its class with any parameters."""
+        """Return the kernel's operation, or one of its class with any parameters."""
         if isinstance(self._kernel.op, Operation):
             return self._kernel.op
         return random_parameters(self._rng, self._rng.choice(self._kernel.operations(self._target)))
@@ -362,7 +362,7 @@ class _Drawing:
     def _state(
         self, one: Operand, pattern: OperandPattern, dtype: DType, shape: tuple[int, ...], before: list[OperandState]
     ) -> OperandState | None:
-        """A state that the pattern allows; None for a draw that does not fit the operand's shape."""
+        """Return a state that the pattern allows; None for a draw that does not fit the operand's shape."""
         rng, target, kernel = self._rng, self._target, self._kernel
         own = one.shape(shape)
         level = target.level(rng.choice(pattern.levels or [each.name for each in target.levels]))
@@ -400,7 +400,7 @@ class _Drawing:
         return self._rng.choice(layout_choices(self._target, dtype, rank))
 
     def _fits(self, logical: LogicalSpec) -> bool:
-        """Whether the registers hold the operands and the kernel's temporaries."""
+        """Return True if the registers hold the operands and the kernel's temporaries."""
         footprints = [self._target.footprint(tensor) for tensor in logical.operands]
         for level, *taken in zip(self._target.levels, *footprints, strict=True):
             needed = sum(map(int, taken)) + self._kernel.registers.get(level.name, 0) * level.unit

@@ -50,7 +50,7 @@ class OutOfTime(BaseException):
 
 @attrs.frozen
 class Outcome:
-    """What became of one Spec: how it ended, what brute force says, and for a failure its kind and its story."""
+    """The outcome of one Spec: how it ended, what brute force says, and for a failure its kind and its story."""
 
     number: int
     target: str

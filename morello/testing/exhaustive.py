@@ -43,14 +43,14 @@ class Solution:
 
 @attrs.frozen
 class Answer:
-    """What is known of a logical Spec under `limits`: the best solution if it costs less than `below`."""
+    """The answer to a logical Spec under `limits`: the best solution if it costs less than `below`."""
 
     limits: Limits
     below: int
     solution: Solution | None
 
     def settles(self, limits: Limits, below: int) -> bool:
-        """Whether it answers the same question for other limits and another bound.
+        """Return True if it answers the same question for other limits and another bound.
 
         What is best under some limits is best under any lower ones that it still fits, and what does not
         exist does not under lower ones either.
@@ -62,7 +62,7 @@ class Answer:
         return bool(fits(self.solution.figures.peak, limits))
 
     def subsumes(self, other: Answer) -> bool:
-        """Whether it answers whatever `other` does."""
+        """Return True if it answers whatever `other` does."""
         if not self.settles(other.limits, other.below):
             return False
         return self.solution is None or (
@@ -105,13 +105,13 @@ class ExhaustiveSearch:
         self._options: dict[LogicalSpec, list[Option]] = {}
 
     def synthesize(self, spec: Spec) -> Impl:
-        """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
+        """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         if self.solve(spec) is None:
             raise missing(spec, self.target, self._figures)
         return self._rebuild(spec)
 
     def solve(self, spec: Spec) -> Solution | None:
-        """The best solution of `spec`; None if there is none."""
+        """Return the best solution of `spec`; None if there is none."""
         with deep_recursion():
             for bound in BOUNDS if self.prune else (UNBOUNDED,):
                 found = self._solve(spec, bound)
@@ -124,7 +124,7 @@ class ExhaustiveSearch:
         return found.figures if found else None
 
     def _solve(self, spec: Spec, below: int) -> Solution | None:
-        """The best solution of `spec` that costs less than `below`; None if there is none."""
+        """Return the best solution of `spec` that costs less than `below`; None if there is none."""
         if below <= LEAST:
             return None
         answers = self._answers[spec.logical]
@@ -150,7 +150,7 @@ class ExhaustiveSearch:
         return best
 
     def _evaluate(self, option: Option, limits: Limits, below: int) -> Figures | None:
-        """Cost and peak of an expansion with the best children; None if it does not cost less than `below`."""
+        """Return cost and peak of an expansion with the best children; None if it does not cost less than `below`."""
         expansion = option.expansion
         lowered = child_limits(expansion, limits, self.target.exact)
         if lowered is None:
@@ -173,7 +173,7 @@ class ExhaustiveSearch:
         return combine(expansion, [children[i] for i in range(len(times))], self.target.exact)
 
     def _at_least(self, logical: LogicalSpec, limits: Limits) -> int:
-        """A cost that no program undercuts, from what is known under these limits or higher ones."""
+        """Return a cost that no program undercuts, from what is known under these limits or higher ones."""
         known = (
             answer.solution.figures.cost if answer.solution else answer.below
             for answer in self._answers.get(logical, ())
@@ -182,7 +182,7 @@ class ExhaustiveSearch:
         return max(known, default=LEAST)
 
     def _expand(self, logical: LogicalSpec) -> list[Option]:
-        """Every expansion of a Spec, the one with the lowest floor first."""
+        """Return every expansion of a Spec, the one with the lowest floor first."""
         if logical not in self._options:
             options = map(Option.of, itertools.count(), _distinct(expansions(logical, self.target)))
             self._options[logical] = sorted(options, key=lambda option: (option.floor, option.rank))
@@ -209,7 +209,7 @@ def deep_recursion() -> Iterator[None]:
 
 
 def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
-    """What every step that applies makes of a Spec, in tie-break order."""
+    """Yield what every step that applies makes of a Spec, in tie-break order."""
     for rewrite in rewrites_of(target):
         for step in rewrite.steps(logical, target):
             with contextlib.suppress(Inapplicable):

@@ -36,7 +36,7 @@ def random_tensor(
     levels: Sequence[str],
     layouts: Sequence[Layout] = (),
 ) -> TensorSpec | None:
-    """A tensor spec of this shape in one of `levels`, None if the draw does not fit the shape.
+    """Return a tensor spec of this shape in one of `levels`, None if the draw does not fit the shape.
 
     Its layout is one of `layouts`, by default of those that the target offers.
     """
@@ -68,7 +68,7 @@ def random_spec(
     *,
     any_layout: bool = False,
 ) -> Spec:
-    """A Spec of `op` whose operands have random states in `levels`, of random serial flag, with full limits.
+    """Return a Spec of `op` whose operands have random states in `levels`, of random serial flag, with full limits.
 
     Layouts are those that the target offers, or also all orders of dimensions.
     """
@@ -83,7 +83,7 @@ def random_spec(
 
 
 def random_parameters(rng: random.Random, op: Operation) -> Operation:
-    """The operation with some of its parameters, if it has any, drawn at random."""
+    """Return the operation with some of its parameters, if it has any, drawn at random."""
     for field in attrs.fields(type(op)):
         kinds = field.metadata.get(PARAMETER, ())
         if kinds and rng.random() < 0.5:
@@ -140,7 +140,7 @@ class RandomPrograms:
         self._left = self._wild_now = 0
 
     def draw(self, spec: Spec) -> Impl | None:
-        """A random program for `spec`, None if none was found in a bounded number of attempts, each time less wild."""
+        """Return a random program for `spec`; None if a bounded number of attempts, ever less wild, found none."""
         if self._reach.hopeless(spec.logical):
             return None
         for wild in (*range(self._wild, 0, -2), 0, _CAREFUL):
@@ -193,7 +193,7 @@ class RandomPrograms:
         yield from steps
 
     def _family(self, step: Rewrite, logical: LogicalSpec) -> int:
-        """Loops and the like, moves into vectors, all else, and moves within a level: there are far more moves."""
+        """Return the family: loops and the like, moves into vectors, all else, or moves within a level."""
         if not isinstance(step, MoveStep):
             return 0 if step.structural else 2
         if step.level == logical.states[step.operand].level:
@@ -221,7 +221,7 @@ class RandomPrograms:
                     yield step
 
     def _move(self, logical: LogicalSpec) -> MoveStep | None:
-        """Any operand to anywhere it can go, in any layout."""
+        """Return any operand to anywhere it can go, in any layout."""
         rng = self._rng
         index = rng.randrange(len(logical.states))
         tensor = logical.operand(index)
@@ -237,7 +237,7 @@ class RandomPrograms:
         return MoveStep(index, level.name, layout_name(layout, len(tensor.shape)) or layout, vector)
 
     def _expansion(self, logical: LogicalSpec, step: Rewrite) -> Expansion | None:
-        """What a step makes of a Spec, None if it does not apply."""
+        """Return what a step makes of a Spec, None if it does not apply."""
         if (logical, step) not in self._expansions:
             try:
                 self._expansions[logical, step] = step.expansion(logical, self._target)

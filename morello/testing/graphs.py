@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 def random_compose(rng: random.Random, stages: int = 4, largest: int = 5) -> tuple[Compose, Shape]:
-    """A Compose of two to `stages` operations on floats, and a shape for it.
+    """Return a Compose of two to `stages` operations on floats, and a shape for it.
 
     It is made from the inputs on: each operation takes tensors that are there, or new ones.
     """
@@ -113,7 +113,7 @@ class _Drawn:
         return self.rng.randint(1, self.largest)
 
     def _like(self, shape: Shape) -> int:
-        """A tensor of this shape: mostly one that is there."""
+        """Return a tensor of this shape: mostly one that is there."""
         return self._any(lambda other: other == shape, shape)
 
     def _any(self, fits: Callable[[Shape], bool], shape: Shape | None = None) -> int:
@@ -128,7 +128,7 @@ class _Drawn:
         return entry
 
     def compose(self) -> tuple[Compose, Shape] | None:
-        """What the last operation needs; None if that is not two operations."""
+        """Return a Compose of all that the last operation needs; None if that is not two operations."""
         last = len(self.stages) - 1
         needed = {last}
         for number in range(last, -1, -1):

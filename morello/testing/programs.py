@@ -83,7 +83,7 @@ class Draws:
         self._reach = Reach(self.target)
 
     def programs(self, count: int) -> Iterator[Drawn]:
-        """The first `count` programs; the same each time for the same target and seed."""
+        """Yield the first `count` programs; the same each time for the same target and seed."""
         rng = random.Random(f"{self.seed} {self.target.name}")
         names = [name for name in (*sorted(self.target.operations), COMPOSE) if not self.names or name in self.names]
         index = 0
@@ -104,7 +104,7 @@ class Draws:
         return [key for key in self.redrawn if not self.found[key]]
 
     def _hopeful(self, name: str) -> bool:
-        """Whether there are programs for an operation, or it is too early to say."""
+        """Return True if there are programs for an operation, or it is too early to say."""
         if self._good[name]:
             return True
         return sum(self.redrawn[key] for key in self.redrawn if key[0] == name) < _PATIENCE_OP
@@ -141,7 +141,7 @@ class Draws:
         return Drawn(index, configured, dtypes, impl)
 
     def _dtypes(self, rng: random.Random, op: Operation, configured: Operation, shape: tuple[int, ...]) -> Types | None:
-        """Data types that the operation takes: often ones that had a program before, else ones not tried enough."""
+        """Return data types that the operation takes: often ones that had a program, else ones not tried enough."""
         if op.name not in self._untried:
             self._untried[op.name] = self._candidates(rng, op, len(shape))
         good, untried = self._good[op.name], self._untried[op.name]
@@ -157,7 +157,7 @@ class Draws:
         return rng.choice(fitting)
 
     def _candidates(self, rng: random.Random, op: Operation, rank: int) -> list[Types]:
-        """Every combination of data types, those first that kernels name or that are all the same."""
+        """Return every combination of data types, those first that kernels name or that are all the same."""
         count = len(op.operands(rank))
         variants = [one for one in (op, op.accumulating()) if one]
         kernels = [kernel for kernel in self.target.kernels if any(map(kernel.implements, variants))]
@@ -198,7 +198,7 @@ def _calls(impl: Impl, target: Target) -> int:
 
 
 def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
-    """Whether some kernel takes operands of these types."""
+    """Return True if some kernel takes operands of these types."""
     return any(
         all(not one.dtypes or dtype.name in one.dtypes for one, dtype in zip(kernel.operands, dtypes, strict=True))
         and ("dtype" not in kernel.same or len({*dtypes}) == 1)
@@ -207,7 +207,7 @@ def _named(kernels: Sequence[Microkernel], dtypes: Sequence[DType]) -> bool:
 
 
 def _shape(rng: random.Random, rank: int, volume: int) -> tuple[int, ...]:
-    """A shape whose iteration space holds at most `volume` points."""
+    """Return a shape whose iteration space holds at most `volume` points."""
     sizes = [1] * rank
     for dim in rng.sample(range(rank), rank):
         choices = [size for size in _SIZES if size * product(sizes) <= volume]

@@ -1,4 +1,4 @@
-"""Which Specs cannot become a program whatever their sizes and layouts, so that random draws leave them alone."""
+"""Rule out Specs that cannot become a program whatever their sizes and layouts, so that draws leave them alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reach:
         return any(kernel.implements(kinds[0]) and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
 
     def _ways(self, kinds: Kinds, rank: int) -> Iterator[tuple[Kinds, ...]]:
-        """The parts that are left after one step, for each step."""
+        """Yield the parts that are left after one step, for each step."""
         op, states = kinds
         operands = op.operands(op.rank or rank)
         accumulating = op.accumulating()

@@ -115,18 +115,18 @@ class _Buffer:
         return self.form.extent(self.strides) * self.form.dtype.bytes
 
     def arguments(self, name: str) -> list[str]:
-        """What the function is passed for it, in C, where the buffer is called `name`."""
+        """Return what the function is passed for it, in C, where the buffer is called `name`."""
         order = self.form.order[: self.form.free]
         return [name, *(f"(ptrdiff_t){self.strides[axis]}" for axis in order)]
 
     def image(self, array: np.ndarray) -> bytes:
-        """The buffer's content with the elements of `array`."""
+        """Return the buffer's content with the elements of `array`."""
         memory = np.zeros(self.bytes, np.uint8)
         self.form.place(memory, 0, self.strides).view(array.dtype)[...] = array
         return memory.tobytes()
 
     def elements(self, image: bytes) -> np.ndarray:
-        """The array in a buffer's content, contiguous in the operand's layout."""
+        """Return the array in a buffer's content, contiguous in the operand's layout."""
         memory = np.frombuffer(bytearray(image), np.uint8)
         dense = self.form.strides_with_gaps(0)
         own = self.form.place(np.empty(self.form.extent(dense) * self.form.dtype.bytes, np.uint8), 0, dense)
@@ -157,7 +157,7 @@ def run_sanitized(
 def run_all_sanitized(
     jobs: Sequence[Job], compiler: Compiler, sanitizers: str = SANITIZERS
 ) -> list[list[np.ndarray] | VerificationError]:
-    """Each job's written arrays, or what the sanitizers say of it; one C program runs all of them.
+    """Return each job's written arrays, or what the sanitizers say of it; one C program runs all of them.
 
     The names of the jobs' programs differ. Raises what `run_sanitized` raises for arrays and the compiler.
     """
@@ -179,7 +179,7 @@ def run_all_sanitized(
 
 
 def _buffers(job: Job, start: int) -> list[_Buffer]:
-    """The job's buffers; their bytes are in the file from `start` on."""
+    """Return the job's buffers; their bytes are in the file from `start` on."""
     program = job.program
     if len(job.arrays) != len(program.parameters):
         raise ArgumentError(
@@ -242,7 +242,7 @@ def _check(buffer: _Buffer, array: np.ndarray) -> None:
 
 
 def _job(number: int, program: Program, buffers: Sequence[_Buffer]) -> str:
-    """The C function that calls the program."""
+    """Return the C function that calls the program."""
     lines, arguments, freed = [], [], []
     for index, buffer in enumerate(buffers):
         # Operands may be called what programs of others jobs are.

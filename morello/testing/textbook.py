@@ -34,12 +34,12 @@ class Textbook:
         self._expansions: dict[LogicalSpec, list[Expansion]] = {}
 
     def solve(self, spec: Spec) -> Found | None:
-        """The cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
+        """Return the cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
         with deep_recursion():
             return self._solve(spec)
 
     def expansions(self, logical: LogicalSpec) -> list[Expansion]:
-        """What every step makes of a Spec, in tie-break order."""
+        """Yield what every step makes of a Spec, in tie-break order."""
         if logical not in self._expansions:
             self._expansions[logical] = [*expansions(logical, self.target)]
         return self._expansions[logical]
@@ -58,7 +58,7 @@ class Textbook:
         return best
 
     def _program(self, spec: Spec, expansion: Expansion) -> Found | None:
-        """The best program that begins with `expansion`."""
+        """Return the best program that begins with `expansion`."""
         node = expand(spec, expansion, self.target.exact)
         children = []
         for leaf in leaves(node) if node else ():
@@ -75,7 +75,7 @@ class Textbook:
 def differences(
     seen: dict[Spec, Found | None], search: Callable[[Sequence[Spec]], Iterable[Impl | None]]
 ) -> Iterator[str]:
-    """The Specs on which a search disagrees, each with both answers."""
+    """Yield the Specs on which a search disagrees, each with both answers."""
     for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):
         told = figures(impl) if impl else None
         if told != (expected.figures if expected else None) or impl != (expected.impl if expected else None):
@@ -83,7 +83,7 @@ def differences(
 
 
 def describe(spec: Spec) -> str:
-    """A Spec with its limits, as Spec files have it."""
+    """Return a Spec with its limits, as Spec files have it."""
     return f"({show_logical(spec.logical)}, {list(spec.limits)})"
 
 

@@ -34,7 +34,7 @@ FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
 
 
 def spec_file(impl: Node, target: Target, name: str = "failing") -> str:
-    """The Spec file whose schedule makes this program."""
+    """Return the Spec file whose schedule makes this program."""
     return show_file(SpecFile(target, (Declaration(name, impl.spec, schedule_of(impl)),)))
 
 
@@ -85,7 +85,7 @@ class Trials:
             raise VerificationError(f"{error.message}\n\n{text}", error.hint) from error
 
     def outcomes(self) -> Iterator[str | None]:
-        """Each program's fault in turn, None if it has none. A program that crashes or hangs is at fault itself."""
+        """Yield each program's fault in turn, None if it has none. One that crashes or hangs is at fault itself."""
         done = 0
         _ = self._sanitized if self._sanitize else self._built
         while done < len(self.impls):
@@ -94,7 +94,7 @@ class Trials:
                 yield error
 
     def _run_apart(self, first: int) -> Iterator[str | None]:
-        """The faults from program number `first` on, found in a process of its own; it ends at one that crashes."""
+        """Yield the faults from program `first` on, found in a process of its own, which ends at one that crashes."""
         context = multiprocessing.get_context("fork")
         mine, theirs = context.Pipe(duplex=False)
         process = context.Process(target=self._report, args=(first, theirs))
@@ -174,7 +174,7 @@ class Trials:
 
     @cached_property
     def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:
-        """What the programs that compile write, or what the sanitizers say, by number."""
+        """Yield what the programs that compile write, or what the sanitizers say, by number."""
         by_flags: dict[tuple[str, ...], dict[int, Kernel]] = defaultdict(dict)
         for index, trial in enumerate(self._built):
             if trial.kernel and not trial.error:
@@ -194,7 +194,7 @@ class Trials:
         return Job(kernel.program, kernel.spec, arrays)
 
     def _check_sanitized(self, index: int, kernel: Kernel) -> None:
-        """Raises VerificationError for what the sanitizers say, and for a wrong result."""
+        """Raise VerificationError for what the sanitizers say, and for a wrong result."""
         result = self._sanitized[index]
         if isinstance(result, VerificationError):
             raise result

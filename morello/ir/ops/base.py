@@ -1,4 +1,4 @@
-"""What an operation states about itself: operands, tiling, meaning, FLOPs, errors. One operation a file beside this."""
+"""The statements of an operation about itself: operands, tiling, meaning, FLOPs. Each operation has a file here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Operand:
     @overload
     def start(self, starts: Sequence[Index]) -> tuple[Index | int, ...]: ...
     def start(self, starts: Sequence[Any]) -> tuple[Any, ...]:
-        """Where the operand's tile starts if the iteration dimensions start at `starts`."""
+        """Return the start of the operand's tile if the iteration dimensions start at `starts`."""
         return tuple(sum((c * starts[dim] for dim, c in terms), 0) for terms in self.dims)
 
     @property
@@ -63,12 +63,12 @@ class Operand:
 
 
 def operand(name: str, dims: Sequence[int], *, reads: bool = True, writes: bool = False) -> Operand:
-    """An operand whose dimensions are iteration dimensions themselves."""
+    """Return an operand whose dimensions are iteration dimensions themselves."""
     return Operand(name, tuple(((dim, 1),) for dim in dims), reads, writes)
 
 
 def flattened(name: str, rank: int, axes: Collection[int], *, reads: bool = True, writes: bool = False) -> Operand:
-    """An operand with all iteration dimensions, of size 1 along `axes`."""
+    """Return an operand with all iteration dimensions, of size 1 along `axes`."""
     return Operand(name, tuple(() if dim in axes else ((dim, 1),) for dim in range(rank)), reads, writes)
 
 
@@ -79,11 +79,11 @@ class Operation(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its name in the Spec language, without parameters."""
+        """Return the name in the Spec language, without parameters."""
 
     @property
     def rank(self) -> int | None:
-        """How many iteration dimensions it has; None if any number."""
+        """Return the number of iteration dimensions; None if there may be any number."""
         return None
 
     @abstractmethod
@@ -92,13 +92,13 @@ class Operation(ABC):
 
     @abstractmethod
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        """Its operands, inputs first."""
+        """Return its operands, inputs first."""
 
     @abstractmethod
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        """The values of the written operands, from those of the operands it reads, in operand order.
+        """Return the values of the written operands, from those of the operands it reads, in operand order.
 
         `inputs` have the operands' shapes. Integer results wrap around in the output's type. Floats arrive
         as float64 and are computed in float64, so the result is the exact meaning for all that matters.
@@ -106,7 +106,7 @@ class Operation(ABC):
 
     @property
     def error_analysis(self) -> ErrorAnalysis[Any]:
-        """What a right result is: how far an implementation may be off from `meaning`."""
+        """Return the analysis of how far an implementation may be off from `meaning`."""
         return ErrorAnalysis(self)
 
     @abstractmethod
@@ -118,11 +118,11 @@ class Operation(ABC):
     @overload
     def volume(self, shape: Sequence[Num]) -> Num: ...
     def volume(self, shape: Sequence[Num]) -> Num:
-        """Number of points of the iteration space."""
+        """Return the number of points of the iteration space."""
         return product(shape)
 
     def accumulating(self) -> Operation | None:
-        """The variant that adds to what its output holds, if there is one and this is not it."""
+        """Return the variant that adds to what its output holds, if there is one and this is not it."""
         return None
 
     def initials(self) -> tuple[Operation | None, ...]:
@@ -137,12 +137,12 @@ class Operation(ABC):
         return None
 
     def reductions(self, rank: int) -> tuple[int, ...]:
-        """Iteration dimensions that some written operand does not have: several points give one value of it."""
+        """Return iteration dimensions that some written operand does not have: several points give one value of it."""
         written = [one for one in self.operands(rank) if one.writes]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
     def untiled(self, rank: int) -> tuple[int, ...]:
-        """Iteration dimensions that a tile must keep whole: reductions, unless what lacks them accumulates."""
+        """Return iteration dimensions that a tile must keep whole: reductions, unless what lacks them accumulates."""
         written = [one for one in self.operands(rank) if one.writes and not one.reads]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
@@ -152,17 +152,17 @@ class Operation(ABC):
 
     @property
     def search_hints(self) -> SearchHints:
-        """What search may leave untried."""
+        """Return what search may leave untried."""
         return SearchHints()
 
     @property
     def moves_data(self) -> bool:
-        """Whether it only copies a tensor."""
+        """Return True if it only copies a tensor."""
         return False
 
     @property
     def initializes(self) -> bool:
-        """Whether it only sets values to a constant."""
+        """Return True if it only sets values to a constant."""
         return False
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ class Operation(ABC):
         return f"{self.name}[{', '.join(given)}]" if given else self.name
 
     def normal(self, rank: int) -> Operation:
-        """The same operation on `rank` dimensions as all others that differ only in how they are written."""
+        """Return the same operation on `rank` dimensions as all others that differ only in how they are written."""
         return self
 
     @classmethod
@@ -184,7 +184,7 @@ class Operation(ABC):
         return tuple(field.name for field in self._parameters())
 
     def configured(self, given: Mapping[str, Value]) -> Self:
-        """The operation with these parameters, by name. Raises SpecError for one that it does not take."""
+        """Return the operation with these parameters, by name. Raises SpecError for one that it does not take."""
         known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.
         given = {
@@ -208,7 +208,7 @@ OperationT = TypeVar("OperationT", bound=Operation)
 
 @attrs.frozen
 class ErrorAnalysis(Generic[OperationT]):
-    """How far rounding may lead an implementation of `op` from its meaning, and which results are exact.
+    """Bounds on how far rounding may lead an implementation of `op` from its meaning.
 
     It is forward error analysis: a result is off by what errors of the inputs come to (`propagate_error`), by its
     own roundings, relative to `magnitude`, and by `underflow_loss`. Lists have an entry per written operand, of its
@@ -224,7 +224,7 @@ class ErrorAnalysis(Generic[OperationT]):
 
     @property
     def copies(self) -> bool:
-        """Whether every value it writes is a constant or one that it reads: these are right to the bit."""
+        """Return True if every value that it writes is a constant or one that it reads: right to the bit."""
         return self.op.moves_data or self.op.initializes
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -281,7 +281,7 @@ def parameter(
     validator: Callable[[Any, attrs.Attribute[Any], Any], None] | None = None,
     converter: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """A field of an operation that the Spec language writes as `Name[field=value]`; `kinds` are its values' types."""
+    """Declare a field that the Spec language writes as `Name[field=value]`; `kinds` are the types of its values."""
     return attrs.field(default=default, validator=validator, converter=converter, metadata={PARAMETER: kinds})
 
 

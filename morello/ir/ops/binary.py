@@ -41,7 +41,7 @@ class Binary(AnyRank):
 
     @abstractmethod
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """What it does to values, which numpy broadcasts."""
+        """Apply the function elementwise to float64 arrays, which numpy broadcasts."""
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]

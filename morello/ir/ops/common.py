@@ -1,4 +1,4 @@
-"""What operations along a dimension, and those on any shape, have in common."""
+"""Bases of operations along a dimension, and of those on any shape."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Along(AnyRank):
     dim: int | None = parameter(int, default=None)
 
     def axis(self, rank: int) -> int:
-        """The number of the dimension."""
+        """Return the number of the dimension."""
         return rank - 1 if self.dim is None else self.dim
 
     def normal(self, rank: int) -> Operation:
@@ -64,7 +64,7 @@ class CopyErrors(ErrorAnalysis[Operation]):
 
 
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Integers as they are in `dtype`, where they wrap around, but as int64; floats as they are."""
+    """Return integers as they are in `dtype`, where they wrap around, but as int64; floats as they are."""
     if dtype is None or dtype.is_float:
         return values
     return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)

@@ -63,7 +63,7 @@ def _check_stage(number: int, stage: ComposeStage, ops: Sequence[Operation]) -> 
 
 
 def _check_links(stages: Sequence[ComposeStage]) -> None:
-    """What is handed on, and each external input, has as many dimensions for all that use it."""
+    """Refuse an intermediate or external input that its users give different numbers of dimensions."""
     ranks: dict[int, tuple[int, Operation]] = {
         ~number: (len(stage.output.dims), stage.op) for number, stage in enumerate(stages)
     }
@@ -95,14 +95,14 @@ class Compose(Operation):
 
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
-        """Each operation's first input is the output of the next. `ranks` may be left out if one is fixed."""
+        """Make a chain: each operation reads the output of the next. `ranks` may be left out if one is fixed."""
         wires = chained(ops)
         found = ranks_of(ops, wires) if ranks is None else ranks
         return cls(tuple(ComposeStage(*each) for each in zip(ops, found, wires, strict=True)))
 
     @property
     def inputs(self) -> int:
-        """How many external inputs it has."""
+        """Return the number of external inputs."""
         return _inputs(self.stages)
 
     @property
@@ -111,7 +111,7 @@ class Compose(Operation):
 
     @property
     def is_chain(self) -> bool:
-        """Whether each stage's first input is the next one's output, and nothing is used twice."""
+        """Return True if each stage's first input is the next one's output, and nothing is used twice."""
         entries = [entry for stage in self.stages for entry in stage.inputs if entry >= 0]
         first = [stage.inputs[0] for stage in self.stages[:-1]]
         return (
@@ -133,7 +133,7 @@ class Compose(Operation):
         ]
 
     def names(self) -> dict[int, str]:
-        """What external inputs (from 0) and outputs of stages (from ~0) are called when it is written."""
+        """Return the names, in text, of external inputs (from 0) and of outputs of stages (from ~0)."""
         return _names(self)
 
     @property
@@ -177,7 +177,7 @@ class Compose(Operation):
     @overload
     def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """The iteration shape of a stage, where the Compose has `shape`."""
+        """Return the iteration shape of a stage, where the Compose has `shape`."""
         return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
 
     @overload
@@ -185,17 +185,17 @@ class Compose(Operation):
     @overload
     def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """The shape of what a stage makes."""
+        """Return the shape of what a stage makes."""
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """The type of what a stage makes, from those of the operands: a float is f32 if some operand is, and else,
+        """Return the type of what a stage makes, from those of operands: a float is f32 if some operand is, and else,
         like an integer, of the output's type."""
         output = dtypes[-1]
         return F32 if stage and output.is_float and F32 in dtypes else output
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
-        """The types of a stage's operands, from those of the Compose's."""
+        """Return the types of a stage's operands, from those of the Compose's."""
         read = [
             dtypes[entry] if entry >= 0 else self.intermediate_dtype(~entry, dtypes)
             for entry in self.stages[stage].inputs
@@ -219,7 +219,7 @@ class Compose(Operation):
         return None
 
     def run(self, inputs: Sequence[T], one: Callable[[int, list[T]], T]) -> list[T]:
-        """What `one(stage, its inputs)` gives for each stage; `inputs` are those of all operands that are read.
+        """Return `one(stage, its inputs)` for each stage; `inputs` are those of all operands that are read.
 
         A head that adds to its output gets that as its last input.
         """
@@ -230,7 +230,7 @@ class Compose(Operation):
         return [made[~number] for number in range(len(self.stages))]
 
     def values(self, shape: Sequence[int], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
-        """What each stage makes. Integers wrap around in the type of the intermediate."""
+        """Return the result of each stage. Integers wrap around in the type of the intermediate."""
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
             own = self.stage_dtypes(number, dtypes) if dtypes else ()
@@ -250,7 +250,7 @@ class Compose(Operation):
         return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
 
     def cut(self, stages: Collection[int]) -> tuple[Piece, ...]:
-        """The pieces left when the outputs of these stages become tensors, in the order in which they run.
+        """Return the pieces left when the outputs of these stages become tensors, in the order in which they run.
 
         Each makes what one of `stages` makes, the last one the Compose's output. A stage that is not cut belongs
         to the piece that uses it. Raises Inapplicable if more than one would.
@@ -282,7 +282,7 @@ class Compose(Operation):
         return sorted(found)
 
     def _piece(self, mine: list[int]) -> Piece:
-        """The piece of these stages, the one that runs last first."""
+        """Return the piece of these stages, the one that runs last first."""
         output = ~mine[0] if mine[0] else self.inputs
         first = self.stages[mine[0]]
         if len(mine) == 1:
@@ -317,7 +317,7 @@ class Piece:
     @overload
     def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]: ...
     def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]:
-        """Its iteration shape, from that of the whole."""
+        """Return its iteration shape, from that of the whole."""
         return tuple(extent.size(whole) for extent in self.dims)
 
 
@@ -331,7 +331,7 @@ class Arranged:
 
 
 def arranged(stages: Sequence[ComposeStage]) -> Arranged:
-    """The Compose of these stages, of which the first is the head, and any may use any other's output.
+    """Return the Compose of these stages, of which the first is the head, and any may use any other's output.
 
     In normal order each stage comes before those that it needs, and what its first input needs comes before what
     only its other inputs need. External inputs are numbered as they come up.
@@ -345,7 +345,7 @@ def arranged(stages: Sequence[ComposeStage]) -> Arranged:
 
 
 def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
-    """Stages and external inputs in normal order."""
+    """Return stages and external inputs in normal order."""
     done: dict[int, bool] = {}
     order: list[int] = []
     waiting = [(0, False)]
@@ -392,7 +392,7 @@ def _operands(compose: Compose) -> tuple[Operand, ...]:
 
 
 def _made_of(dims: Sequence[Extent], one: Operand) -> Operand:
-    """An operand like `one`, with these dimensions."""
+    """Return an operand like `one`, with these dimensions."""
     shrink = tuple(each.less for each in dims)
     return attrs.evolve(one, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
 

@@ -20,7 +20,7 @@ Sizes = int | tuple[int, ...]
 
 
 def _shortest(given: int | Sequence[int]) -> Sizes:
-    """Equal numbers are written as one, so that equal operations are equal."""
+    """Write equal numbers as one, so that equal operations are equal."""
     if isinstance(given, Sequence):
         return given[0] if given and all(one == given[0] for one in given) and len(given) in (2, 4) else tuple(given)
     return given
@@ -48,7 +48,7 @@ def _each(given: Sizes, count: int) -> tuple[int, ...]:
 
 @attrs.frozen(cache_hash=True)
 class _Convolution(Operation):
-    """What Conv and GroupedConv share: sums over channels and filter, on images that zeros surround.
+    """Sums over channels and filter, on images that zeros surround: the base of Conv and GroupedConv.
 
     An image of height H fits exactly if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the
     height of the output; widths likewise. No row or column is left over. Values are converted to the output's
@@ -80,7 +80,7 @@ class _Convolution(Operation):
         return _each(self.padding, 4)
 
     def unpadded(self) -> Operation:
-        """The same on images that hold their padding."""
+        """Return the same on images that hold their padding."""
         return attrs.evolve(self, padding=0)
 
     def image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:

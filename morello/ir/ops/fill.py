@@ -33,7 +33,7 @@ class Fill(Operation):
         return _operands(rank)
 
     def constant(self, dtype: DType) -> float | int:
-        """The value that tensors of this type are set to."""
+        """Return the value that tensors of this type are set to."""
         if self.value == "Zero":
             return 0.0 if dtype.is_float else 0
         if dtype.is_float:
@@ -70,7 +70,7 @@ class FillErrors(ErrorAnalysis[Fill]):
 
 
 def FillZero() -> Fill:
-    """The Fill that is asked for most."""
+    """Return the Fill that is asked for most."""
     return Fill("Zero")
 
 

@@ -1,4 +1,4 @@
-"""What search may leave untried for an operation."""
+"""Hints to search: steps that it may leave untried for an operation."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class SearchHints:
 
     @property
     def all_to_registers(self) -> bool:
-        """Whether search moves every operand to registers here."""
+        """Return True if search moves every operand to registers here."""
         return self.in_registers is None

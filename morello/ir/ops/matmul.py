@@ -68,7 +68,7 @@ class Matmul(Operation):
         return () if self.accumulate else (FillZero(),)
 
     def tile_multiple(self, dim: int) -> int:
-        """Pairs along k stay together."""
+        """Return pairs along k stay together."""
         return 2 if self.saturating and dim == K else 1
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
@@ -101,7 +101,7 @@ class MatmulErrors(ErrorAnalysis[Matmul]):
 
 
 def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-    """The sum of what pairs of products along k add up to, each brought into the range of i16."""
+    """Return the sum of what pairs of products along k add up to, each brought into the range of i16."""
     low, high = (int(limit) for limit in I16.limits)
     out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.result_type(lhs, rhs))
     for k in range(0, lhs.shape[2], 2):

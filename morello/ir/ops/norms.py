@@ -67,7 +67,7 @@ def _arranged(rank: int, *stages: tuple[Operation, *tuple[int, ...]]) -> Arrange
 
 @attrs.frozen
 class Norm:
-    """What the Spec language reads as a Compose: `operands` are its operands in the order of the text."""
+    """A name that the Spec language reads as a Compose, with `operands` in the order of the text."""
 
     name: str
     operands: tuple[str, ...]
@@ -79,11 +79,11 @@ class Norm:
         return ("eps",)
 
     def arranged(self, rank: int) -> Arranged:
-        """The Compose on tensors of this rank. Its external inputs were `operands` but the last, in order."""
+        """Return the Compose on tensors of this rank. Its external inputs were `operands` but the last, in order."""
         return self.build(rank, self.eps)
 
     def configured(self, given: Mapping[str, Value]) -> Norm:
-        """The norm with this `eps`. Raises SpecError for one that is no number."""
+        """Return the norm with this `eps`. Raises SpecError for one that is no number."""
         eps = given.get("eps", self.eps)
         if isinstance(eps, (bool, str, tuple)) or not math.isfinite(eps) or eps < 0:
             raise SpecError(f"{self.name}: eps is a number of at least 0, not {eps!r}", "for example eps=1e-5")

@@ -1,4 +1,4 @@
-"""How many dimensions the operations of a Compose have, where that is not fixed."""
+"""Numbers of dimensions of the operations of a Compose, where these are not fixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOME_RANK = 32
 
 
 def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
-    """What each stage of a chain reads: first what the next one makes, then external inputs."""
+    """Return the inputs of each stage of a chain: first the output of the next one, then external inputs."""
     wires: list[tuple[int, ...]] = []
     external = 0
     for number, op in enumerate(ops, 1):
@@ -25,7 +25,7 @@ def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
 
 
 def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
-    """The ranks that stages with these inputs have, from those that are fixed, or else from that of the output.
+    """Return the ranks that stages with these inputs have, from those that are fixed, or else from that of the output.
 
     Raises SpecError where they do not follow.
     """
@@ -59,7 +59,7 @@ def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], foun
 
 
 def _rank(op: Operation, operand: int, dims: int) -> int:
-    """The rank at which this operand has so many dimensions."""
+    """Return the rank at which this operand has so many dimensions."""
     for rank in (dims, dims - 1, dims + 1):
         if rank >= 0 and len(op.operands(rank)[operand].dims) == dims:
             return rank

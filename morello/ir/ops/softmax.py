@@ -20,7 +20,7 @@ from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, fl
 
 @attrs.frozen(cache_hash=True)
 class SoftmaxLike(Along):
-    """What all of the family share: f32 and bf16 only, and any value where the meaning is NaN."""
+    """The base of the family: f32 and bf16 only, and any value where the meaning is NaN."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class SoftmaxLike(Along):
         return np.max(values, axis=self.axis(len(shape)), keepdims=True)
 
     def row(self, rank: int, name: str, *, reads: bool = True, writes: bool = False) -> Operand:
-        """An operand with one value per row."""
+        """Return an operand with one value per row."""
         return flattened(name, rank, (self.axis(rank),), reads=reads, writes=writes)
 
 
@@ -49,7 +49,7 @@ SoftmaxT = TypeVar("SoftmaxT", bound=SoftmaxLike)
 
 
 class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT]):
-    """What all of the family share."""
+    """The base of the family's error analysis."""
 
     any_for_nan = True
 
@@ -170,12 +170,12 @@ def below(values: np.ndarray, maximum: np.ndarray) -> np.ndarray:
 
 
 def far(above: np.ndarray) -> np.ndarray:
-    """The roundings' amplification of an exponent: its absolute value, where e to it is not 0."""
+    """Return the roundings' amplification of an exponent: its absolute value, where e to it is not 0."""
     return np.where(exp(above) == 0, 0.0, np.abs(above))
 
 
 def weight(above: np.ndarray) -> np.ndarray:
-    """What an error of e^x is relative to, with a rounding of x that e^x makes |x| times as large."""
+    """Return the value that errors of e^x are relative to, where e^x makes a rounding of x |x| times as large."""
     return exp(above) * (1 + far(above))
 
 

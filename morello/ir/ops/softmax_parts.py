@@ -34,7 +34,7 @@ class Accumulating(SoftmaxLike):
         return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
     def result(self, rank: int, name: str) -> Operand:
-        """A written operand with one value per row; read as well by the accumulating variant."""
+        """Return a written operand with one value per row; read as well by the accumulating variant."""
         return self.row(rank, name, reads=self.accumulate, writes=True)
 
     def size(self, shape: tuple[int, ...]) -> int:
@@ -67,7 +67,7 @@ class _FromMax(Accumulating):
         return [self.total(shape, exp(below(inputs[0], inputs[1])), inputs)]
 
     def total(self, shape: tuple[int, ...], terms: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """The sum of a row, with what the output holds."""
+        """Return the sum of a row, with what the output holds."""
         held = inputs[2] if self.accumulate else 0.0
         with np.errstate(all="ignore"):
             return self.sum(shape, terms) + held
@@ -157,7 +157,7 @@ class _Parts(Accumulating):
 
     @abstractmethod
     def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The maxima and denominators of the parts, those of a single value being `denominators` if none are given."""
+        """Return maxima and denominators of the parts; those of single values are `denominators` if none are given."""
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]

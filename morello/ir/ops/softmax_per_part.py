@@ -66,7 +66,7 @@ class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
 
     @property
     def part(self) -> ErrorAnalysis[Any]:
-        """That of a part, whose values are a row."""
+        """Return that of a part, whose values are a row."""
         return SoftmaxDenominatorAndMax().error_analysis
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

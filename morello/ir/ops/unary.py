@@ -43,7 +43,7 @@ class Unary(AnyRank):
 
     @abstractmethod
     def function(self, values: np.ndarray) -> np.ndarray:
-        """What it does to values."""
+        """Apply the function elementwise (float64 in and out)."""
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]

@@ -1,4 +1,4 @@
-"""Which iteration dimensions a Compose has: those of its stages, tied where one reads what another writes.
+"""Iteration dimensions of a Compose: those of its stages, tied where one reads what another writes.
 
 A dimension of a stage that makes an intermediate is what its consumers ask for: a sum of the Compose's own
 dimensions, so a tile of the output asks every stage for the tile that it needs. Where a tensor is asked for in
@@ -52,27 +52,27 @@ class Extent:
     @overload
     def size(self, sizes: Sequence[Num]) -> Num: ...
     def size(self, sizes: Sequence[Num]) -> Num:
-        """Its size where the iteration dimensions have `sizes`."""
+        """Return its size where the iteration dimensions have `sizes`."""
         return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
 
     def within(self, own: Sequence[Extent]) -> Extent:
-        """The same where its dimensions are made of others."""
+        """Return the same where its dimensions are made of others."""
         pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in own[outer].terms)
         return Extent(merged(pairs), self.less + sum(c * own[dim].less for dim, c in self.terms))
 
     @property
     def is_dimension(self) -> bool:
-        """Whether it is an iteration dimension itself."""
+        """Return True if it is an iteration dimension itself."""
         return len(self.terms) == 1 and self.terms[0][1] == 1 and not self.less
 
 
 def extents(one: Operand) -> tuple[Extent, ...]:
-    """The dimensions of an operand."""
+    """Return the dimensions of an operand."""
     return tuple(map(Extent, one.dims, one.shrink or (0,) * len(one.dims)))
 
 
 def merged(pairs: Iterable[tuple[int, int]]) -> Terms:
-    """Terms in order, at most one per dimension."""
+    """Return terms in order, at most one per dimension."""
     total: dict[int, int] = {}
     for dim, c in pairs:
         total[dim] = total.get(dim, 0) + c
@@ -113,7 +113,7 @@ class Wiring:
 
 
 def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
-    """The iteration dimensions of these stages, whose form has been checked."""
+    """Return the iteration dimensions of these stages, whose form has been checked."""
     maker = _Maker()
     asked: dict[int, list[tuple[Extent, ...]]] = {}
     names: dict[int, str] = {}
@@ -139,7 +139,7 @@ class _Maker:
     agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
     def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
-        """A stage's own dimensions: those of its output are what is wanted of it, all others new."""
+        """Return a stage's own dimensions: those of its output are what is wanted of it, all others new."""
         own: dict[int, Extent] = {}
         late: list[tuple[Extent, Extent]] = []
         for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
@@ -153,7 +153,7 @@ class _Maker:
         return found
 
     def agree(self, tensor: str, asked: list[tuple[Extent, ...]]) -> tuple[Extent, ...]:
-        """What is wanted of a tensor that several stages ask for."""
+        """Return the extents of a tensor that several stages ask for."""
         for other in asked[1:]:
             for one, each in zip(asked[0], other, strict=True):
                 self._same(tensor, one, each)
@@ -187,7 +187,7 @@ class _Maker:
     def wiring(
         self, stages: Sequence[ComposeStage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
-        """All of it, with dimensions numbered in the order in which they came up."""
+        """Return all of it, with dimensions numbered in the order in which they came up."""
         roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
         number = {dim: index for index, dim in enumerate(roots)}
 

@@ -44,7 +44,7 @@ class Injection:
 
 @attrs.define
 class Sweep:
-    """What came of injections: how many had each outcome, and the findings, with an injection that shows each."""
+    """The results of injections: how many had each outcome, and the findings, with an injection that shows each."""
 
     outcomes: Counter[str] = attrs.field(factory=Counter)
     findings: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))

@@ -18,7 +18,7 @@ PATIENCE = 60
 
 @attrs.frozen
 class Ending:
-    """How a process ended: with a result, or `died` of what these words say."""
+    """The end of a process: with a result, or `died` of what these words say."""
 
     result: Any
     died: str = ""

@@ -1,4 +1,4 @@
-"""What is stored in the databases that are broken, and what they must say of it."""
+"""Answers that are stored in the databases to break, and checks of what these must say of them."""
 
 from __future__ import annotations
 

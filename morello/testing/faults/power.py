@@ -43,7 +43,7 @@ class Event:
 
 @attrs.define(eq=False)
 class _Content:
-    """What a file holds for sure, and the writes and changes of size since; those have no data, only an offset."""
+    """The contents that a file holds for sure, and writes and changes of size since; those of size have no data."""
 
     synced: bytearray = attrs.field(factory=bytearray)
     pending: list[tuple[int, bytes | None]] = attrs.field(factory=list)

@@ -24,7 +24,7 @@ _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Fault(IntEnum):
-    """What is failed, as shim.c numbers it."""
+    """A way to fail, as shim.c numbers it."""
 
     #: Any call on a file: an error of the disk. A write leaves half of what it should have written.
     EIO = 1
@@ -47,7 +47,7 @@ class _Report(ctypes.Structure):
 
 
 class _Origin(ctypes.Structure):
-    """What dladdr says of an address."""
+    """The answer of dladdr for an address."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -59,7 +59,7 @@ class _Origin(ctypes.Structure):
 
 @attrs.frozen
 class Fired:
-    """Where a fault happened: the call, and the file or, for memory, the library that asked for it."""
+    """The place of a fault: the call, and the file or, for memory, the library that asked for it."""
 
     calls: int
     fired: int

@@ -82,7 +82,7 @@ class ShortDatabase(Work):
 
     @property
     def store(self) -> SpecStore:
-        """The database, opened if it is not."""
+        """Return the database, opened if it is not."""
         if self._kept is None:
             self._kept = SpecStore(self.folder / "specs.db")
         return self._kept

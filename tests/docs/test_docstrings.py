@@ -1,0 +1,27 @@
+"""Docstrings are sentences that begin with a verb, or name what a class is: no half of a question."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OPENINGS = {"What", "Whether", "Where", "How", "Which", "When", "Why", "Who", "Whom"}
+#: Folders that are still to be done.
+NOT_YET = ("morello/search", "morello/codegen", "morello/kernels", "morello/plugins", "morello/x86", "plugins")
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Yield each docstring of the packages, with its place."""
+    for file in sorted([*(ROOT / "morello").rglob("*.py"), *(ROOT / "plugins").glob("*/src/**/*.py")]):
+        path = file.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+                yield f"{path}:{getattr(node, 'lineno', 1)}", text
+
+
+def test_no_docstring_begins_like_a_question() -> None:
+    found = [(place, text) for place, text in docstrings() if not place.startswith(NOT_YET)]
+    assert len(found) > 1000
+    assert [f"{place}: {text}" for place, text in found if text.split()[0].strip(",:") in OPENINGS] == []
