@@ -245,7 +245,7 @@ class Emission:
         if isinstance(expansion, KernelCall):
             self._comment(f"{short(logical)}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
-            self._call(kernel, lambda: kernel.emit(KernelSite(logical, views, self)))
+            self._call(kernel, lambda: kernel.print(KernelSite(logical, views, self)))
         elif isinstance(expansion, Loop):
             for number, (part, child) in enumerate(zip(expansion.parts, impl.children, strict=True)):
                 if expansion.parallel and part.tiles > 1 and part.role == "body":
@@ -373,7 +373,8 @@ class Emission:
         except MorelloError:
             raise
         except Exception as error:
-            raise self.target.fault(kernel, f"its `emit` failed: {type(error).__name__}: {error}") from error
+            printing = "`emit`" if kernel.template is None else "template"
+            raise self.target.fault(kernel, f"its {printing} failed: {type(error).__name__}: {error}") from error
 
     def _share(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
         """Print the call that runs the tiles of a parallel loop's main body, and the function it calls."""

@@ -14,6 +14,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine
 from morello.kernels.site import KernelSite
+from morello.kernels.template import Template, print_lines
 
 LayoutRule = Literal["any", "row_major", "col_major"]
 
@@ -99,7 +100,8 @@ class Microkernel:
     equal in all operands ("dtype", "layout", "vector"; "lanes": the layouts of those that have more than one value, and
     the vector sizes of those in vector registers). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
-    beside its operands, by level. `emit` prints the C through the site it is handed. `cpu_features` are what its
+    beside its operands, by level. `template` is its C where that is one line per vector (`kernels/template.py`); else
+    `emit` prints it through the site it is handed. `cpu_features` are what its
     code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero. `jam`
     says how calls are printed together.
     """
@@ -108,7 +110,8 @@ class Microkernel:
     op: Operation | type[Operation]
     operands: tuple[OperandPattern, ...]
     cost: Callable[[LogicalSpec, Machine], Num]
-    emit: Callable[[KernelSite], None]
+    template: Template | None = None
+    emit: Callable[[KernelSite], None] | None = None
     shape: tuple[SizeRule, ...] | None = None
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
@@ -116,6 +119,13 @@ class Microkernel:
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
     jam: Jam | None = None
+
+    def print(self, site: KernelSite) -> None:
+        """Print a call, by the template or by `emit`, whichever there is."""
+        if self.template is not None:
+            print_lines(self.template, site)
+        elif self.emit is not None:
+            self.emit(site)
 
     def implements(self, op: Operation) -> bool:
         """Whether the kernel is for this operation, on some operands."""

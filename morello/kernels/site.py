@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import attrs
@@ -48,37 +49,52 @@ class Printer(Protocol):
 class OperandSite:
     """One operand where a kernel is called. Positions count its values in the order of its layout."""
 
-    view: View
+    _view: View
     _printer: Printer
 
     @property
     def tensor(self) -> TensorSpec:
-        return self.view.tensor
+        return self._view.tensor
+
+    @property
+    def name(self) -> str:
+        """The name that its storage has in C, to call variables after."""
+        return self._view.buffer.name
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether registers hold it, and not memory."""
+        return self._view.buffer.in_registers
 
     def scalar(self, position: int = 0) -> str:
         """Return the C lvalue of one value, in a scalar register or in memory."""
-        if self.view.buffer.in_registers:
-            return self.view.variable(position)
-        return f"{self.view.buffer.name}[{self._offset(position)}]"
+        return self.register(position) if self.in_registers else f"{self.name}[{self._offset(position)}]"
 
     def pointer(self, position: int = 0) -> str:
         """Return a C pointer to one value in memory."""
         offset = self._offset(position)
-        name = self.view.buffer.name
         if offset.constant is None:
-            return f"&{name}[{offset}]"
-        return name if offset.constant == 0 else f"{name} + {offset}"
+            return f"&{self.name}[{offset}]"
+        return self.name if offset.constant == 0 else f"{self.name} + {offset}"
 
-    def _offset(self, position: int) -> Index:
-        """Return where the buffer holds a value, for code that is about to name it."""
-        offset = self.view.offset(position)
-        self._printer.uses((self.view.buffer.name, *(symbol.name for symbol in offset.symbols())))
-        return offset
+    def register(self, position: int = 0) -> str:
+        """Return the register that holds one value, alone or in a vector."""
+        return self._view.variable(position)
 
     def vectors(self) -> list[str]:
         """Return the vector registers that hold the operand, in the order of its layout."""
         size = self.tensor.state.vector or 1
-        return [self.view.variable(position) for position in range(0, int(self.tensor.volume), size)]
+        return [self.register(position) for position in range(0, int(self.tensor.volume), size)]
+
+    def distance(self, other: OperandSite) -> int | None:
+        """Return how many values behind this operand another one of the same storage starts; None if that varies."""
+        return (other._view.offset() + self._view.offset() * -1).constant
+
+    def _offset(self, position: int) -> Index:
+        """Return where the buffer holds a value, for code that is about to name it."""
+        offset = self._view.offset(position)
+        self._printer.uses((self.name, *(symbol.name for symbol in offset.symbols())))
+        return offset
 
 
 class KernelSite:
@@ -91,6 +107,11 @@ class KernelSite:
 
     def operand(self, index: int) -> OperandSite:
         return OperandSite(self._views[index], self._printer)
+
+    @cached_property
+    def operands(self) -> dict[str, OperandSite]:
+        """The operands by the names that the operation has for them."""
+        return {one.name: self.operand(index) for index, one in enumerate(self.spec.declared)}
 
     def line(self, text: str) -> None:
         """Add one line of C."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from morello.errors import PluginError, remedy
 from morello.ir.dtypes import BY_NAME
 from morello.ir.ops.base import Operation
+from morello.kernels import template
 from morello.kernels.machine import MemoryLevel, Weights
 from morello.kernels.microkernel import Jam, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
@@ -154,18 +156,35 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "an operand's layout is any, row_major or col_major"
     if any(field not in ("dtype", "layout", "vector", "lanes") for field in kernel.same):
         return "what is the same is dtype, layout, vector or lanes"
-    if not callable(kernel.cost) or not callable(kernel.emit):
-        return "cost and emit are functions"
     if kernel.when is not None and not callable(kernel.when):
         return "`when` is a function"
     if any(count < 0 for _, count in registers):
         return "register counts are not negative"
+    printing = _printing_rule(kernel, operations)
+    if printing:
+        return printing
+    if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
+        return "its cpu_features are a tuple of names"
+    return None
+
+
+def _printing_rule(kernel: Microkernel, operations: Sequence[Operation]) -> str | None:
+    if not callable(kernel.cost) or not (kernel.emit is None or callable(kernel.emit)):
+        return "cost and emit are functions"
+    if (kernel.template is None) == (kernel.emit is None):
+        return "it has a template or an emit, either of which prints it, and not both"
+    if not (kernel.template is None or isinstance(kernel.template, str) or callable(kernel.template)):
+        return "its template is a line of C, or a function that returns one"
+    if isinstance(kernel.template, str):
+        for op in operations:
+            rank = op.rank if op.rank is not None else len(kernel.shape or (0,))
+            wrong = template.fault(kernel.template, [one.name for one in op.operands(rank)])
+            if wrong:
+                return wrong
     if kernel.jam is not None and not (
         isinstance(kernel.jam, Jam) and kernel.jam.most > 1 and callable(kernel.jam.emit)
     ):
         return "its jam is a morello.plugins.Jam of at least 2 calls, whose emit is a function"
-    if isinstance(kernel.cpu_features, str) or not all(isinstance(one, str) for one in kernel.cpu_features):
-        return "its cpu_features are a tuple of names"
     return None
 
 

@@ -157,6 +157,13 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (kernel(cpu_features="avx2"), "microkernel Zero", "its cpu_features are a tuple of names"),
     (kernel(cost=3), "microkernel Zero", "cost and emit are functions"),
     (kernel(emit="x = 0;"), "microkernel Zero", "cost and emit are functions"),
+    (kernel(template="{out} = 0;"), "microkernel Zero", "it has a template or an emit, either of which prints it"),
+    (kernel(emit=None), "microkernel Zero", "it has a template or an emit, either of which prints it"),
+    (kernel(emit=None, template=7), "microkernel Zero", "its template is a line of C"),
+    (kernel(emit=None, template="{dst} = 0;"), "microkernel Zero", "its template has {dst}: there are {out}"),
+    (kernel(emit=None, template="{out.x} = 0;"), "microkernel Zero", "its template has {out.x}: there are {out}"),
+    (kernel(emit=None, template="{out} = {0};"), "microkernel Zero", "its template has {0}: there are {out}"),
+    (kernel(emit=None, template="{out} = {;"), "microkernel Zero", "braces of C are written twice"),
     (kernel(when=True), "microkernel Zero", "`when` is a function"),
 ]
 

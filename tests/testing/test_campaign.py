@@ -183,10 +183,7 @@ def test_the_command_told_repeats_a_failure(run: Any, toy: Any, monkeypatch: pyt
     ],
 )
 def test_faults_of_kernels_are_told(run: Any, toy: Any, specs: list[Spec], code: str, kind: str) -> None:
-    def emit(site: Any) -> None:
-        site.line(code.format(out=site.operand(0).scalar()))
-
-    kernels = [attrs.evolve(one, emit=emit) if one.op == FillZero() else one for one in toy.kernels]
+    kernels = [attrs.evolve(one, emit=None, template=code) if one.op == FillZero() else one for one in toy.kernels]
     target = Registry.of(toy_cpu=toy).target("toy_cpu")
     specs[1] = parse_spec("Move(4, MEM, MEM)", target)
     exit_code, told = run(attrs.evolve(toy, kernels=tuple(kernels)), "--specs", "2")

@@ -78,21 +78,17 @@ def test_the_same_seed_gives_the_same_specs(avx2: Target) -> None:
     ],
 )
 def test_wrong_kernels_are_found(changed: Change, name: str, emitted: str, found: str) -> None:
-    def emit(site: Any) -> None:
-        operands = {"out": site.operand(len(site.spec.states) - 1), "src": site.operand(0)}
-        site.line(emitted.format(**{key: value.scalar() for key, value in operands.items()}))
-
     levels = {"levels": ("C",)}
     patterns = [attrs.evolve(one, **levels) for one in changed(name).kernels[0].operands]
     with pytest.raises(VerificationError, match=found) as raised:
-        check(changed(name, emit=emit, operands=tuple(patterns)))
+        check(changed(name, template=emitted, operands=tuple(patterns)))
     assert f"select {name}" in raised.value.message
 
 
 def test_calls_that_are_wrong_together_are_found(changed: Change) -> None:
     def emit(sites: Any) -> None:
         for site in sites[:-1]:  # One call is left out.
-            kernel.emit(site)
+            kernel.print(site)
 
     (kernel,) = changed("AddScaledRow").kernels
     check(changed("AddScaledRow"))
@@ -109,11 +105,7 @@ def test_a_jam_that_nothing_is_printed_with(changed: Change) -> None:
 
 
 def test_what_only_the_sanitizers_see_is_found(changed: Change) -> None:
-    def emit(site: Any) -> None:
-        out = site.operand(0)
-        site.line(f"volatile int shift = 40; {out.scalar()} = 0 * (1 << shift);")
-
-    target = changed("Zero", emit=emit)
+    target = changed("Zero", template="volatile int shift = 40; {out} = 0 * (1 << shift);")
     check(target)
     with pytest.raises(VerificationError, match="shift exponent"):
         check(target, sanitize=True)

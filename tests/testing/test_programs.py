@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
 
 import attrs
 import pytest
@@ -75,11 +74,7 @@ def test_faults_are_told_one_by_one(code: str, told: str, monkeypatch: pytest.Mo
     """A program that crashes or hangs takes nothing with it."""
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "4")
     plugin = toy_plugin()
-
-    def emit(site: Any) -> None:
-        site.line(code.format(out=site.operand(0).scalar()))
-
-    kernels = [attrs.evolve(one, emit=emit) if one.name == "Zero" else one for one in plugin.kernels]
+    kernels = [attrs.evolve(one, template=code) if one.name == "Zero" else one for one in plugin.kernels]
     target = Registry.of(toy_cpu=attrs.evolve(plugin, kernels=tuple(kernels))).target("toy_cpu")
     draws = Draws(target, 0, ["FillZero"]).programs(100)
     wrong = [one for one in draws if "Zero" in one.kernels][:1]

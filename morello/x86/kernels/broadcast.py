@@ -11,18 +11,15 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello.x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello.x86.kernels.convert import scalar_as
 from morello.x86.kernels.lanes import repeat
-from morello.x86.kernels.values import read, write
 
 MEMORY = OperandPattern(levels=("L1", "GL"))
 
 
-def _value(site: KernelSite) -> None:
-    dtype = site.spec.states[1].dtype
-    if dtype == site.spec.states[0].dtype:
-        site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
-    else:
-        write(site, 1, read(site, 0, dtype))
+def _value(site: KernelSite) -> str:
+    source, out = (state.dtype for state in site.spec.states)
+    return f"{{out}} = {scalar_as(site, '{src}', source, out)};"
 
 
 def _value_to_registers(site: KernelSite) -> None:
@@ -43,8 +40,8 @@ def _registers(site: KernelSite) -> None:
     size = state.vector or 1
     volume = int(source.tensor.volume)
     for position, register in zip(range(0, int(out.tensor.volume), size), out.vectors(), strict=True):
-        if source.view.buffer.in_registers:
-            site.line(f"{register} = {source.view.variable(position % volume)};")
+        if source.in_registers:
+            site.line(f"{register} = {source.register(position % volume)};")
         else:
             site.line(f"{register} = {site.load(state.dtype, size)}({source.pointer(position % volume)});")
 
@@ -109,11 +106,6 @@ def _copy(site: KernelSite) -> None:
     site.line(f"memcpy({out.pointer()}, {source.pointer()}, {out.tensor.bytes});")
 
 
-def _copy_registers(site: KernelSite) -> None:
-    for target, source in zip(site.operand(1).vectors(), site.operand(0).vectors(), strict=True):
-        site.line(f"{target} = {source};")
-
-
 KERNELS = (
     Microkernel(
         name="ValueBroadcast",
@@ -121,7 +113,7 @@ KERNELS = (
         operands=(SCALAR, SCALAR),
         when=one_value,
         cost=scalars_cost,
-        emit=_value,
+        template=_value,
     ),
     Microkernel(
         name="VecScalarAssign",
@@ -157,7 +149,7 @@ KERNELS = (
         operands=(SCALAR, SCALAR),
         when=one_value,
         cost=scalars_cost,
-        emit=_value,
+        template=_value,
     ),
     Microkernel(
         name="OnePrefixCopy",
@@ -175,6 +167,6 @@ KERNELS = (
         same=("dtype", "vector"),
         when=_prefixed,
         cost=lambda spec, machine: spec.operand(1).vectors,
-        emit=_copy_registers,
+        template="{out} = {src};",
     ),
 )

@@ -92,15 +92,15 @@ def _widened(site: KernelSite, value: str, source: DType, out: DType, values: in
 
 def values_at(site: KernelSite, operand: OperandSite, position: int, values: int) -> str:
     """A C expression for the vector of `values` values from `position` on: a register, or loaded from memory."""
-    if operand.view.buffer.in_registers:
-        return operand.view.variable(position)
+    if operand.in_registers:
+        return operand.register(position)
     return f"{site.load(operand.tensor.state.dtype, values)}({operand.pointer(position)})"
 
 
 def put_values(site: KernelSite, operand: OperandSite, position: int, values: int, value: str) -> None:
     """Sets the `values` values from `position` on, in a register or in memory, to the vector `value`."""
-    if operand.view.buffer.in_registers:
-        site.line(f"{operand.view.variable(position)} = {value};")
+    if operand.in_registers:
+        site.line(f"{operand.register(position)} = {value};")
     else:
         site.line(f"{site.store(operand.tensor.state.dtype, values)}({operand.pointer(position)}, {value});")
 

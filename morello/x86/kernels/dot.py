@@ -138,16 +138,15 @@ class DotProduct:
 
     def _are_neighbours(self, sites: Sequence[KernelSite]) -> bool:
         """Whether these are four, and the outputs numbers of 32 bits: in scalar registers, or a vector in memory."""
-        views = [site.operand(2).view for site in sites]
-        if len(views) < 4 or sites[0].spec.states[2].dtype.bytes != 4:
+        outs = [site.operand(2) for site in sites]
+        if len(outs) < 4 or sites[0].spec.states[2].dtype.bytes != 4:
             return False
-        apart = [(view.offset() + views[0].offset() * -1).constant for view in views]
-        return views[0].buffer.in_registers or apart == [0, 1, 2, 3]
+        return outs[0].in_registers or [outs[0].distance(out) for out in outs] == [0, 1, 2, 3]
 
     def _four(self, sites: Sequence[KernelSite], sums: Sequence[Sequence[str]]) -> None:
         site, four = sites[0], sites[0].vector_type(_lanes(sites[0]), 4)
         total = self._sums_of_four(site, four, sums)
-        if site.operand(2).view.buffer.in_registers:
+        if site.operand(2).in_registers:
             name = site.fresh("totals")
             site.line(f"    const {four} {name} = {total};")
             for lane, one in enumerate(sites):

@@ -14,16 +14,6 @@ from morello.x86.kernels.lanes import repeat
 from morello.x86.kernels.values import literal
 
 
-def _zero_value(site: KernelSite) -> None:
-    site.line(f"{site.operand(0).scalar()} = 0;")
-
-
-def _zero_vector(site: KernelSite) -> None:
-    out = site.operand(0)
-    kind = site.vector_type(out.tensor.state.dtype, out.tensor.state.vector or 1)
-    site.line(f"{out.view.variable()} = ({kind}){{0}};")
-
-
 def _zero_memory(site: KernelSite) -> None:
     out = site.operand(0)
     # Given a whole array, compilers warn if as many bytes as it has elements are to be set.
@@ -37,21 +27,19 @@ def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Any:
 
 
 def _constant(site: KernelSite) -> tuple[DType, str]:
-    """The data type that is filled, and the constant in C."""
+    """Return the data type that is filled, and the constant in C."""
     op, dtype = site.spec.op, site.spec.states[0].dtype
     assert isinstance(op, Fill)
     return dtype, literal(op.constant(dtype), dtype)
 
 
-def _fill_value(site: KernelSite) -> None:
-    site.line(f"{site.operand(0).scalar()} = {_constant(site)[1]};")
+def _fill_value(site: KernelSite) -> str:
+    return f"{{out}} = {_constant(site)[1]};"
 
 
-def _fill_vectors(site: KernelSite) -> None:
-    out = site.operand(0)
+def _fill_vector(site: KernelSite) -> str:
     dtype, constant = _constant(site)
-    for register in out.vectors():
-        site.line(f"{register} = {repeat(site, dtype, out.tensor.state.vector or 1)}({constant});")
+    return f"{{out}} = {repeat(site, dtype, site.spec.states[0].vector or 1)}({constant});"
 
 
 def _fill_memory(site: KernelSite) -> None:
@@ -73,7 +61,7 @@ _ZEROING = (
         operands=(SCALAR,),
         when=one_value,
         cost=scalars_cost,
-        emit=_zero_value,
+        template="{out} = 0;",
     ),
     Microkernel(
         name="VectorZero",
@@ -81,7 +69,7 @@ _ZEROING = (
         operands=(VECTOR,),
         when=lambda spec: spec.operand(0).vectors == 1,
         cost=lambda spec, machine: 1,
-        emit=_zero_vector,
+        template="{out} = ({out_type}){{0}};",
     ),
     Microkernel(
         name="MemsetZero",
@@ -102,14 +90,14 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             operands=(SCALAR,),
             when=one_value,
             cost=scalars_cost,
-            emit=_fill_value,
+            template=_fill_value,
         ),
         Microkernel(
             name=f"Vector{op.value}",
             op=op,
             operands=(VECTOR,),
             cost=lambda spec, machine: spec.operand(0).vectors,
-            emit=_fill_vectors,
+            template=_fill_vector,
         ),
         Microkernel(
             name=f"{op.value}Loop",

@@ -112,8 +112,8 @@ class Place:
             return self.fixed[index]
         one = self.site.operand(index)
         dtype = one.tensor.state.dtype
-        if one.view.buffer.in_registers:
-            value = one.view.variable(int(self.at))
+        if one.in_registers:
+            value = one.register(int(self.at))
         elif self.rest:
             value = _load_rest(self.site, dtype, self.values, self._address(index), self.rest, fill)
         else:
@@ -125,8 +125,8 @@ class Place:
         one = self.site.operand(index)
         dtype = one.tensor.state.dtype
         value = vector_as(self.site, value, lane_type(dtype), dtype, self.values)
-        if one.view.buffer.in_registers:
-            self.line(f"{one.view.variable(int(self.at))} = {value};")
+        if one.in_registers:
+            self.line(f"{one.register(int(self.at))} = {value};")
         elif self.rest:
             store = _store_rest(self.site, dtype, self.values)
             self.line(f"{store}({self._address(index)}, {value}, {self.rest});")
@@ -153,7 +153,7 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
     total = max(int(one.tensor.volume) for one in sites.values())
     fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
     moving = [i for i in operands if i not in fixed]
-    if any(sites[i].view.buffer.in_registers for i in moving):
+    if any(sites[i].in_registers for i in moving):
         for position in range(0, total, values):
             yield Place(site, values, position, {}, fixed)
         return
@@ -194,7 +194,7 @@ def _pointer(site: KernelSite, index: int) -> str:
     """A C variable that points to the first value of an operand in memory."""
     one = site.operand(index)
     written = site.spec.op.operands(len(site.spec.shape))[index].writes
-    name = site.fresh(f"{one.view.buffer.name}_at")
+    name = site.fresh(f"{one.name}_at")
     site.line(f"    {'' if written else 'const '}{one.tensor.state.dtype.c_name} *const {name} = {one.pointer()};")
     return name
 
@@ -202,7 +202,7 @@ def _pointer(site: KernelSite, index: int) -> str:
 def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
     """A C variable with a single value of an operand in all lanes."""
     dtype = one.tensor.state.dtype
-    name, lane = site.fresh(f"{one.view.buffer.name}_all"), lane_type(dtype)
+    name, lane = site.fresh(f"{one.name}_all"), lane_type(dtype)
     value = scalar_as(site, one.scalar(), dtype, lane)
     site.line(f"    const {site.vector_type(lane, values)} {name} = {repeat(site, lane, values)}({value});")
     return name

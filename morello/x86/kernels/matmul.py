@@ -26,21 +26,15 @@ _NARROW = ("u8", "i8", "u16", "i16", "bf16")
 _WIDE = ("u16", "i16", "u32", "i32", "f32")
 
 
-def _mult_add(site: KernelSite) -> None:
-    values = [site.operand(i).scalar() for i in range(3)]
-    dtypes = [state.dtype for state in site.spec.states]
-    lhs, rhs, out = values
-    kind = dtypes[2]
-    if not kind.is_float:
-        total = " * ".join(f"(uint32_t){factor}" for factor in (lhs, rhs))
-        site.line(f"{out} = ({kind.c_name})((uint32_t){out} + {total});")
-        return
-    factors = [scalar_as(site, value, dtype, F32) for value, dtype in zip((lhs, rhs), dtypes[:2], strict=True)]
-    if kind == F32:
-        site.line(f"{out} += {' * '.join(factors)};")
-    else:
-        total = f"{scalar_as(site, out, kind, F32)} + {' * '.join(factors)}"
-        site.line(f"{out} = {scalar_as(site, total, F32, kind)};")
+def _mult_add(site: KernelSite) -> str:
+    lhs, rhs, out = (state.dtype for state in site.spec.states)
+    if not out.is_float:
+        return "{out} = ({out_type})((uint32_t){out} + (uint32_t){lhs} * (uint32_t){rhs});"
+    product = f"{scalar_as(site, '{lhs}', lhs, F32)} * {scalar_as(site, '{rhs}', rhs, F32)}"
+    if out == F32:
+        return f"{{out}} += {product};"
+    total = f"{scalar_as(site, '{out}', out, F32)} + {product}"
+    return f"{{out}} = {scalar_as(site, total, F32, out)};"
 
 
 def _mult_add_cost(integer: int, bf16: int):
@@ -55,22 +49,17 @@ def _mult_add_cost(integer: int, bf16: int):
     return cost
 
 
-def _broadcast_mult_add(scalar: int, vector: int):
-    """Adds scalar times vector to the output, vector by vector; the operands' numbers vary."""
+def _broadcast_mult_add(scalar: str, vector: str):
+    """Return the template that adds scalar times vector to the output."""
 
-    def emit(site: KernelSite) -> None:
-        out, factors = site.operand(2), site.operand(vector).vectors()
-        state, value = out.tensor.state, site.operand(scalar).scalar()
-        dtype = state.dtype
-        if dtype == F32:
-            prefix = PREFIX[dtype.bytes * (state.vector or 1)]
-            for total, factor in zip(out.vectors(), factors, strict=True):
-                site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({value}), {factor}, {total});")
-        else:
-            for total, factor in zip(out.vectors(), factors, strict=True):
-                site.line(_wrapping_mult_add(site, total, factor, f"({unsigned(dtype).c_name}){value}"))
+    def template(site: KernelSite) -> str:
+        state = site.spec.states[2]
+        if state.dtype == F32:
+            prefix = PREFIX[4 * (state.vector or 1)]
+            return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({scalar}), {vector}, {{out}});"
+        return _wrapping_mult_add(site, "{out}", vector, f"({unsigned(state.dtype).c_name}){scalar}")
 
-    return emit
+    return template
 
 
 def _wrapping_mult_add(site: KernelSite, total: str, factor: str, value: str) -> str:
@@ -174,7 +163,7 @@ def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Mic
             when=lambda spec: _same_registers(spec, vector),
             cost=_cost,
             registers={"VRF": 1},
-            emit=_broadcast_mult_add(scalar, vector),
+            template=_broadcast_mult_add(*(("{lhs}", "{rhs}") if vector == 1 else ("{rhs}", "{lhs}"))),
         ),
         Microkernel(
             name=f"{name}Widen",
@@ -200,7 +189,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(SCALAR,) * 3,
             shape=(1, 1, 1, 1),
             cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
-            emit=_mult_add,
+            template=_mult_add,
         ),
         by_row,
         by_column,

@@ -15,30 +15,25 @@ from morello.x86.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, mov
 from morello.x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
 
 
-def _assign(site: KernelSite) -> None:
-    site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
-
-
-def _cast(site: KernelSite) -> None:
-    source, out = site.operand(0), site.operand(1)
-    value = scalar_as(site, source.scalar(), source.tensor.state.dtype, out.tensor.state.dtype)
-    site.line(f"{out.scalar()} = {value};")
+def _cast(site: KernelSite) -> str:
+    source, out = (state.dtype for state in site.spec.states)
+    return f"{{out}} = {scalar_as(site, '{src}', source, out)};"
 
 
 def _vector_move(site: KernelSite) -> None:
     """A load, a store, or copies between registers, whichever the operands ask for."""
     source, out = site.operand(0), site.operand(1)
-    state = source.tensor.state if source.view.buffer.in_registers else out.tensor.state
+    state = source.tensor.state if source.in_registers else out.tensor.state
     size = state.vector or 1
     for position in range(0, int(source.tensor.volume), size):
-        if not source.view.buffer.in_registers:
+        if not source.in_registers:
             load = site.load(state.dtype, size)
-            site.line(f"{out.view.variable(position)} = {load}({source.pointer(position)});")
-        elif not out.view.buffer.in_registers:
+            site.line(f"{out.register(position)} = {load}({source.pointer(position)});")
+        elif not out.in_registers:
             store = site.store(state.dtype, size)
-            site.line(f"{store}({out.pointer(position)}, {source.view.variable(position)});")
+            site.line(f"{store}({out.pointer(position)}, {source.register(position)});")
         else:
-            site.line(f"{out.view.variable(position)} = {source.view.variable(position)};")
+            site.line(f"{out.register(position)} = {source.register(position)};")
 
 
 def _other_cast(spec: LogicalSpec) -> bool:
@@ -122,7 +117,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             same=("dtype",),
             when=one_value,
             cost=scalars_cost,
-            emit=_assign,
+            template="{out} = {src};",
         ),
         Microkernel(
             name="CastBf16F32",
@@ -130,7 +125,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(OperandPattern(levels=NEAR, dtypes=("bf16",)), F32_SCALAR),
             when=one_value,
             cost=lambda spec, machine: move_costs(spec, machine) + 4,
-            emit=_cast,
+            template=_cast,
         ),
         Microkernel(
             name="Cast",
@@ -139,7 +134,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             when=lambda spec: one_value(spec) & _other_cast(spec),
             # One instruction; rounding to bf16 takes five more.
             cost=lambda spec, machine: scalars_cost(spec, machine) + (5 if spec.states[1].dtype == BF16 else 0),
-            emit=_cast,
+            template=_cast,
         ),
         Microkernel(
             name="VectorMove",

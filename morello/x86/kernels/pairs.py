@@ -29,17 +29,14 @@ def _pair_mult_add(site: KernelSite) -> None:
         site.line(f"{total} = ({kind}){prefix}_add_epi32(({whole}){total}, {product});")
 
 
-def _saturating_pairs(site: KernelSite) -> None:
+def _saturating_pairs(site: KernelSite) -> str:
     """vpmaddubsw multiplies unsigned with signed bytes and saturates sums of neighbours to 16 bits."""
-    lhs, rhs, out = (site.operand(i) for i in range(3))
-    size = out.tensor.state.vector or 1
-    prefix, kind, whole = PREFIX[2 * size], site.vector_type(I16, size), INTEGER_VECTOR[2 * size]
-    low, high = (lhs.scalar(position) for position in range(2))
+    size = site.spec.states[2].vector or 1
+    prefix, whole = PREFIX[2 * size], INTEGER_VECTOR[2 * size]
+    low, high = (site.operand(0).scalar(position) for position in range(2))
     pair = f"{prefix}_set1_epi16((int16_t)({low} | (uint32_t){high} << 8))"
-    for index, total in enumerate(out.vectors()):
-        factor = f"({whole}){values_at(site, rhs, 2 * index * size, 2 * size)}"
-        product = f"{prefix}_maddubs_epi16({pair}, {factor})"
-        site.line(f"{total} = ({kind}){prefix}_add_epi16(({whole}){total}, {product});")
+    product = f"{prefix}_maddubs_epi16({pair}, ({whole}){{rhs}})"
+    return f"{{out}} = ({{out_type}}){prefix}_add_epi16(({whole}){{out}}, {product});"
 
 
 def _saturating_values(site: KernelSite) -> None:
@@ -102,7 +99,7 @@ KERNELS = (
         when=_twice_as_many,
         cost=_saturating_cost,
         registers={"VRF": 2},
-        emit=_saturating_pairs,
+        template=_saturating_pairs,
     ),
     Microkernel(
         name="SaturatingMultAdd",

@@ -86,7 +86,7 @@ def fold(
     dtype = lane_type(site.spec.states[operands[0]].dtype)
     kind = site.vector_type(dtype, values)
     count = int(site.operand(operands[0]).tensor.volume) // values
-    in_registers = any(site.operand(index).view.buffer.in_registers for index in operands)
+    in_registers = any(site.operand(index).in_registers for index in operands)
     sums = [site.fresh("part") for _ in range(turns_of(count, 1 if in_registers else ACCUMULATORS))]
     add = combine_vectors(site, combining, dtype, values)
     initial = f"{repeat(site, dtype, values)}({literal(neutral(combining, dtype), dtype)})"

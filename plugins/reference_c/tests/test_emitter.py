@@ -111,7 +111,7 @@ def test_only_finished_single_operations_are_printed(make: Make, target: Target)
 
 def test_its_kernels_cannot_be_part_of_other_programs(target: Target) -> None:
     with pytest.raises(EmitError, match="whole operations"):
-        target.kernels[0].emit(attrs.NOTHING)  # pyright: ignore[reportArgumentType]
+        target.kernels[0].print(attrs.NOTHING)  # pyright: ignore[reportArgumentType]
     assert morello_microkernels("another", target.operations) is None
 
 

@@ -9,7 +9,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello.x86.kernels.common import NEAR, PREFIX
-from morello.x86.kernels.convert import unsigned, values_at
+from morello.x86.kernels.convert import unsigned
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 
 
@@ -21,21 +21,18 @@ def _word(operand: OperandSite, count: int) -> str:
     return f"(int32_t)({' | '.join(shifted)})"
 
 
-def _emit(instruction: Instruction):
-    """Broadcasts the left-hand side's few values and adds their products, vector by vector."""
+def _template(instruction: Instruction):
+    """Return the template that broadcasts the left-hand side's few values and adds their products."""
 
-    def emit(site: KernelSite) -> None:
-        lhs, rhs, out = (site.operand(i) for i in range(3))
-        state = out.tensor.state
-        size, taken = state.vector or 1, instruction.taken
+    def template(site: KernelSite) -> str:
+        state = site.spec.states[2]
+        size = state.vector or 1
         kind, sums = site.vector_type(state.dtype, size), instruction.sums(site, 4 * size)
-        word = f"{PREFIX[4 * size]}_set1_epi32({_word(lhs, taken)})"
-        for index, total in enumerate(out.vectors()):
-            factor = values_at(site, rhs, taken * index * size, taken * size)
-            added = instruction.spelled(site, 4 * size, total, word, factor)
-            site.line(f"{total} = {added if kind == sums else f'({kind}){added}'};")
+        word = f"{PREFIX[4 * size]}_set1_epi32({_word(site.operand(0), instruction.taken)})"
+        added = instruction.spelled(site, 4 * size, "{out}", word, "{rhs}")
+        return f"{{out}} = {added if kind == sums else f'({kind}){added}'};"
 
-    return emit
+    return template
 
 
 def _kernel(instruction: Instruction) -> Microkernel:
@@ -62,7 +59,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
         registers={"VRF": 2},
         cpu_features=(instruction.feature,),
         flushes=instruction.flushes,
-        emit=_emit(instruction),
+        template=_template(instruction),
     )
 
 

@@ -37,9 +37,8 @@ def multiply_add(dtype: DType, out: str, lhs: str, rhs: str) -> str:
     return f"{out} = (int32_t)((uint32_t){out} + (uint32_t){lhs} * (uint32_t){rhs});"
 
 
-def _mult_add(site: KernelSite) -> None:
-    lhs, rhs, out = (site.operand(index).scalar() for index in range(3))
-    site.line(multiply_add(site.spec.states[2].dtype, out, lhs, rhs))
+def _mult_add(site: KernelSite) -> str:
+    return multiply_add(site.spec.states[2].dtype, "{out}", "{lhs}", "{rhs}")
 
 
 def _add_scaled_rows(sites: Sequence[KernelSite]) -> None:
@@ -61,14 +60,6 @@ def _add_scaled_rows(sites: Sequence[KernelSite]) -> None:
     site.line("}")
 
 
-def _copy(site: KernelSite) -> None:
-    site.line(f"{site.operand(1).scalar()} = {site.operand(0).scalar()};")
-
-
-def _zero(site: KernelSite) -> None:
-    site.line(f"{site.operand(0).scalar()} = 0;")
-
-
 def _zero_bytes(site: KernelSite) -> None:
     out = site.operand(0)
     site.line(f"memset({out.pointer()}, 0, {out.tensor.bytes});")
@@ -82,7 +73,7 @@ KERNELS = (
         same=("dtype",),
         shape=(1, 1, 1, 1),
         cost=lambda spec, machine: _access(spec, machine) + 2,
-        emit=_mult_add,
+        template=_mult_add,
     ),
     Microkernel(
         name="AddScaledRow",
@@ -102,7 +93,7 @@ KERNELS = (
         same=("dtype",),
         when=_one_value,
         cost=lambda spec, machine: _access(spec, machine) + 1,
-        emit=_copy,
+        template="{out} = {src};",
     ),
     Microkernel(
         name="Zero",
@@ -110,7 +101,7 @@ KERNELS = (
         operands=(NEAR,),
         when=_one_value,
         cost=lambda spec, machine: _access(spec, machine) + 1,
-        emit=_zero,
+        template="{out} = 0;",
     ),
     Microkernel(
         name="ZeroBytes",
