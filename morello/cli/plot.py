@@ -98,7 +98,7 @@ def _span(ends: Ints) -> Ints:
 
 
 def _values(stored: Stored, axis: int, coordinates: Ints) -> list[str]:
-    """Return the sizes, or bytes, that coordinates stand for."""
+    """Return the sizes, or bytes, that coordinates [N] along an axis stand for."""
     units = stored.header.print.units
     rank = stored.boxes.axes - len(units)
     if axis < rank:

@@ -164,7 +164,7 @@ def _divides(divisors: Exact, numbers: Exact) -> bool:
 
 
 def _are_sizes(low: Ints, high: Ints) -> bool:
-    """See that the ends of ranges are sizes, and that no power of two lies among others."""
+    """See that the ends of ranges, coordinates [N, rank], are sizes, and that no power of two lies among others."""
     if (low < 0).any() or (high > _LARGEST).any():
         return False
     power = high < OTHERS

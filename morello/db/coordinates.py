@@ -27,12 +27,12 @@ def units_of(target: Target) -> tuple[int, ...]:
 
 
 def _exponent(powers: Ints) -> Ints:
-    """log2 of powers of two."""
+    """Return log2 of powers of two, elementwise."""
     return (np.frexp(powers.astype(np.float64))[1] - 1).astype(np.int64)
 
 
 def of_sizes(sizes: Ints) -> Ints:
-    """Return coordinates of sizes, which are at least 1."""
+    """Return coordinates of sizes, which are at least 1, elementwise."""
     return np.where(sizes & (sizes - 1) == 0, _exponent(sizes), OTHERS + sizes)
 
 
@@ -81,7 +81,7 @@ def narrow(numbers: Sequence[int] | Exact) -> Exact:
 
 
 def reduced(costs: Exact, volume: Exact) -> tuple[Exact, Exact]:
-    """Return cost per point of the iteration space, as numerators and denominators in lowest terms."""
+    """Return costs [N] per point of iteration spaces [N], as numerators and denominators in lowest terms."""
     if object in (costs.dtype, volume.dtype):
         costs, volume = costs.astype(object), volume.astype(object)
     divisor: Any = np.gcd(costs, volume)
@@ -89,7 +89,7 @@ def reduced(costs: Exact, volume: Exact) -> tuple[Exact, Exact]:
 
 
 def costs_of(numerators: Exact, denominators: Exact, volume: Exact) -> Exact:
-    """Return costs from cost per point and volume: int64, or Python integers where they need more."""
+    """Return costs [N] from cost per point and volume: int64, or Python integers where they need more."""
     if object not in (numerators.dtype, denominators.dtype, volume.dtype):
         times = volume // denominators
         if not times.size or (numerators.astype(np.float64) * times).max() < _SAFE:

@@ -49,7 +49,7 @@ class _Claim:
 
     @cached_property
     def shapes(self) -> Ints:
-        """Return all shapes in the box. What holds for one within the largest limits holds within smaller ones, too."""
+        """Return all shapes [N, rank] in it. What holds within its largest limits holds within smaller ones, too."""
         low, high = (side[self.i, : self.rank].tolist() for side in (self.stored.boxes.low, self.stored.boxes.high))
         corners = [*product(*(range(start, end + 1) for start, end in zip(low, high, strict=True)))]
         return to_sizes(np.array(corners, dtype=np.int64))

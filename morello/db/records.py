@@ -255,7 +255,7 @@ def write_print(file: File, known: Print) -> Print:
 
 
 def step_ids(file: File, texts: Sequence[str], known: dict[int, str]) -> Ints:
-    """Return the ids of steps; those that are not `known` are stored, and added to it."""
+    """Return the ids [N] of N steps; those that are not `known` are stored, and added to it."""
     ids = {text: number for number, text in known.items()}
     for text in texts:
         if text not in ids:

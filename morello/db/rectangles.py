@@ -47,7 +47,7 @@ class Boxes:
 
     @property
     def settled(self) -> npt.NDArray[np.bool_]:
-        """Return which boxes answer their Specs, rather than bounding their costs."""
+        """Return which of N boxes answer their Specs, rather than bounding their costs."""
         return self.kind != AnswerKind.LOWER
 
     def take(self, which: Ints | npt.NDArray[np.bool_]) -> Self:
@@ -74,7 +74,7 @@ def merged(boxes: Boxes, rank: int) -> Boxes:
 
 
 def _codes(column: Exact) -> Ints:
-    """Return small integers that are equal exactly where the column is."""
+    """Return small integers [N], equal exactly where the column [N] is."""
     if column.dtype == object:
         numbers: dict[int, int] = {}
         return np.array([numbers.setdefault(int(one), len(numbers)) for one in column], dtype=np.int64)
@@ -82,7 +82,7 @@ def _codes(column: Exact) -> Ints:
 
 
 def _values(boxes: Boxes, rank: int) -> Ints:
-    """Return numbers that two boxes share if they belong to one table and have one value, the peak included.
+    """Return numbers [N] that boxes share if they belong to one table and have one value, the peak included.
 
     Boxes that are no EXACT ones start at limit 0, so that comparing where boxes start compares peaks only.
     """
@@ -127,7 +127,7 @@ def _join(boxes: Boxes, value: Ints, axis: int) -> tuple[Boxes, Ints]:
 
 
 def pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Ints]]:
-    """Yield pairs i != j of one table that intersect, with i one of `mine`. The boxes are sorted by table."""
+    """Yield pairs i != j (box numbers) of one table that intersect, with i one of `mine` [N], boxes sorted by table."""
     starts = np.flatnonzero(np.diff(boxes.table, prepend=boxes.table[:1] - 1))
     sizes = np.diff(starts, append=len(boxes))
     small = np.repeat(sizes <= MANY, sizes)

@@ -33,7 +33,7 @@ class Tree:
         return index.Index((np.arange(len(self.low)), *corners), properties=properties, interleaved=True)
 
     def containing(self, points: Ints) -> tuple[Ints, Ints]:
-        """Return pairs of point and box such that the box contains the point, sorted by point."""
+        """Return pairs of points [N, A] and boxes that contain them, as two arrays of numbers, sorted by point."""
         return self.intersecting(points, points)
 
     def intersecting(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:

@@ -22,7 +22,7 @@ from morello.rewrites.tile import Body, body_cases, searched
 #: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
 #: tiles is cheap, and smaller ones reuse little.
 _SMALLEST, _LARGEST = 4, 16
-#: Search fits no longer dimensions: what they add to the sizes there are makes it several times as slow.
+#: Longer dimensions are skipped: their extra tile sizes slow search several-fold.
 _LONGEST = 64
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class ExactFit(Rewrite):
 
 
 def _each(number: Num, function: Callable[[int], T]) -> T | npt.NDArray[Any]:
-    """Return a function of one number, cell by cell for arrays."""
+    """Apply a function to a number, or to each of an array."""
     if not isinstance(number, np.ndarray):
         return function(int(number))
     distinct, which = np.unique(number, return_inverse=True)

@@ -88,7 +88,7 @@ def form_of(tensor: TensorSpec) -> Form:
 
 
 def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
-    """`count` bytes that start at a multiple of `alignment` bytes, not initialized."""
+    """Return `count` bytes that start at a multiple of `alignment` bytes, not initialized."""
     memory = np.empty(count + alignment, np.uint8)
     start = -memory.ctypes.data % alignment
     return memory[start : start + count]

@@ -83,7 +83,7 @@ def convert(values: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _with_all_nans(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """NaN of either sign, quiet and signalling, with least and most bits set, wherever there is NaN."""
+    """Put NaN of either sign, quiet and signalling, with least and most bits set, wherever there is NaN."""
     if dtype.is_float and (places := np.flatnonzero(np.isnan(array))).size:
         bits = array.reshape(-1).view(f"u{dtype.bytes}")
         infinity = int(np.array(np.inf, dtype.numpy).view(bits.dtype))
@@ -127,7 +127,7 @@ def _small(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray
 
 
 def _sparse(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Return the first operand has so few values besides 0 that sums stay small."""
+    """Return values of which the first operand's are 0 but for so few that sums stay small."""
     values = rng.integers(-1 if setting.dtypes[index].is_signed else 0, 2, setting.shapes[index])
     kept = min(1.0, _TERMS / setting.reduction) if index == 0 else 1.0
     return values * (rng.random(setting.shapes[index]) < kept)
@@ -138,7 +138,7 @@ def _constant(value: float) -> Maker:
 
 
 def _signs(shape: Shape) -> np.ndarray:
-    """+1 and -1 by turns along the last dimension."""
+    """Return +1 and -1 by turns along the last dimension."""
     return np.broadcast_to(1.0 - 2.0 * (np.arange(shape[-1]) % 2), shape) if shape else np.ones(shape)
 
 
@@ -149,7 +149,7 @@ def _alternating(rng: np.random.Generator, setting: Setting, index: int) -> np.n
 
 
 def _cancelling(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Large terms that nearly cancel, so that what is left depends on the small parts."""
+    """Return large terms that nearly cancel, so that what is left depends on the small parts."""
     shape = setting.shapes[index]
     noise = rng.standard_normal(shape)
     return 4096 * _signs(shape) + noise if index == 0 else 1 + noise / 1024
@@ -179,7 +179,7 @@ def _sprinkled(*special: float) -> Maker:
 
 
 def _subnormal(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Subnormals in the first operand and the last; those between are around 1, so that products are subnormal too."""
+    """Return subnormals in the first and last operand, and values around 1 between: products are subnormal, too."""
     shape = setting.shapes[index]
     if 0 < index < len(setting.shapes) - 1:
         return rng.uniform(0.5, 2, shape)
@@ -201,7 +201,7 @@ def _positive(rng: np.random.Generator, setting: Setting, index: int) -> np.ndar
 
 
 def _masked(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Logits of attention: some are −∞, and a row may be nothing else."""
+    """Return logits of attention: some are −∞, and a row may be nothing else."""
     shape = setting.shapes[index]
     values = np.where(rng.random(shape) < 0.3, -np.inf, rng.standard_normal(shape))
     if index == 0 and len(shape) and shape[0] > 1:
@@ -210,7 +210,7 @@ def _masked(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarra
 
 
 def _wide(rng: np.random.Generator, setting: Setting, index: int) -> np.ndarray:
-    """Magnitudes over sixty powers of two."""
+    """Return magnitudes over sixty powers of two."""
     shape = setting.shapes[index]
     return rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 31, shape)
 

@@ -39,7 +39,7 @@ class Expectation:
     any_infinite: bool = False
 
     def errors(self, got: np.ndarray) -> np.ndarray:
-        """Per value, its error as a fraction of the bound; infinite for a value of the wrong kind."""
+        """Return errors elementwise, as fractions of the bound; infinite for a value of the wrong kind."""
         if not self.dtype.is_float:
             return np.where(got == self.values, 0.0, np.inf)
         found = as_float64(got)

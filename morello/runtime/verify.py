@@ -156,7 +156,7 @@ def _stranger(op: Operation, target: Target) -> str:
 def _run(
     kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet
 ) -> list[np.ndarray]:
-    """Call the kernel; the written operands as logical arrays. Raises VerificationError for stray writes, and if
+    """Call the kernel, return the written operands as logical arrays. Raises VerificationError for stray writes, and if
     what it writes depends on the number of threads."""
     first = _call(kernel, guarded, values, data, 1)
     for threads in _THREADS if kernel.program.parallel else ():

@@ -142,7 +142,7 @@ def run_sanitized(
     alignments: Sequence[int] | None = None,
     sanitizers: str = SANITIZERS,
 ) -> list[np.ndarray]:
-    """Call `program` on copies of `arrays`, see `Job`; the written ones.
+    """Call `program` on copies of `arrays`, see `Job`, and return the written ones.
 
     `sanitizers` are the compiler's names of what looks on: "thread" finds data races of parallel loops. Raises
     VerificationError with the sanitizers' report, ArgumentError for arrays that do not fit, ToolchainError where the

@@ -162,7 +162,7 @@ class Trials:
 
     @cached_property
     def _data(self) -> list[tuple[DataSet, list[np.ndarray]]]:
-        """Per program, one of the data sets, and a value for each operand."""
+        """Return, per program, one of the data sets and an array for each operand."""
         found = []
         for index, impl in enumerate(self.impls):
             logical = impl.spec.logical
@@ -174,7 +174,7 @@ class Trials:
 
     @cached_property
     def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:
-        """Yield what the programs that compile write, or what the sanitizers say, by number."""
+        """Return what the programs that compile write, or what the sanitizers say, by number."""
         by_flags: dict[tuple[str, ...], dict[int, Kernel]] = defaultdict(dict)
         for index, trial in enumerate(self._built):
             if trial.kernel and not trial.error:

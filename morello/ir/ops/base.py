@@ -98,7 +98,7 @@ class Operation(ABC):
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        """Return the values of the written operands, from those of the operands it reads, in operand order.
+        """Return the written operands in operand order, from those that it reads: float64, each in its operand's shape.
 
         `inputs` have the operands' shapes. Integer results wrap around in the output's type. Floats arrive
         as float64 and are computed in float64, so the result is the exact meaning for all that matters.

@@ -164,7 +164,7 @@ class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete]):
 
 
 def below(values: np.ndarray, maximum: np.ndarray) -> np.ndarray:
-    """values − maximum, and −∞ for all values that are −∞."""
+    """Return values − maximum, and −∞ for all values that are −∞."""
     with np.errstate(all="ignore"):
         return np.where(values == -np.inf, -np.inf, values - maximum)
 

@@ -176,7 +176,7 @@ class _Parts(Accumulating):
     def combined(
         self, shape: tuple[int, ...], factors: Sequence[np.ndarray], denominators: Sequence[np.ndarray]
     ) -> np.ndarray:
-        """Σ factor · denominator."""
+        """Return Σ factor · denominator."""
         with np.errstate(all="ignore"):
             terms = [factor * each for factor, each in zip(factors, denominators, strict=True)]
             first = self.sum(shape, terms[0])

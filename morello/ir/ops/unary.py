@@ -128,7 +128,7 @@ class Gelu(Unary):
         return values / 2 * (1 + self.bend(values))
 
     def bend(self, values: np.ndarray) -> np.ndarray:
-        """erf or tanh: from −1 to 1."""
+        """Return erf or tanh: from −1 to 1."""
         if self.form == "erf":
             return np.asarray(_erf(values / math.sqrt(2)), np.float64)
         return np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))

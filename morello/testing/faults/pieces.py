@@ -32,7 +32,7 @@ def require(holds: object, what: str) -> None:
 
 
 def truth(shapes: np.ndarray, table: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cost of the optimum of each Spec of a table, and the number of its step."""
+    """Return the optimal costs [N] of Specs of a table (shapes [N, rank]), and the numbers of their steps [N]."""
     step = (shapes[:, 0] + table) % len(STEPS)
     return shapes.prod(axis=1) * (1 + step), step
 
@@ -43,7 +43,7 @@ def piece(number: int) -> list[AnswerBlock]:
 
 
 def own_shapes(number: int) -> np.ndarray:
-    """Return the shapes of the Specs that only this piece has."""
+    """Return the shapes [N, rank] of the Specs that only this piece has."""
     return np.array([[1 << bit, 2 * number + 3] for bit in range(8)], dtype=np.int64)
 
 
