@@ -86,7 +86,7 @@ class Jam:
 
     most: int
     emit: Callable[[Sequence[KernelSite]], None]
-    registers: Mapping[str, int] = attrs.field(factory=dict)
+    registers: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -115,7 +115,7 @@ class Microkernel:
     shape: tuple[SizeRule, ...] | None = None
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
-    registers: Mapping[str, int] = attrs.field(factory=dict)
+    registers: Mapping[str, int] = attrs.field(factory=dict[str, int])
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
     jam: Jam | None = None

@@ -30,7 +30,7 @@ class Target(Machine):
     kernels: tuple[Microkernel, ...]
     emitter: Emitter
     #: Which plugin contributed each object, by "kind name", e.g. "microkernel Assign".
-    origins: dict[str, str] = attrs.field(factory=dict)
+    origins: dict[str, str] = attrs.field(factory=dict[str, str])
 
     @cached_property
     def kernels_by_name(self) -> dict[str, Microkernel]:
