@@ -1,0 +1,16 @@
+"""The pages that the folders of search open with: their worked examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("folder", ["tables", "bounds", "layout_bounds", "solve"])
+def test_the_worked_example_is_true(folder: str) -> None:
+    page = importlib.import_module(f"morello.search.{folder}")
+    result = doctest.testmod(page, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.attempted > 5
+    assert not result.failed
