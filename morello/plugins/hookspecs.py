@@ -8,16 +8,14 @@ targets of others that you extend, and return None or nothing for all the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import pluggy
 
-if TYPE_CHECKING:
-    from morello.ir.ops import Operation
-    from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
-    from morello.kernels.microkernel import Microkernel
-    from morello.kernels.target import Emitter
-    from morello.rewrites.base import Rewrite
+from morello.ir.ops import Operation
+from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.target import Emitter
+from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.
 PROJECT = "morello"

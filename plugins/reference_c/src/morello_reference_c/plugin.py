@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from morello.errors import EmitError
 from morello.ir.dtypes import DType
@@ -11,13 +10,11 @@ from morello.ir.layout import Layout, row_major
 from morello.ir.numbers import Num
 from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
+from morello.kernels.target import Emitter
 from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, hookimpl
 from morello.rewrites import Rewrite, Select
 from morello_reference_c.emitter import ReferenceEmitter
 from morello_reference_c.meanings import meaning
-
-if TYPE_CHECKING:
-    from morello.kernels.target import Emitter
 
 NAME = "reference_c"
 
