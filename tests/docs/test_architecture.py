@@ -16,6 +16,8 @@ from morello.plugins.registry import installed
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+#: The map, and the pages of its parts.
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 PACKAGE = ROOT / "morello"
 #: The layers that serve every target alike.
 NEUTRAL = ["ir", "rewrites", "search", "schedule", "codegen", "db"]
@@ -115,7 +117,9 @@ def test_no_target_is_named(layer: str) -> None:
         assert not strings & names, file
 
 
-def test_files_that_the_page_names_exist() -> None:
-    for name in re.findall(r"`((?:morello/|plugins/|tests/)?[\w/]+\.py|(?:morello|plugins|tests)/[\w/]+)`", PAGE):
-        candidates = [ROOT / name, PACKAGE / name, *PACKAGE.glob(f"*/{name}")]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_the_pages_name_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:morello/|plugins/|tests/)?[\w/]+\.(?:py|c)|(?:morello|plugins|tests)/[\w/]+)`", text):
+        candidates = [ROOT / name, PACKAGE / name, *PACKAGE.glob(f"*/{name}"), *PACKAGE.glob(f"testing/faults/{name}")]
         assert any(path.exists() for path in candidates), name
