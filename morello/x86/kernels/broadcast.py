@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from morello.ir.layout import PhysicalDim
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
@@ -75,7 +74,7 @@ def _outermost(spec: LogicalSpec) -> bool:
     return out.dims[0].dim == op.axis(len(spec.shape)) and out.dims[1:] == source.dims
 
 
-def _whole_vectors(spec: LogicalSpec) -> Any:
+def _whole_vectors(spec: LogicalSpec) -> Mask:
     """Every vector of the output lies within one copy of the source."""
     source, out = spec.states
     if source.vector not in (None, out.vector) or not _outermost(spec):
@@ -83,11 +82,11 @@ def _whole_vectors(spec: LogicalSpec) -> Any:
     return spec.operand(0).volume % (out.vector or 1) == 0
 
 
-def _single(spec: LogicalSpec) -> Any:
+def _single(spec: LogicalSpec) -> Mask:
     return spec.operand(0).volume == 1
 
 
-def _stores(spec: LogicalSpec, machine: Machine) -> Any:
+def _stores(spec: LogicalSpec, machine: Machine) -> Num:
     """What touching the operands costs, and a cycle for what is in L1 only once."""
     return move_costs(spec, machine) + 1
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, OperandPattern
 
@@ -21,16 +20,16 @@ INTEGER_VECTOR = {16: "__m128i", 32: "__m256i", 64: "__m512i"}
 SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 
-def move_costs(spec: LogicalSpec, machine: Machine) -> Any:
+def move_costs(spec: LogicalSpec, machine: Machine) -> Num:
     """What touching all operands costs."""
     return sum(machine.move_cost(tensor) for tensor in spec.operands)
 
 
-def scalars_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def scalars_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """One instruction, and what touching its operands costs."""
     return move_costs(spec, machine) + 1
 
 
-def one_value(spec: LogicalSpec) -> Any:
+def one_value(spec: LogicalSpec) -> Mask:
     """Every dimension is 1."""
     return spec.op.volume(spec.shape) == 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 
 from morello.ir.dtypes import BF16, F32, I16, U16, U32, DType
 from morello.ir.layout import Dynamic, OddEven
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
@@ -255,10 +255,10 @@ def row_times_column(lhs: Sequence[str], rhs: Sequence[str], out: Sequence[str])
     )
 
 
-def _wraps(widest: int) -> Callable[[LogicalSpec], Any]:
+def _wraps(widest: int) -> Callable[[LogicalSpec], Mask]:
     """No factor is wider than the sums, of which k fills vectors."""
 
-    def holds(spec: LogicalSpec) -> Any:
+    def holds(spec: LogicalSpec) -> Mask:
         lhs, rhs, out = (state.dtype.bytes for state in spec.states)
         return (max(lhs, rhs) <= out) & (spec.shape[2] % (widest // out) == 0)
 
@@ -275,15 +275,15 @@ def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
     return holds
 
 
-def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Any]:
+def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Num]:
     """`cost` cycles for so many values along k, rounded up, and what touching the output costs."""
     return lambda spec, machine: -(-cost * spec.shape[2] // values) + machine.move_cost(spec.operand(2))
 
 
-def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Any]:
+def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Num]:
     """Two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return per_values(2, widest // spec.states[2].dtype.bytes)(spec, machine)
 
     return cost
@@ -301,10 +301,10 @@ def _kernel(
     name: str,
     operands: tuple[OperandPattern, ...],
     step: Step,
-    cost: Callable[[LogicalSpec, Machine], Any],
+    cost: Callable[[LogicalSpec, Machine], Num],
     multiple: int | None,
     taken: int = 1,
-    when: Callable[[LogicalSpec], Any] | None = None,
+    when: Callable[[LogicalSpec], Mask] | None = None,
     op: Matmul = _ACCUMULATE,
 ) -> Microkernel:
     """One of the dot products with vectors of `widest` bytes, of k values that `multiple` divides."""

@@ -7,9 +7,9 @@ value only is used for all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from morello.ir.dtypes import ALL, F32, DType
+from morello.ir.numbers import Num
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
@@ -200,7 +200,7 @@ def _vector(
     operands: tuple[OperandPattern, ...],
     body: Callable[[Place], None],
     widest: int,
-    each: Callable[[LogicalSpec], Any],
+    each: Callable[[LogicalSpec], Num],
     single: int | None = None,
     temporaries: int = 2,
 ) -> Microkernel:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from morello.ir.dtypes import DType
+from morello.ir.numbers import Num
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -20,7 +19,7 @@ def _zero_memory(site: KernelSite) -> None:
     site.line(f"memset(&{out.scalar()}, 0, {out.tensor.bytes});")
 
 
-def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Every line is touched: unlike [Kaufman2025]'s, the cost grows with the size. Even one line takes a cycle."""
     cost = move_costs(spec, machine)
     return cost + (cost == 0) * 1

@@ -8,12 +8,11 @@ are printed once per register; where all are in memory there is a loop, and a la
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from morello.ir.dtypes import BF16, F32, DType
-from morello.ir.numbers import ceil_div
+from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.site import KernelSite, OperandSite
@@ -63,7 +62,7 @@ def conversions(spec: LogicalSpec) -> int:
     return 2 * sum(state.dtype == BF16 for state in spec.states)
 
 
-def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Any:
+def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mask:
     """Whether all operands but `singles` have the same places in the same order, in vectors of one size.
 
     Operands in `singles` have one value, or are like the others.
@@ -71,7 +70,7 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Any
     main = whole(spec)
     if not fit_lanes(spec, widest):
         return False
-    fine: Any = main.volume > 1
+    fine: Mask = main.volume > 1
     for index, tensor in enumerate(spec.operands):
         same = tensor.state.layout == main.state.layout and tensor.state.level != "RF"
         alike = (tensor.volume == main.volume) if same else False
@@ -80,7 +79,7 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Any
     return fine
 
 
-def vectors(spec: LogicalSpec, widest: int) -> Any:
+def vectors(spec: LogicalSpec, widest: int) -> Num:
     """How many vectors there are, the last of which may be partly filled."""
     return ceil_div(whole(spec).volume, width(spec, widest))
 

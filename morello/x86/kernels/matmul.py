@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
+from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -40,7 +40,7 @@ def _mult_add(site: KernelSite) -> str:
 def _mult_add_cost(integer: int, bf16: int):
     """One instruction for f32, `integer` and `bf16` cycles for sums of these types; 4 to convert a factor to f32."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         *factors, out = (state.dtype for state in spec.states)
         sums = bf16 if out == BF16 else integer
         main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
@@ -128,7 +128,7 @@ def _odd_even_sums(spec: LogicalSpec) -> bool:
     return strip == OddEven(2, 2 * (total.vector or 1)) and outer in ([], [Dynamic(2)])
 
 
-def _cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Two cycles a vector; [Kaufman2025] has the same for integers of all sizes.
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
@@ -139,7 +139,7 @@ def _cost(spec: LogicalSpec, machine: Machine) -> Any:
 def _widening_cost(vector: int):
     """Return costs with conversions: each takes half a multiply-add, by measurement; bf16 as in [Kaufman2025]."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         each = 2 if spec.states[2].dtype == F32 else 3
         return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(vector))
 

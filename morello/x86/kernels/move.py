@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
+from morello.ir.numbers import Num
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -42,7 +42,7 @@ def _other_cast(spec: LogicalSpec) -> bool:
     return source != out and (source, out) != (BF16, F32)
 
 
-def _vectors(spec: LogicalSpec, machine: Machine) -> Any:
+def _vectors(spec: LogicalSpec, machine: Machine) -> Num:
     """One instruction per vector register."""
     return spec.operand(0).volume // max(state.vector or 0 for state in spec.states)
 
@@ -78,7 +78,7 @@ def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
     return holds
 
 
-def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """By measurement, per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
     source, out = (state.dtype for state in spec.states)
     each = 12 if out == BF16 else 4 if out.bytes < source.bytes else 2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from morello.ir.numbers import product
+from morello.ir.numbers import Num, product
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -34,7 +32,7 @@ def _pad(site: KernelSite) -> None:
     site.line("}")
 
 
-def _cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Every line is touched, and each row costs a call of memcpy."""
     return move_costs(spec, machine) + product(spec.operand(0).shape[:-1])
 

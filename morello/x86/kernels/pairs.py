@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from morello.ir.dtypes import I16
+from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -57,13 +56,13 @@ def _twice_as_many(spec: LogicalSpec) -> bool:
     return factor.vector in (None, 2 * (total.vector or 1))
 
 
-def _pair_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _pair_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """As for one value along k; widening bytes first takes half of that, by measurement."""
     each = 2 if spec.states[1].dtype == I16 else 3
     return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
 
 
-def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """[Kaufman2025]'s: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
     return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from morello.ir.dtypes import DType
-from morello.ir.numbers import ceil_div, choose
+from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
@@ -140,12 +139,12 @@ SCALARS = (_scalar(Max), _scalar(Sum), _scalar(Mean))
 # Vectors.
 
 
-def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], results: tuple[int, ...]) -> Any:
+def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], results: tuple[int, ...]) -> Mask:
     """Whether all values of the sources, which lie alike, belong to one row."""
     first = spec.operand(sources[0])
     if not fit_lanes(spec, widest):
         return False
-    fine: Any = first.volume > 1
+    fine: Mask = first.volume > 1
     for index in sources:
         same = spec.states[index].layout == first.state.layout
         fine = fine & ((spec.operand(index).volume == first.volume) if same else False)
@@ -176,14 +175,14 @@ def _vector_by_vector(place: Place) -> None:
     place.write(1, value)
 
 
-def _registers_cost(spec: LogicalSpec, machine: Machine) -> Any:
+def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
     return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, machine)
 
 
 def _loop_cost(widest: int):
     """Loads bound long loops, and latencies the short ones."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
         loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)

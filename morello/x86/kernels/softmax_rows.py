@@ -7,9 +7,9 @@ which a call handles one value (kernels called "...Lanes").
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from morello.ir.dtypes import F32
+from morello.ir.numbers import Num
 from morello.ir.ops.base import Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.softmax import SoftmaxComplete
@@ -159,7 +159,7 @@ def _row_kernel(
         print_row(site, width(site.spec, widest))
         site.line("}")
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
         moves = sum(machine.move_cost(spec.operand(index)) for index in singles)
         return vectors(spec, widest) * each + fixed + moves

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from morello.ir.dtypes import F32, DType
+from morello.ir.numbers import Mask
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -145,7 +145,7 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None):
     column of channels, for one.
     """
 
-    def holds(spec: LogicalSpec) -> Any:
+    def holds(spec: LogicalSpec) -> Mask:
         layout, other = (state.layout for state in spec.states)
         if layout is None or other is None or len(layout.dims) != 2 or layout.dims != other.dims[::-1]:
             return False

@@ -7,9 +7,9 @@ Floats are computed as `float` or wider, and bf16 is rounded to nearest, ties to
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine
@@ -54,10 +54,10 @@ def literal(value: float | int, dtype: DType) -> str:
     return "-__builtin_inff()" if value == float("-inf") else f"{float(value).hex()}f"
 
 
-def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Any]:
+def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
     """The cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         conversions = sum(state.dtype == BF16 for state in spec.states)
         return move_costs(spec, machine) + cycles + _CONVERSION * conversions
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 
-from morello.ir.numbers import ceil_div, choose
+from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -51,21 +50,21 @@ class TailedDotProduct(DotProduct):
         site.line("}")
 
 
-def _cost(count: int) -> Callable[[LogicalSpec, Machine], Any]:
+def _cost(count: int) -> Callable[[LogicalSpec, Machine], Num]:
     """[Kaufman2025]'s for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
-        steps: Any = spec.shape[2] // count
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        steps: Num = spec.shape[2] // count
         sums = choose(steps % 4 == 0, 4, choose(steps % 3 == 0, 3, choose(steps % 2 == 0, 2, 1)))
         return steps + 4 * sums + machine.move_cost(spec.operand(2))
 
     return cost
 
 
-def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Any]:
+def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Num]:
     """As without a tail, with one vector more, and a cycle for the masks."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return each * ceil_div(spec.shape[2], count) + 1 + machine.move_cost(spec.operand(2))
 
     return cost
@@ -105,7 +104,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
     )
 
 
-def _has_tail(spec: LogicalSpec, count: int) -> Any:
+def _has_tail(spec: LogicalSpec, count: int) -> Mask:
     """Vectors do not cover k; a single value needs none."""
     return (spec.shape[2] % count != 0) & (spec.shape[2] > 1)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from morello.ir.dtypes import DType
-from morello.ir.numbers import ceil_div
+from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
@@ -63,7 +62,7 @@ def _mult_add(site: KernelSite) -> None:
         _store(site, 2, start, count, result)
 
 
-def _has_tail(spec: LogicalSpec, operand: int) -> Any:
+def _has_tail(spec: LogicalSpec, operand: int) -> Mask:
     """No vectors hold the row; a single value needs none."""
     tensor = spec.operand(operand)
     return (tensor.volume % (_SMALLEST // tensor.state.dtype.bytes) != 0) & (tensor.volume > 1)
@@ -72,7 +71,7 @@ def _has_tail(spec: LogicalSpec, operand: int) -> Any:
 def _cost(operand: int, each: int):
     """Instructions per vector, and what touching the operands costs."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, machine)
 
     return cost

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
@@ -41,7 +40,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
         factor, total = spec.states[1], spec.states[2]
         return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Any:
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
         """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
         return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
 

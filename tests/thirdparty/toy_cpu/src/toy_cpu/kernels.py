@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from morello.ir.dtypes import DType
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
@@ -21,12 +21,12 @@ NUMBER = OperandPattern(levels=("R", "C"), dtypes=NUMBERS)
 ROW = OperandPattern(levels=("C",), dtypes=NUMBERS, layout="row_major", aligned=True)
 
 
-def _access(spec: LogicalSpec, machine: Machine) -> Any:
+def _access(spec: LogicalSpec, machine: Machine) -> Num:
     """The cache lines of all operands; registers cost nothing."""
     return sum(machine.move_cost(tensor) for tensor in spec.operands)
 
 
-def _one_value(spec: LogicalSpec) -> Any:
+def _one_value(spec: LogicalSpec) -> Mask:
     return spec.op.volume(spec.shape) == 1
 
 
