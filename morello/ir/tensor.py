@@ -140,7 +140,7 @@ class OperandState:
 
 
 def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
-    """By how much each physical index moves from one tile to the next."""
+    """Return by how much each physical index moves from one tile to the next."""
     inner: list[Num] = list(tile)
     steps: list[Num] = []
     for physical in reversed(layout.dims):

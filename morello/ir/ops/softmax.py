@@ -153,8 +153,8 @@ class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete]):
     def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
         # What exp lost is divided, too; and a reciprocal of the denominator may underflow.
         with np.errstate(all="ignore"):
-            lost = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
-            return [lost + 2 * smallest]
+            loss = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
+            return [loss + 2 * smallest]
 
     def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         # The power or the reciprocal of the denominator may overflow where the quotient would not.
