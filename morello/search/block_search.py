@@ -102,7 +102,7 @@ class BlockSearch:
 
     def details(self) -> list[str]:
         """How the search went, in words."""
-        lines = []
+        lines: list[str] = []
         for part in self._parts.values():
             rounds, cells = part.rounds, part.engine.cells
             lines.append(
@@ -229,7 +229,7 @@ class BlockSearch:
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.exact)
         if node is None:
             raise _DoesNotFit
-        children = []
+        children: list[Impl] = []
         for leaf in node.children:
             assert isinstance(leaf, Leaf)
             child = self._program(leaf.spec, limited=limited)

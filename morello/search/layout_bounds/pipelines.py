@@ -76,7 +76,8 @@ class PipelineLayouts(LayoutRelaxer):
             if arg >= self.grid.rank:
                 places.append(self.grid.along(0, child.place[position][[[new[arg - self.grid.rank]]]]))
                 continue
-            seen = (self._seen(self.patterns.all[self.grid.patterns[arg][place]], dim_map) for place in own[arg])
+            there = (self.patterns.all[self.grid.patterns[arg][int(place)]] for place in own[arg])
+            seen = [self._seen(pattern, dim_map) for pattern in there]
             numbers = np.array([self.patterns.numbers.get(each, -1) if each else -1 for each in seen], dtype=np.int64)
             places.append(self.grid.along(arg, np.where(numbers >= 0, child.place[position][numbers], -1)[None]))
         return child.look(part.shape[cells].reshape(-1, *[1] * self.grid.rank), places)

@@ -119,7 +119,7 @@ class CellTable:
             at = spaces == number
             low[at] = self.bound(int(number), self.tables.classes.values[table[at]], shape[at], limits[at])
             if self._layouts:
-                one = self.tables.spaces[number].space
+                one = self.tables.spaces[int(number)].space
                 states = self.tables.states.values[table[at]][:, : len(one.operands)]
                 low[at] = np.maximum(low[at], self._layouts.low(one.key, states, shape[at]))
         first = len(self)

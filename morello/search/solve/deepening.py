@@ -36,10 +36,10 @@ _RANKING_ROUNDS = 4
 class Descent:
     """The edges that one way down has made, by iteration, and the cells expanded in each."""
 
-    edges: list[list[Edges]] = attrs.field(factory=list)
-    expanded: list[Ints] = attrs.field(factory=list)
+    edges: list[list[Edges]] = attrs.field(factory=list[list[Edges]])
+    expanded: list[Ints] = attrs.field(factory=list[Ints])
     #: Cells in place of which those with all memory were looked at first.
-    waiting: list[Ints] = attrs.field(factory=list)
+    waiting: list[Ints] = attrs.field(factory=list[Ints])
 
 
 class Rounds:
@@ -61,8 +61,8 @@ class Rounds:
         self.count = 0
         self.goals: Ints = np.zeros(0, dtype=np.int64)
         self.edges = 0
-        self.after = after or (lambda rounds: None)
-        self.often = often or (lambda rounds: None)
+        self.after = after or _do_nothing
+        self.often = often or _do_nothing
         self.choices = Choices(engine, self.cells, self.solve_at_least)
         self._prune = prune
         self._failures = Column(np.int64)
@@ -233,8 +233,11 @@ class Rounds:
         last = self._last.values
         for iteration, cells in enumerate(made.expanded):
             last[cells] = iteration
-        groups = []
+        groups: list[tuple[Ints, list[Edges]]] = []
         for iteration, (cells, chunks) in enumerate(zip(made.expanded, made.edges, strict=True)):
             kept = [edges.select(last[edges.parent] == iteration) for edges in chunks]
             groups.append((cells[last[cells] == iteration], [edges for edges in kept if len(edges.parent)]))
         return groups
+
+
+def _do_nothing(rounds: Rounds) -> None: ...

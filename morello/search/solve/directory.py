@@ -60,7 +60,7 @@ class Directory:
         """Return a Spec of a table; its sizes say nothing."""
         space = self._tables.spaces[int(self._tables.space.values[table])].space
         states = self._tables.states.values[table][: len(space.operands)].tolist()
-        labels = tuple(self._states.states[state][1] for state in states)
+        labels = tuple(self._states.states[int(state)][1] for state in states)
         return LogicalSpec(space.key.op, (1,) * space.key.rank, labels, space.key.serial)
 
 

@@ -64,11 +64,11 @@ class Engine:
         spaces = self.tables.space.values[self.cells.table.values[cells]]
         # What has no program at all does not fit a budget without end either.
         budgets = np.minimum(budgets, np.finfo(np.float64).max)
-        edges = []
+        edges: list[Edges] = []
         with np.errstate(invalid="ignore"):
             for number in np.unique(spaces).tolist():
                 mine = spaces == number
-                edges += self.expanders[number].expand(cells[mine], budgets[mine])
+                edges += self.expanders[int(number)].expand(cells[mine], budgets[mine])
             if self.singles:
                 edges += self.singles.expand(self.directory, self.cells, self.bounds.limit_codes, cells, budgets)
         return edges

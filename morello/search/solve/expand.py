@@ -20,6 +20,7 @@ from morello.search.solve.cells import CellTable, SpecTables
 from morello.search.tables.kernels import KernelTable, KernelTables
 from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
 from morello.search.tables.moves import MoveTables
+from morello.search.tables.shapes import Key
 
 #: Elements of the arrays that a step's first test works on: small enough to stay in a core's cache.
 _CHUNK = 1 << 18
@@ -134,11 +135,11 @@ class SpaceExpander:
             for start in range(0, len(at), size):
                 mine = at[start : start + size]
                 yield from self._structural(group, cells[mine], budgets[mine])
-        yield from self._stages(cells, budgets)
+        yield from self._pipeline_steps(cells, budgets)
         yield from self._move_steps(cells, budgets)
 
     def _stack(self, steps: Sequence[LoopTable]) -> Iterator[_Group]:
-        kinds: dict[tuple, list[LoopTable]] = {}
+        kinds: dict[tuple[tuple[tuple[Key, tuple[int, ...]], ...], tuple[bool, ...]], list[LoopTable]] = {}
         for step in steps:
             kind = tuple((part.space.key, part.args) for part in step.parts)
             kinds.setdefault((kind, step.suits), []).append(step)
@@ -158,7 +159,7 @@ class SpaceExpander:
         parts = [step.parts[position] for step in members]
         shape = np.stack([part.shape for part in parts])
         below, args = parts[0].space, parts[0].args
-        pairs = []
+        pairs: list[Ints] = []
         for at, arg in enumerate(args):
             whole = np.broadcast_to(self.space.tensors[arg], shape.shape)
             tile = np.where(shape >= 0, below.tensors[at][shape], whole)
@@ -214,7 +215,7 @@ class SpaceExpander:
         made: list[tuple[Ints, Ints]] = []
         for part in group.parts:
             child = part.shape[step, shape[at]]
-            columns = []
+            columns: list[Ints] = []
             for position, arg in enumerate(part.args):
                 pair = part.pairs[position][step, shape[at]]
                 state = np.where(pair == WHOLE, states[:, arg], self._loops.tile[states[:, arg], pair])
@@ -222,42 +223,43 @@ class SpaceExpander:
                 columns.append(state)
             made.append((child, np.stack(columns, axis=-1)))
         step, at = step[keep], at[keep]
-        numbers, times = [], []
-        for part, (child, columns) in zip(group.parts, made, strict=True):
-            numbers.append(self._cells(part.space, columns[keep], child[keep], limits[at]))
+        numbers: list[Ints] = []
+        times: list[Ints] = []
+        for part, (child, tiles) in zip(group.parts, made, strict=True):
+            numbers.append(self._cells(part.space, tiles[keep], child[keep], limits[at]))
             times.append(part.times[step, shape[at]])
         cost = group.cost[step, shape[at]].astype(np.float64)
         edges = Edges(cells[at], cost, group.priorities[step], np.stack(numbers), np.stack(times).astype(np.float64))
         yield edges.select(edges.total(self.cells.low.values) <= budgets[at])
 
-    def _stages(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
-        """Stages, for the cells of each class tuple together."""
+    def _pipeline_steps(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """Take pipelines, for the cells of each class tuple together."""
         if not any(True for _ in self._pipelines.tables.of_space(self.space.key)):
             return
         classes = self.tables.classes.values[self.cells.table.values[cells]]
         for number in np.unique(classes).tolist():
             mine = np.flatnonzero(classes == number)
-            for one in self._pipelines.classes(self.space.key, list(self.own.tuples)[number]):
-                size = max(1, _CHUNK // len(one.table.priorities))
+            for pipeline in self._pipelines.classes(self.space.key, [*self.own.tuples][int(number)]):
+                size = max(1, _CHUNK // len(pipeline.table.priorities))
                 for start in range(0, len(mine), size):
                     at = mine[start : start + size]
-                    yield from self._stage(one, cells[at], budgets[at])
+                    yield from self._pipeline(pipeline, cells[at], budgets[at])
 
-    def _stage(self, one: PipelineClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
-        """The steps of one stage on cells whose operands are of the same classes; arrays are [steps, cells]."""
-        stage = one.table
+    def _pipeline(self, pipeline: PipelineClass, cells: Ints, budgets: Floats) -> Iterator[Edges]:
+        """Take the steps of one table on cells whose operands are of the same classes; arrays are [steps, cells]."""
+        table = pipeline.table
         shape = self.cells.shape.values[cells]
-        fresh = [np.stack(rows)[:, shape] for rows in zip(*stage.new_states, strict=True)]
+        fresh = [np.stack(rows)[:, shape] for rows in zip(*table.new_states, strict=True)]
         limits = self.cells.limits.values[cells].astype(np.int64)
-        total = np.where(stage.parts[0].shape[shape] >= 0, np.zeros((len(stage.priorities), len(cells))), np.inf)
-        used = []
-        for states, tensors, cls in zip(fresh, stage.tensors, one.new_classes, strict=True):
+        total = np.where(table.parts[0].shape[shape] >= 0, np.zeros((len(table.priorities), len(cells))), np.inf)
+        used: list[tuple[int, Ints, Ints]] = []
+        for states, tensors, cls in zip(fresh, table.tensors, pipeline.new_classes, strict=True):
             numbers = np.where(states >= 0, self._new_numbers[states], -1)
             total += np.where(states >= 0, self.states.cost[numbers, tensors[shape]], np.inf)
             used.append((self.states.classes[cls].level, numbers, self.states.bytes[numbers, tensors[shape]]))
         own = total.copy()
-        lowered = []
-        for part, classes in zip(stage.parts, one.parts, strict=True):
+        lowered: list[Ints] = []
+        for part, classes in zip(table.parts, pipeline.parts, strict=True):
             left = np.broadcast_to(limits, (*total.shape, limits.shape[-1])).copy()
             for level in {used[tensor][0] for tensor in part.holds}:
                 held = sum(used[tensor][2] for tensor in part.holds if used[tensor][0] == level)
@@ -271,12 +273,12 @@ class SpaceExpander:
         if len(step):
             picked = [numbers[step, at] for _, numbers, _ in used]
             held = [amount[step, at] for _, _, amount in used]
-            limits = [one[step, at] for one in lowered]
-            yield from self._stage_edges(one, cells[at], budgets[at], step, own[step, at], picked, held, limits)
+            limits = [left[step, at] for left in lowered]
+            yield from self._pipeline_edges(pipeline, cells[at], budgets[at], step, own[step, at], picked, held, limits)
 
-    def _stage_edges(
+    def _pipeline_edges(
         self,
-        one: PipelineClass,
+        pipeline: PipelineClass,
         cells: Ints,
         budgets: Floats,
         step: Ints,
@@ -288,22 +290,23 @@ class SpaceExpander:
         states = self.tables.states.values[self.cells.table.values[cells]]
         shape = self.cells.shape.values[cells]
         operands = self.space.operands
-        columns = []
-        for part in one.table.parts:
-            made = []
+        columns: list[Ints] = []
+        for part in pipeline.table.parts:
+            made: list[Ints] = []
             for arg, dim_map in zip(part.args, part.dim_maps, strict=True):
                 state = states[:, arg] if arg < len(operands) else fresh[arg - len(operands)]
                 made.append(state if dim_map is None else self._under[len(operands[arg].dims), dim_map][state])
             columns.append(np.stack(made, axis=-1))
         keep = np.flatnonzero(np.all(np.concatenate(columns, axis=1) >= 0, axis=1))
-        child, live = [], np.zeros((len(keep), len(columns), limits[0].shape[-1]), dtype=np.int64)
-        for position, (part, below, left) in enumerate(zip(one.table.parts, columns, limits, strict=True)):
+        child: list[Ints] = []
+        live = np.zeros((len(keep), len(columns), limits[0].shape[-1]), dtype=np.int64)
+        for position, (part, below, left) in enumerate(zip(pipeline.table.parts, columns, limits, strict=True)):
             number = self.tables.index[part.space.key]
             child.append(self._cells(number, below[keep], part.shape[shape[keep]], left[keep]))
             for tensor in part.holds:
-                live[:, position, self.states.classes[one.new_classes[tensor]].level] += held[tensor][keep]
+                live[:, position, self.states.classes[pipeline.new_classes[tensor]].level] += held[tensor][keep]
         times = np.ones((len(child), len(keep)))
-        priorities = np.array(one.table.priorities, dtype=np.int64)[step[keep]]
+        priorities = np.array(pipeline.table.priorities, dtype=np.int64)[step[keep]]
         edges = Edges(cells[keep], cost[keep], priorities, np.stack(child), times, live=live)
         yield edges.select(edges.total(self.cells.low.values) <= budgets[keep])
 

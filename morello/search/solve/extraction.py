@@ -107,7 +107,8 @@ class Choices:
         best = np.full(len(cells), _NONE)
         for edges in chunks:
             np.minimum.at(best, np.searchsorted(cells, edges.parent), edges.priority)
-        undecided, further = [np.zeros(0, dtype=np.int64)], []
+        undecided: list[Ints] = [np.zeros(0, dtype=np.int64)]
+        further: list[Ints] = []
         for edges in chunks:
             first = edges.select(best[np.searchsorted(cells, edges.parent)] == edges.priority)
             solved = np.asarray(np.all(known.solved_at(first.child), axis=0))

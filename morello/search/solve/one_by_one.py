@@ -6,12 +6,13 @@ Such a rewrite may do anything, so there is no bound on what it leads to; search
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
+from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
@@ -93,7 +94,7 @@ class Singles:
                 if edge.total(known.low.values)[0] <= budget:
                     yield edge
 
-    def _lowered(self, limit_codes: LimitCodes, limits: Ints, live) -> list[int]:
+    def _lowered(self, limit_codes: LimitCodes, limits: Ints, live: Sequence[Num]) -> list[int]:
         return [
             int(limits[level]) if not used else int(limit_codes.lower(level, limits[level], int(used)))
             for level, used in enumerate(live)

@@ -116,7 +116,7 @@ class LoopTables(StepTables):
         tables: dict[tuple[tuple[Key, tuple[int, ...]], ...], LoopTable] = {}
         with contextlib.suppress(Inapplicable):
             for case in searched_cases(step, batch, self.target):
-                cells = np.arange(space.count) if case.cells is None else case.cells
+                cells: Ints = np.arange(space.count, dtype=np.int64) if case.cells is None else case.cells
                 kinds = tuple((key_of(part.logical), part.args) for part in case.expansion.parts)
                 alike = next((other for other in tables if other[: len(kinds)] == kinds[: len(other)]), None)
                 table = tables.pop(alike) if alike is not None else self._empty(space, step, priority)
@@ -137,7 +137,7 @@ class LoopTables(StepTables):
         parts = list(table.parts)
         for key, args in kinds[len(parts) :]:
             space = self.spaces.by_key[key]
-            parts.append(LoopPart(space, args, np.full(count, -1), np.zeros(count, dtype=np.int64)))
+            parts.append(LoopPart(space, args, np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)))
         table.valid[cells] = True
         table.cost[cells] = expansion.cost
         for entry, part in zip(parts, expansion.parts, strict=False):
@@ -186,7 +186,7 @@ class LoopTables(StepTables):
             if TileCode.STRADDLES in codes[:-1]:
                 continue
             tiled = state.tiled(codes)
-            part = np.arange(tile.shape[1]) if cells is None else cells
+            part: Ints = np.arange(tile.shape[1], dtype=np.int64) if cells is None else cells
             fills = np.broadcast_to(TensorSpec(tuple(tile[:, part]), tiled).has_whole_vectors(), part.shape)
             if fills.any():
                 yield part[fills], tiled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -15,6 +15,8 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.shapes import Spaces
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 #: More bytes than any memory has.
 NEVER = np.int64(1) << 60
@@ -129,18 +131,15 @@ class StateMap:
         return np.array([*self._numbers, *[-1] * (len(states) - len(self._numbers))], dtype=np.int64)
 
 
-def stacked(rows: Sequence[npt.NDArray[Any]], filler: Any) -> npt.NDArray[Any]:
+def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: Any) -> npt.NDArray[_Scalar]:
     """Return rows of several lengths as one array, with at least one `filler` behind each."""
     width = max((len(row) for row in rows), default=0) + 1
-    array = np.full((len(rows), width), filler, dtype=rows[0].dtype)
-    for number, row in enumerate(rows):
-        array[number, : len(row)] = row
-    return array
+    return np.stack([np.pad(row, (0, width - len(row)), constant_values=filler) for row in rows])
 
 
 def _describes(state: OperandState, dims: Ints) -> Bools:
     """Return which shapes, of [rank, shapes], a state in normal form describes, in whole vectors."""
-    count = dims.shape[1]
+    count: int = dims.shape[1]
     layout = state.layout
     if layout is None:
         return np.ones(count, dtype=np.bool_)

@@ -151,7 +151,7 @@ class PipelineTables(StepTables):
             for index, step in enumerate(rewrite.steps(batch, self.target)):
                 with contextlib.suppress(Inapplicable):
                     for case in step.cases(batch, self.target):
-                        cells = np.arange(space.count) if case.cells is None else case.cells
+                        cells: Ints = np.arange(space.count, dtype=np.int64) if case.cells is None else case.cells
                         table = self._table(tables, space, case.expansion, step)
                         states = table.states_of(step, Priority(place, index).pack(), space.count)
                         self._enter(table, states, case.expansion, cells, step)

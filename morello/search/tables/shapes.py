@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import attrs
 import numpy as np
@@ -77,7 +77,7 @@ class Space:
         codes = self._codes([place.reshape(-1) for _, place in distinct])
         self._sorted_codes, first = np.unique(codes, return_index=True)
         self.sizes: Ints = shapes[:, first]
-        self.count = self.sizes.shape[1]
+        self.count: int = self.sizes.shape[1]
         self.operands = key.op.operands(key.rank)
         #: Per operand, the number of its shape among all tensors of its rank: [shapes].
         self.tensors: list[Ints] = []
@@ -111,10 +111,9 @@ class Space:
 
     def layers(self) -> list[Ints]:
         """Return the numbers of all shapes in layers, smaller shapes first; no shape of a layer contains another."""
-        depth = sum(
-            (np.searchsorted(known, size) for known, size in zip(self.sizes_per_dim, self.sizes, strict=True)),
-            np.zeros(self.count, dtype=np.int64),
-        )
+        depth: Ints = np.zeros(self.count, dtype=np.int64)
+        for dim, known in enumerate(self.sizes_per_dim):
+            depth = depth + cast(Ints, np.searchsorted(known, self.sizes[dim]))
         return [np.flatnonzero(depth == value) for value in np.unique(depth)]
 
     def _codes(self, places: Sequence[Ints]) -> Ints:
