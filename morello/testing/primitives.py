@@ -263,7 +263,7 @@ def graph(survey: Survey, target: Target, text: str, dtype: str) -> str:
 INTRODUCTION = """\
 # Primitives
 
-What each target has for each operation and data type. This page is written by
+The kernels and rewrites of each target, by operation and data type. This page is written by
 `python -m morello.testing.primitives`, which asks the kernels what they accept and the rewrites where they lead.
 
 | cell | means |
