@@ -7,20 +7,15 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
 from morello.x86.kernels.common import SCALAR, one_value
 from morello.x86.kernels.reduce import accumulates
-from morello.x86.kernels.values import computed, costs, read, write
+from morello.x86.kernels.values import computed, costs, line
 
 
-def _mult_add(site: KernelSite) -> None:
+def _mult_add(site: KernelSite) -> str:
     dtype = site.spec.states[2].dtype
-    image, filters = (f"({read(site, i, dtype)})" for i in range(2))
     if dtype.is_float:
-        total = f"{image} * {filters}"
-        total = f"{read(site, 2, dtype)} + {total}" if accumulates(site.spec) else total
-    else:
-        total = f"(uint32_t){image} * (uint32_t){filters}"
-        total = f"(uint32_t){read(site, 2, dtype)} + {total}" if accumulates(site.spec) else total
-        total = computed(total, dtype)
-    write(site, 2, total)
+        return "{out} + ({image}) * ({filters})" if accumulates(site.spec) else "({image}) * ({filters})"
+    total = "(uint32_t)({image}) * (uint32_t)({filters})"
+    return computed(f"(uint32_t){{out}} + {total}" if accumulates(site.spec) else total, dtype)
 
 
 KERNELS = (
@@ -30,6 +25,6 @@ KERNELS = (
         operands=(SCALAR,) * 3,
         when=one_value,
         cost=costs(1),
-        emit=_mult_add,
+        template=line(_mult_add),
     ),
 )

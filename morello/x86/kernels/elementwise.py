@@ -7,6 +7,7 @@ value only is used for all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from morello.ir.dtypes import ALL, F32, DType
 from morello.ir.numbers import Num
@@ -29,7 +30,7 @@ from morello.x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello.x86.kernels.values import computed, costs, literal, picked, read, write
+from morello.x86.kernels.values import computed, costs, line, literal, picked, read, write
 from morello.x86.kernels.vector_math import DIVISION, cycles, define
 
 #: What a call of a function of the C library costs.
@@ -59,24 +60,23 @@ def _of_double(site: KernelSite) -> None:
     site.line("}")
 
 
-def _relu(site: KernelSite) -> None:
+def _relu(site: KernelSite) -> str:
     source, dtype = (state.dtype for state in site.spec.states)
-    value = read(site, 0, dtype)
     # Compilers warn of a comparison that is never true.
     widened = not source.is_signed and (dtype.is_float or source.bytes < dtype.bytes)
-    write(site, 1, f"{value} < 0 ? 0 : {value}" if dtype.is_signed and not widened else value)
+    return "{src} < 0 ? 0 : {src}" if dtype.is_signed and not widened else "{src}"
 
 
-def _scale(site: KernelSite) -> None:
-    op, dtype = site.spec.op, site.spec.states[1].dtype
+def _scale(site: KernelSite) -> str:
+    op = site.spec.op
     assert isinstance(op, Scale)
-    write(site, 1, f"{op.factor.hex()}f * {read(site, 0, dtype)}")
+    return f"{op.factor.hex()}f * {{src}}"
 
 
-def _shift(site: KernelSite) -> None:
-    op, dtype = site.spec.op, site.spec.states[1].dtype
+def _shift(site: KernelSite) -> str:
+    op = site.spec.op
     assert isinstance(op, Shift)
-    write(site, 1, f"{read(site, 0, dtype)} + {literal(op.term, F32)}")
+    return f"{{src}} + {literal(op.term, F32)}"
 
 
 def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
@@ -89,40 +89,28 @@ def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     return computed(f"(uint32_t)({a}) {sign} (uint32_t)({b})", dtype)
 
 
-def _binary(site: KernelSite) -> None:
-    dtype = site.spec.states[2].dtype
-    write(site, 2, of_values(type(site.spec.op), read(site, 0, dtype), read(site, 1, dtype), dtype))
+def _binary(site: KernelSite) -> str:
+    # Both may be the same value.
+    rhs = "{lhs}" if site.operand(0).scalar() == site.operand(1).scalar() else "{rhs}"
+    return of_values(type(site.spec.op), "{lhs}", rhs, site.spec.states[2].dtype)
 
 
-def _divide(site: KernelSite) -> None:
-    dtype = site.spec.states[1].dtype
-    write(site, 1, f"{read(site, 1, dtype)} / {read(site, 0, dtype)}")
-
-
-def _scalar(
-    name: str, op: type[Operation], operands: int, emit: Callable[[KernelSite], None], cycles: int
-) -> Microkernel:
-    return Microkernel(
-        name=name,
-        op=op,
-        operands=(SCALAR,) * operands,
-        when=one_value,
-        cost=costs(cycles),
-        emit=emit,
-    )
+def _scalar(name: str, op: type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
+    """Return a kernel on single values; `printing` is its template or its `emit`."""
+    return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, when=one_value, cost=costs(cycles), **printing)
 
 
 _BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)
 
 SCALARS = (
-    _scalar("ValueRelu", Relu, 2, _relu, 1),
-    _scalar("ValueScale", Scale, 2, _scale, 1),
-    _scalar("ValueShift", Shift, 2, _shift, 1),
-    _scalar("ValueGelu", Gelu, 2, _of_double, 3 * _CALL),
-    *(_scalar(f"Value{op.__name__}", op, 2, _of_double, cost) for op, (_, cost) in _OF_DOUBLE.items()),
-    *(_scalar(f"Value{op.__name__}", op, 3, _binary, 5 if op is Div else 1) for op in _BINARIES),
-    _scalar("ValueDivideVec", DivideVec, 2, _divide, 5),
-    _scalar("ValueDivideVecScalar", DivideVecScalar, 2, _divide, 5),
+    _scalar("ValueRelu", Relu, 2, 1, template=line(_relu)),
+    _scalar("ValueScale", Scale, 2, 1, template=line(_scale)),
+    _scalar("ValueShift", Shift, 2, 1, template=line(_shift)),
+    _scalar("ValueGelu", Gelu, 2, 3 * _CALL, emit=_of_double),
+    *(_scalar(f"Value{op.__name__}", op, 2, cost, emit=_of_double) for op, (_, cost) in _OF_DOUBLE.items()),
+    *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
+    _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
+    _scalar("ValueDivideVecScalar", DivideVecScalar, 2, 5, template=line("{x} / {y}")),
 )
 
 

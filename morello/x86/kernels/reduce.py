@@ -28,7 +28,7 @@ from morello.x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello.x86.kernels.values import costs, literal, read, write
+from morello.x86.kernels.values import costs, line, literal, read, write
 
 #: Sums and maxima that a loop keeps apart, so that one need not wait for the other.
 ACCUMULATORS = 4
@@ -113,13 +113,11 @@ def accumulates(spec: LogicalSpec) -> bool:
 # Single values.
 
 
-def _value(site: KernelSite) -> None:
-    """The only value of a row, combined with what the output holds where that is asked for."""
-    dtype = site.spec.states[1].dtype
-    value = read(site, 0, dtype)
-    if accumulates(site.spec):
-        value = of_values(_combining(site), read(site, 1, dtype), value, dtype)
-    write(site, 1, value)
+def _value(site: KernelSite) -> str:
+    """Return the only value of a row, combined with that of the output where this is asked for."""
+    if not accumulates(site.spec):
+        return "{src}"
+    return of_values(_combining(site), "{out}", "{src}", site.spec.states[1].dtype)
 
 
 def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
@@ -129,7 +127,7 @@ def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
         operands=(SCALAR, SCALAR),
         when=one_value,
         cost=costs(1),
-        emit=_value,
+        template=line(_value),
     )
 
 

@@ -12,6 +12,7 @@ from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
+from morello.kernels.template import Template
 from morello.plugins import Machine
 from morello.x86.kernels.common import move_costs
 from morello.x86.kernels.convert import scalar_as
@@ -31,6 +32,24 @@ def write(site: KernelSite, index: int, value: str) -> None:
     operand = site.operand(index)
     dtype = operand.tensor.state.dtype
     site.line(f"{operand.scalar()} = {scalar_as(site, value, F32 if dtype.is_float else dtype, dtype)};")
+
+
+def line(expression: str | Callable[[KernelSite], str]) -> Template:
+    """Return the template that sets the last operand to an expression of single values.
+
+    Names in the expression are operands as `read` gives them; the result is one that `write` stores.
+    """
+
+    def template(site: KernelSite) -> str:
+        states = dict(zip(site.operands, site.spec.states, strict=True))
+        dtype = site.spec.states[-1].dtype
+        kind = F32 if dtype.is_float else dtype
+        text = expression if isinstance(expression, str) else expression(site)
+        used = {name: state.dtype for name, state in states.items() if f"{{{name}}}" in text}
+        values = {name: scalar_as(site, f"{{{name}}}", source, kind) for name, source in used.items()}
+        return f"{{{[*states][-1]}}} = {scalar_as(site, text.format(**values), kind, dtype)};"
+
+    return template
 
 
 def computed(expression: str, dtype: DType) -> str:
