@@ -46,7 +46,7 @@ _DECLARED_PER_LINE = 8
 
 
 def short(logical: LogicalSpec) -> str:
-    """A Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels."""
+    """Return a Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels."""
     shape = "×".join(map(str, logical.shape))
     return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"
 
@@ -70,11 +70,11 @@ class CEmitter:
         return Emission(self, impl, target, name).program()
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:
-        """The compiler flags with which C may use a CPU feature that a microkernel asks for."""
+        """Return the compiler flags with which C may use a CPU feature that a microkernel asks for."""
         return ()
 
     def vector_type(self, dtype: DType, values: int) -> str:
-        """The name of the C type of a vector register; the file defines it as a GNU vector type."""
+        """Return the name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
 
 
@@ -211,7 +211,7 @@ class Emission:
         return "\n".join(rows)
 
     def _enter(self, view: View, parameter: Parameter) -> View:
-        """A parameter as the Spec has it: operands that live in registers are loaded from memory first."""
+        """Return a parameter as the Spec has it: operands that live in registers are loaded from memory first."""
         if not self.target.level(view.tensor.state.level).is_register:
             return view
         inside = View.whole(self._registers(view.tensor, parameter.name))
@@ -271,7 +271,7 @@ class Emission:
 
     @contextmanager
     def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
-        """A new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
+        """Yield a new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
         if self.target.level(tensor.state.level).is_register:
             registers = self._registers(tensor, name)
             # Of an image, say, a stride may skip values that are loaded.
@@ -430,13 +430,13 @@ class Emission:
     # Registers and comments.
 
     def vector(self, dtype: DType, values: int) -> str:
-        """The C type of a vector, defined in the preamble."""
+        """Return the C type of a vector, defined in the preamble."""
         kind = self.emitter.vector_type(dtype, values)
         self._vectors[kind] = f"typedef {dtype.c_name} {kind} __attribute__((vector_size({dtype.bytes * values})));"
         return kind
 
     def load(self, dtype: DType, values: int) -> str:
-        """The function that loads a vector from any address."""
+        """Return the function that loads a vector from any address."""
         kind = self.vector(dtype, values)
         head = f"static inline {kind} load_{kind}(const {dtype.c_name} *from)"
         return self.helper(
@@ -444,7 +444,7 @@ class Emission:
         )
 
     def store(self, dtype: DType, values: int) -> str:
-        """The function that stores a vector to any address."""
+        """Return the function that stores a vector to any address."""
         kind = self.vector(dtype, values)
         head = f"static inline void store_{kind}({dtype.c_name} *to, {kind} v)"
         return self.helper(f"store_{kind}", f"{head} {{\n    memcpy(to, &v, sizeof v);\n}}")
@@ -470,5 +470,5 @@ class Emission:
 
 
 def _declares(impl: Impl) -> bool:
-    """Whether the code of `impl` declares variables of its own."""
+    """Return True if the code of `impl` declares variables of its own."""
     return any(isinstance(node, Node) and node.expansion.tensors for node in walk(impl))

@@ -1,4 +1,4 @@
-"""Which loops are printed as one, and which calls of a microkernel are printed together."""
+"""Loops that are printed as one, and calls of a microkernel that are printed together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Jammed:
 
 
 def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None) -> list[View]:
-    """What a child's operands are: the tensors that its part names, or tiles of them that begin at `starts`."""
+    """Return a child's operands: the tensors that its part names, or tiles of them that begin at `starts`."""
     dim_maps = part.dim_maps or (None,) * len(part.args)
     return [
         tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
@@ -45,7 +45,7 @@ def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Ind
 
 
 def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], at: Mapping[int, Index | int]) -> list[View]:
-    """The operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
+    """Return the operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
     assert part.region is not None
     operands = logical.op.operands(len(logical.shape))
     starts = [
@@ -55,7 +55,7 @@ def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], at: Mapping[i
 
 
 def through_views(impl: Impl, views: list[View]) -> tuple[Impl, list[View]]:
-    """What there is to print of a program: moves that only see an operand elsewhere are left out."""
+    """Return the part of a program to print: moves that only see an operand elsewhere are left out."""
     while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
         (part,), (tensor,) = impl.expansion.parts, impl.expansion.tensors
         views = arguments(part, [*views, views[impl.expansion.operand].seen_as(tensor)])
@@ -71,18 +71,18 @@ def printed(impl: Impl) -> Impl:
 
 
 def until(first: StepLike | str, last: StepLike | str) -> str:
-    """How loops that are one go on in words after the first one's step: `tile [0, 8]`, then ` to [0, 1]`."""
+    """Return how loops that are one go on in words after the first one's step: `tile [0, 8]`, then ` to [0, 1]`."""
     return f" to {str(last).removeprefix(str(first).split()[0]).lstrip()}"
 
 
 def repeated(part: Part) -> list[int]:
-    """The dimensions of which a loop's body covers several tiles."""
+    """Return the dimensions of which a loop's body covers several tiles."""
     assert part.region is not None
     return [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
 
 
 def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[int]:
-    """The dimensions that a loop goes along in copies of its body, as each names registers of its own."""
+    """Return the dimensions that a loop goes along in copies of its body, as each names registers of its own."""
     operands = logical.op.operands(len(logical.shape))
     held = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
     return [dim for dim in repeated(part) if any(one.uses(dim) for one in held)]
@@ -91,14 +91,14 @@ def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[in
 def copies(
     part: Part, logical: LogicalSpec, views: Sequence[View], counters: Mapping[int, Index], dims: Sequence[int]
 ) -> Iterator[list[View]]:
-    """The operands of a body, once per combination of the dimensions that are unrolled."""
+    """Yield the operands of a body, once per combination of the dimensions that are unrolled."""
     assert part.region is not None
     for point in combinations(*(range(int(part.region[dim].trips)) for dim in dims)):
         yield tiles(part, logical, views, {**counters, **dict(zip(dims, point, strict=True))})
 
 
 def calls(impl: Impl, views: list[View]) -> Iterator[tuple[Impl, list[View]]]:
-    """What is printed of a program whose loops are all unrolled, with its operands, in the order in which it runs."""
+    """Yield the calls of a program whose loops are all unrolled, with their operands, in the order of running."""
     impl, views = through_views(impl, views)
     if not isinstance(impl, Node) or not isinstance(impl.expansion, Loop) or impl.expansion.parallel:
         yield impl, views
@@ -113,7 +113,7 @@ def calls(impl: Impl, views: list[View]) -> Iterator[tuple[Impl, list[View]]]:
 
 
 def goes_on(part: Part, inner: Impl) -> bool:
-    """Whether all the child does is to loop over smaller tiles of the only dimension that is looped over here."""
+    """Return True if the child is a loop over smaller tiles of the only dimension that is looped over here."""
     if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
         return False
     if len(inner.expansion.parts) > 1 or part.dim_maps or inner.spec.op != part.logical.op:
@@ -122,7 +122,7 @@ def goes_on(part: Part, inner: Impl) -> bool:
 
 
 def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
-    """How calls of the microkernel that is all of a loop's body are printed together; None one after another."""
+    """Return the jam of the microkernel that is all of a loop's body; None if calls are printed one by one."""
     found = jammed(printed(child), target)
     if found is None:
         return None
@@ -132,7 +132,7 @@ def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
 
 
 def jammed(impl: Impl, target: Target) -> tuple[Microkernel, Jam] | None:
-    """The microkernel that a program is, if several calls of it can be printed together here."""
+    """Return the microkernel that a program is, if several calls of it can be printed together here."""
     if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
         return None
     kernel = target.kernels_by_name[impl.expansion.kernel]

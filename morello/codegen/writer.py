@@ -46,7 +46,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str = "", end: str = "") -> Iterator[None]:
-        """A pair of braces around what is written meanwhile, after `head` and before `end`."""
+        """Yield a pair of braces around what is written meanwhile, after `head` and before `end`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
         yield
@@ -55,7 +55,7 @@ class Writer:
 
     @contextmanager
     def variables(self, names: Iterable[str]) -> Iterator[None]:
-        """What is written meanwhile uses these variables; of those that it only sets, compilers get to know so."""
+        """Declare variables that what is written meanwhile uses, and tell compilers of those that are only set."""
         first = len(self._lines)
         yield
         used = {name for line in self._lines[first:] for name in _USED.findall(line)}

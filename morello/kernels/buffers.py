@@ -1,4 +1,4 @@
-"""Where tensors live in the emitted C: arrays in memory, or one variable per register."""
+"""Places of tensors in the emitted C: arrays in memory, or one variable per register."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Buffer:
     variables: tuple[str, ...] | None = None
 
     def offset(self, point: Sequence[Index | int]) -> Index:
-        """Offset of a value from the start, in values."""
+        """Return the offset of a value from the start, in values."""
         shape = self.tensor.shape
         layout = self.tensor.state.layout or row_major(len(shape))
         return as_index(layout.offset([as_index(each) for each in point], shape, self.strides))
@@ -63,7 +63,7 @@ class View:
     def tile(
         self, tensor: TensorSpec, starts: Sequence[Index | int], dim_map: Sequence[int | None] | None = None
     ) -> View:
-        """A tile of this tile, which starts at `starts` within it; its dimensions are those that `dim_map` says."""
+        """Return a tile of this tile, which starts at `starts` within it, with the dimensions that `dim_map` says."""
         moved = list(self.starts)
         for axis, start in zip(self.dim_map, starts, strict=True):
             if axis is not None:
@@ -74,11 +74,11 @@ class View:
         return View(self.buffer, tensor, tuple(moved), seen)
 
     def seen_as(self, tensor: TensorSpec, dim_map: Sequence[int | None] | None = None) -> View:
-        """The same values as another tensor."""
+        """Return the same values as another tensor."""
         return self.tile(tensor, (0,) * len(self.dim_map), dim_map)
 
     def offset(self, position: int = 0) -> Index:
-        """Where the buffer holds this tile's value number `position`, counted in the order of its layout."""
+        """Return the place in the buffer of this tile's value number `position`, counted in the order of its layout."""
         shape = tuple(int(size) for size in self.tensor.shape)
         layout = self.tensor.state.layout or row_major(len(shape))
         point = list(self.starts)
@@ -88,7 +88,7 @@ class View:
         return self.buffer.offset(point)
 
     def variable(self, position: int = 0) -> str:
-        """The register that holds value number `position`."""
+        """Return the register that holds value number `position`."""
         assert self.buffer.variables is not None
         offset = self.offset(position).constant
         assert offset is not None, "loops over registers are unrolled"

@@ -1,4 +1,4 @@
-"""What a CPU is made of, as data: memory levels, weights, and what follows from them for tensors and Specs."""
+"""CPUs as data: memory levels, weights, and what follows from them for tensors and Specs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Weights:
 
 @attrs.frozen(kw_only=True)
 class TargetInfo:
-    """What the plugin that owns a target declares of it.
+    """The declarations of a target by the plugin that owns it.
 
     `layouts(dtype, rank)` lists the layouts that search may give to new buffers; `casts` the conversions
     it may make on a move; `cpu_features` what a machine must have to run the code, in the names that
@@ -115,7 +115,7 @@ class Machine:
         return tensor.lines(level.unit) * level.hit_cost * (1 if tensor.state.contiguous else 2)
 
     def footprint(self, tensor: TensorSpec) -> tuple[Num, ...]:
-        """Bytes that a new tensor takes of each level."""
+        """Return bytes that a new tensor takes of each level."""
         own = self.level(tensor.state.level)
         units = tensor.vectors if own.is_register else tensor.lines(own.unit)
         return tuple(units * own.unit if level is own else 0 for level in self.levels)
@@ -150,13 +150,13 @@ class Machine:
         return {}
 
     def layouts(self, dtype: DType, rank: int) -> tuple[Layout, ...]:
-        """The layouts that search may give to new buffers."""
+        """Return the layouts that search may give to new buffers."""
         if (dtype, rank) not in self._offered:
             self._offered[dtype, rank] = tuple(self.info.layouts(dtype, rank))
         return self._offered[dtype, rank]
 
     def vector_sizes(self, level: MemoryLevel, dtype: DType) -> tuple[int, ...]:
-        """Values per register, for each vector size of a vector level."""
+        """Return values per register, for each vector size of a vector level."""
         return tuple(size // dtype.bytes for size in level.vectors)
 
     def state(
@@ -169,7 +169,7 @@ class Machine:
         aligned: bool = True,
         vector: int | None = None,
     ) -> OperandState:
-        """An operand state as this level has it, without a layout in scalar registers.
+        """Return an operand state as this level has it, without a layout in scalar registers.
 
         Raises SpecError for a vector size in a level that holds no vectors.
         """
@@ -182,7 +182,7 @@ class Machine:
         return OperandState(dtype, level, layout, run, aligned, vector)
 
     def spec(self, logical: LogicalSpec, limits: Sequence[int] | None = None) -> Spec:
-        """The Spec in normal form for this target. Raises SpecError where it makes no sense here."""
+        """Return the Spec in normal form for this target. Raises SpecError where it makes no sense here."""
         self.check_operation(logical.op)
         logical = logical.canonical()
         for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
@@ -208,5 +208,5 @@ class Machine:
 
 
 def widest_vector(machine: Machine, level: MemoryLevel, dtype: DType, volume: int) -> int | None:
-    """The widest vector size that divides `volume`, None where there is none."""
+    """Return the widest vector size that divides `volume`, None where there is none."""
     return max((size for size in machine.vector_sizes(level, dtype) if volume % size == 0), default=None)

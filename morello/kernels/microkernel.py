@@ -20,7 +20,7 @@ LayoutRule = Literal["any", "row_major", "col_major"]
 
 
 def is_ordered(layout: Layout | None, order: Layout) -> bool:
-    """Whether a canonical layout has no strips and its dimensions come in the order of `order`."""
+    """Return True if a canonical layout has no strips and its dimensions come in the order of `order`."""
     if layout is None:
         return True
     present = {physical.dim for physical in layout.dims}
@@ -29,7 +29,7 @@ def is_ordered(layout: Layout | None, order: Layout) -> bool:
 
 @attrs.frozen(kw_only=True)
 class OperandPattern:
-    """Which operand states a microkernel takes; empty tuples take any."""
+    """The operand states that a microkernel takes; empty tuples take any."""
 
     levels: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class OperandPattern:
 
 
 def agree(field: str, states: Sequence[OperandState]) -> bool:
-    """Whether operands are the same in what `Microkernel.same` may name."""
+    """Return True if operands are the same in `field`, which `Microkernel.same` may name."""
     if field != "lanes":
         return len({getattr(state, field) for state in states}) <= 1
     layouts = {state.layout for state in states if state.layout is not None and state.layout.dims}
@@ -77,7 +77,7 @@ SizeRule = int | Multiple | None
 
 @attrs.frozen(kw_only=True)
 class Jam:
-    """How calls of a microkernel are printed together where a loop does nothing but call it: unroll and jam.
+    """A way to print calls of a microkernel together where a loop does nothing but call it: unroll and jam.
 
     `emit` is handed the sites of at most `most` calls, which differ in where their operands start, and prints what has
     the effect of one call after another. `registers` are the temporaries of all calls together, by level; where the
@@ -128,7 +128,7 @@ class Microkernel:
             self.emit(site)
 
     def implements(self, op: Operation) -> bool:
-        """Whether the kernel is for this operation, on some operands."""
+        """Return True if the kernel is for this operation, on some operands."""
         return isinstance(op, self.op) if isinstance(self.op, type) else op == self.op
 
     def operations(self, machine: Machine) -> tuple[Operation, ...]:
@@ -139,11 +139,11 @@ class Microkernel:
 
     @property
     def op_name(self) -> str:
-        """The operation, or the class of operations, in messages."""
+        """Return the operation, or the class of operations, in messages."""
         return self.op.__name__ if isinstance(self.op, type) else str(self.op)
 
     def matches(self, logical: LogicalSpec) -> bool:
-        """Whether operation and operand states, the labels of a Spec, fit this kernel."""
+        """Return True if operation and operand states, the labels of a Spec, match this kernel."""
         if not self.implements(logical.op) or len(logical.states) != len(self.operands):
             return False
         fitting = zip(self.operands, logical.states, logical.declared, strict=True)
@@ -152,7 +152,7 @@ class Microkernel:
         return all(agree(field, logical.states) for field in self.same)
 
     def accepts(self, logical: LogicalSpec) -> Mask:
-        """Whether the kernel implements the Spec, cell by cell in a batch."""
+        """Return True if the kernel implements the Spec; cell by cell in a batch."""
         if not self.matches(logical) or (self.shape is not None and len(self.shape) != len(logical.shape)):
             return False
         fine: Mask = True
@@ -162,7 +162,7 @@ class Microkernel:
         return fine & self.when(logical) if self.when else fine
 
     def describe(self) -> str:
-        """The Specs it takes, in words, for messages."""
+        """Return the Specs it takes, in words, for messages."""
         sizes = ["any" if s is None else f"{s.of}·i" if isinstance(s, Multiple) else str(s) for s in self.shape or ()]
         where = f" of {'×'.join(sizes)}" if sizes else ""
         return f"{self.op_name}{where} on {', '.join(f'({pattern})' for pattern in self.operands)}"

@@ -58,12 +58,12 @@ class OperandSite:
 
     @property
     def name(self) -> str:
-        """The name that its storage has in C, to call variables after."""
+        """Return the name that its storage has in C, to call variables after."""
         return self._view.buffer.name
 
     @property
     def in_registers(self) -> bool:
-        """Whether registers hold it, and not memory."""
+        """Return True if registers hold it, and not memory."""
         return self._view.buffer.in_registers
 
     def scalar(self, position: int = 0) -> str:
@@ -110,7 +110,7 @@ class KernelSite:
 
     @cached_property
     def operands(self) -> dict[str, OperandSite]:
-        """The operands by the names that the operation has for them."""
+        """Return the operands by the names that the operation has for them."""
         return {one.name: self.operand(index) for index, one in enumerate(self.spec.declared)}
 
     def line(self, text: str) -> None:

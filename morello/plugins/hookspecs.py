@@ -25,7 +25,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def morello_targets() -> Iterable[TargetInfo] | None:
-    """The targets this plugin owns."""
+    """Return the targets this plugin owns."""
 
 
 @hookspec
@@ -35,7 +35,7 @@ def morello_operations() -> Iterable[Operation] | None:
 
 @hookspec
 def morello_levels(target: str) -> Iterable[MemoryLevel] | None:
-    """Memory levels of `target`, fastest first."""
+    """Return the memory levels of `target`, fastest first."""
 
 
 @hookspec
@@ -50,9 +50,9 @@ def morello_microkernels(target: str, operations: Mapping[str, Operation]) -> It
 
 @hookspec
 def morello_weights(target: str) -> Weights | None:
-    """The cost weights of `target`."""
+    """Return the cost weights of `target`."""
 
 
 @hookspec
 def morello_emitter(target: str) -> Emitter | None:
-    """What prints C for `target`."""
+    """Return the emitter that prints C for `target`."""

@@ -42,7 +42,7 @@ class Registry:
 
     @classmethod
     def discover(cls) -> Registry:
-        """All plugins that installed distributions name under the entry point group `morello`."""
+        """Return all plugins that installed distributions name under the entry point group `morello`."""
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         for entry in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda one: one.name):
@@ -58,7 +58,7 @@ class Registry:
 
     @classmethod
     def of(cls, **plugins: Any) -> Registry:
-        """A registry of just these plugins, by name."""
+        """Return a registry of just these plugins, by name."""
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         for name, plugin in plugins.items():
@@ -86,7 +86,7 @@ class Registry:
 
     @property
     def plugins(self) -> list[PluginInfo]:
-        """The plugins that were found."""
+        """Return the plugins that were found."""
         found = []
         entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
         for name, _ in self._manager.list_name_plugin():
@@ -100,16 +100,16 @@ class Registry:
 
     @cached_property
     def operations(self) -> Mapping[str, Operation]:
-        """The operations of the Spec language, by name: Morello's own, and those that plugins add. Raises PluginError
+        """Return the operations of the Spec language by name: Morello's own, and those of plugins. Raises PluginError
         for one that breaks a rule."""
         return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._added.items()}})
 
     def owner(self, target: str) -> str:
-        """The plugin that owns a target."""
+        """Return the plugin that owns a target."""
         return self._known()[target][1]
 
     def target(self, name: str) -> Target:
-        """The assembled, checked target. Raises MorelloError for an unknown name, PluginError for a faulty plugin."""
+        """Return the checked target. Raises MorelloError for an unknown name, PluginError for a faulty plugin."""
         if name not in self._targets:
             known = self._known()
             if name not in known:
@@ -141,7 +141,7 @@ class Registry:
 
     @cached_property
     def _added(self) -> dict[str, tuple[str, Operation]]:
-        """The operations that plugins add, each with its plugin."""
+        """Return the operations that plugins add, each with its plugin."""
         found: dict[str, tuple[str, Operation]] = {}
         for plugin, op in self._ask("morello_operations"):
             rule = operation_rule(op)
@@ -190,14 +190,14 @@ class Registry:
         return target
 
     def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """What each plugin answers, item by item, with the plugin's name; in order of the names."""
+        """Yield the answers of each plugin, item by item, with the plugin's name; in order of the names."""
         for plugin, answer in self._answers(hook, lambda given: list(given or ()), **arguments):
             yield from ((plugin, item) for item in answer)
 
     def _answers(
         self, hook: str, convert: Callable[[Any], Any] = lambda given: given, **arguments: Any
     ) -> Iterator[tuple[str, Any]]:
-        """What each plugin answers, with the plugin's name; in order of the names."""
+        """Yield the answer of each plugin, with the plugin's name; in order of the names."""
         for impl in sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name):
             try:
                 answer = convert(impl.function(**{name: arguments[name] for name in impl.argnames}))
@@ -211,7 +211,7 @@ class Registry:
             yield impl.plugin_name, answer
 
     def _one(self, hook: str, target: str) -> tuple[str, Any] | None:
-        """The answer of a hook that gives a single object, with the plugin's name; None if no plugin answers."""
+        """Return the answer of a hook that gives a single object, with the plugin's name; None if no plugin answers."""
         given = [(plugin, answer) for plugin, answer in self._answers(hook, target=target) if answer is not None]
         if len(given) > 1:
             names = " and ".join(repr(plugin) for plugin, _ in given)
@@ -221,5 +221,5 @@ class Registry:
 
 @cache
 def installed() -> Registry:
-    """The registry of what is installed in this Python environment."""
+    """Return the registry of what is installed in this Python environment."""
     return Registry.discover()

@@ -58,7 +58,7 @@ def check_target(target: Target, owner: str) -> None:
 
 
 def operation_rule(op: object) -> str | None:
-    """The rule that an operation from a plugin breaks; None if it breaks none."""
+    """Return the rule that an operation from a plugin breaks; None if it breaks none."""
     if not isinstance(op, Operation):
         return "operations are instances of morello.ir.ops.Operation"
     if not op.name.isidentifier():
@@ -74,7 +74,7 @@ def operation_rule(op: object) -> str | None:
 
 
 def label_of(kind: str, item: Any) -> str:
-    """What a contribution is called in messages and in `Target.origins`: kind and name."""
+    """Return the words for a contribution in messages and in `Target.origins`: kind and name."""
     return f"{kind} {getattr(item, 'keyword' if kind == 'rewrite' else 'name', item)}"
 
 

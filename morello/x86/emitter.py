@@ -14,5 +14,5 @@ class X86Emitter(CEmitter):
         self.flags = flags
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:
-        """The compilers' flag for an extension is its name in `/proc/cpuinfo` without underscores."""
+        """Return the compilers' flag for an extension: its name in `/proc/cpuinfo` without underscores."""
         return (f"-m{feature.replace('_', '')}",)

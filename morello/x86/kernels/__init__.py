@@ -26,7 +26,7 @@ from morello.x86.kernels import (
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """All microkernels of a core whose vectors have these sizes in bytes."""
+    """Return all microkernels of a core whose vectors have these sizes in bytes."""
     return (
         *matmul.kernels(vectors),
         *dot.kernels(vectors),

@@ -65,7 +65,7 @@ def _memory(site: KernelSite) -> None:
 
 
 def _outermost(spec: LogicalSpec) -> bool:
-    """The output is the source over and over: its slowest dimension is the one that the source lacks."""
+    """Return True if the output is the source over and over: its slowest dimension is the one that the source lacks."""
     source, out = (state.layout for state in spec.states)
     op = spec.op
     assert isinstance(op, Broadcast)
@@ -75,7 +75,7 @@ def _outermost(spec: LogicalSpec) -> bool:
 
 
 def _whole_vectors(spec: LogicalSpec) -> Mask:
-    """Every vector of the output lies within one copy of the source."""
+    """Return True if every vector of the output lies within one copy of the source."""
     source, out = spec.states
     if source.vector not in (None, out.vector) or not _outermost(spec):
         return False
@@ -87,12 +87,12 @@ def _single(spec: LogicalSpec) -> Mask:
 
 
 def _stores(spec: LogicalSpec, machine: Machine) -> Num:
-    """What touching the operands costs, and a cycle for what is in L1 only once."""
+    """Return the cost of touching the operands, and a cycle for what is in L1 only once."""
     return move_costs(spec, machine) + 1
 
 
 def _prefixed(spec: LogicalSpec) -> bool:
-    """Both tensors have their values in the same order."""
+    """Return True if both tensors have their values in the same order."""
     source, out = (state.layout for state in spec.states)
     if source is None or out is None:
         return False

@@ -1,4 +1,4 @@
-"""What the kernels' declarations share: operand patterns, costs, and the spelling of intrinsics."""
+"""Operand patterns, costs, and the spelling of intrinsics, for the declarations of kernels."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 
 def move_costs(spec: LogicalSpec, machine: Machine) -> Num:
-    """What touching all operands costs."""
+    """Return the cost of touching all operands."""
     return sum(machine.move_cost(tensor) for tensor in spec.operands)
 
 
 def scalars_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """One instruction, and what touching its operands costs."""
+    """Return the cost of one instruction, and of touching its operands."""
     return move_costs(spec, machine) + 1
 
 
 def one_value(spec: LogicalSpec) -> Mask:
-    """Every dimension is 1."""
+    """Return True if every dimension is 1."""
     return spec.op.volume(spec.shape) == 1

@@ -37,12 +37,12 @@ _NARROW_F32 = """static inline {narrow} {name}({wide} v) {{
 
 
 def unsigned(dtype: DType) -> DType:
-    """The unsigned integers of the same size: their arithmetic wraps around, that of signed ones may not in C."""
+    """Return the unsigned type of the same size: its arithmetic wraps around, that of signed ones may not in C."""
     return dtype_named(f"u{8 * dtype.bytes}")
 
 
 def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
-    """A C expression for `value`, of type `source`, in type `out`."""
+    """Return a C expression for `value`, of type `source`, in type `out`."""
     if source == out:
         return value
     if source == BF16:
@@ -55,7 +55,7 @@ def scalar_as(site: KernelSite, value: str, source: DType, out: DType) -> str:
 
 
 def vector_as(site: KernelSite, value: str, source: DType, out: DType, values: int) -> str:
-    """A C expression for `value`, a vector of type `source`, with each of its values in type `out`."""
+    """Return a C expression for `value`, a vector of type `source`, with each of its values in type `out`."""
     if source == out:
         return value
     kind = site.vector_type(out, values)
@@ -91,7 +91,7 @@ def _widened(site: KernelSite, value: str, source: DType, out: DType, values: in
 
 
 def values_at(site: KernelSite, operand: OperandSite, position: int, values: int) -> str:
-    """A C expression for the vector of `values` values from `position` on: a register, or loaded from memory."""
+    """Return a C expression for the vector of `values` values from `position` on: a register, or loaded from memory."""
     if operand.in_registers:
         return operand.register(position)
     return f"{site.load(operand.tensor.state.dtype, values)}({operand.pointer(position)})"
@@ -106,7 +106,7 @@ def put_values(site: KernelSite, operand: OperandSite, position: int, values: in
 
 
 def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
-    """The even and the odd ones of twice `values` bf16 in the vector `value`, as vectors of f32.
+    """Return the even and the odd ones of twice `values` bf16 in the vector `value`, as vectors of f32.
 
     Two neighbours make up 32 bits: each is wanted in the upper half, so none crosses a lane.
     """
@@ -122,6 +122,6 @@ def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
 
 
 def pair_of_i16(site: KernelSite, operand: OperandSite) -> str:
-    """Both values of an operand of two integers of at most 16 bits, extended to 16 bits each, as an `int32_t`."""
+    """Return the two integers of an operand, of at most 16 bits, extended to 16 bits each, as an `int32_t`."""
     low, high = (f"(uint32_t)({U16.c_name}){operand.scalar(position)}" for position in range(2))
     return f"(int32_t)({low} | {high} << 16)"

@@ -56,7 +56,7 @@ class Together:
 
 @attrs.frozen
 class DotProduct:
-    """How a dot product is printed: `step` takes as many values along k as fill `taken` vectors of sums."""
+    """A way to print a dot product: `step` takes as many values along k as fill `taken` vectors of sums."""
 
     widest: int
     step: Step
@@ -75,7 +75,7 @@ class DotProduct:
         sites[0].line("}")
 
     def count(self, site: KernelSite) -> int:
-        """Values along k that a step takes."""
+        """Return values along k that a step takes."""
         return self.taken * self.widest // site.spec.states[2].dtype.bytes
 
     def begin(self, sites: Sequence[KernelSite], steps: int) -> Together:
@@ -97,7 +97,7 @@ class DotProduct:
         return Together(sites, pointers, sums)
 
     def loop(self, products: Together, length: int) -> None:
-        """Adds the products of the first `length` values, whole vectors, to the sums by turns."""
+        """Add the products of the first `length` values, whole vectors, to the sums by turns."""
         site = products.sites[0]
         count, each = self.count(site), len(products.sums[0])
         i = site.fresh("i")
@@ -115,7 +115,7 @@ class DotProduct:
         site.line("    }")
 
     def end(self, products: Together) -> None:
-        """Adds all sums to the outputs, four at once where these are neighbours."""
+        """Add all sums to the outputs, four at once where these are neighbours."""
         rest = list(zip(products.sites, products.sums, strict=True))
         while rest:
             four = rest[:4]
@@ -137,7 +137,7 @@ class DotProduct:
             site.line(f"    {out} = ({dtype.c_name})((uint32_t){out} + {total});")
 
     def _are_neighbours(self, sites: Sequence[KernelSite]) -> bool:
-        """Whether these are four, and the outputs numbers of 32 bits: in scalar registers, or a vector in memory."""
+        """Return True for four sites with outputs of 32 bits: in scalar registers, or a vector in memory."""
         outs = [site.operand(2) for site in sites]
         if len(outs) < 4 or sites[0].spec.states[2].dtype.bytes != 4:
             return False
@@ -161,7 +161,7 @@ class DotProduct:
             site.line(f"    {site.store(dtype, 4)}({own}, ({out})(({four}){before} + {total}));")
 
     def _sums_of_four(self, site: KernelSite, four: str, sums: Sequence[Sequence[str]]) -> str:
-        """A vector of the sums over the lanes of four dot products."""
+        """Return a vector of the sums over the lanes of four dot products."""
         dtype, kind, lanes = site.spec.states[2].dtype, self._kind(site), _lanes(site)
         totals = [" + ".join(each) for each in sums]
         if self.widest == 64:
@@ -181,13 +181,13 @@ class DotProduct:
 
 
 def _lanes(site: KernelSite) -> DType:
-    """What sums are made of: integers are added up as unsigned ones, which wrap around."""
+    """Return the type of sums: integers are added up as unsigned ones, which wrap around."""
     dtype = site.spec.states[2].dtype
     return dtype if dtype.is_float else unsigned(dtype)
 
 
 def _halved(site: KernelSite, kind: str, half: str) -> str:
-    """The C function that adds the upper half of a vector to the lower one."""
+    """Return the C function that adds the upper half of a vector to the lower one."""
     name = f"halves_of_{kind}"
     return site.helper(name, _HALVES.format(kind=kind, half=half, name=name))
 
@@ -210,14 +210,14 @@ def _f32_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> s
 
 
 def _bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """The products of the even values, then those of the odd ones."""
+    """Return the products of the even values, then those of the odd ones."""
     count = size // 4
     (even, odd), (other_even, other_odd) = (even_and_odd(site, values(i, 0, 2 * count), count) for i in range(2))
     return _fmadd(size, _fmadd(size, total, even, other_even), odd, other_odd)
 
 
 def _odd_even_bf16_step(site: KernelSite, size: int, total: str, values: Values) -> str:
-    """The left-hand side has its even values first in memory."""
+    """Return True if the left-hand side has its even values first in memory."""
     count = size // 4
     even, odd = even_and_odd(site, values(1, 0, 2 * count), count)
     return _fmadd(size, _fmadd(size, total, values(0, 0, count), even), values(0, count, count), odd)
@@ -247,7 +247,7 @@ def _saturating_step(site: KernelSite, size: int, total: str, values: Values) ->
 
 
 def row_times_column(lhs: Sequence[str], rhs: Sequence[str], out: Sequence[str]) -> tuple[OperandPattern, ...]:
-    """The operands of a dot product, of these data types."""
+    """Return the operands of a dot product, of these data types."""
     return (
         OperandPattern(levels=("L1",), dtypes=tuple(lhs), layout="row_major"),
         OperandPattern(levels=("L1",), dtypes=tuple(rhs), layout="col_major"),
@@ -266,7 +266,7 @@ def _wraps(widest: int) -> Callable[[LogicalSpec], Mask]:
 
 
 def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
-    """The left-hand side is in odd-even strips of two vectors of `values`."""
+    """Return True if the left-hand side is in odd-even strips of two vectors of `values`."""
 
     def holds(spec: LogicalSpec) -> bool:
         layout, strip = spec.states[0].layout, OddEven(2, 2 * values)
@@ -281,7 +281,7 @@ def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Num]:
 
 
 def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """Two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
+    """Return the cost: two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return per_values(2, widest // spec.states[2].dtype.bytes)(spec, machine)
@@ -307,7 +307,7 @@ def _kernel(
     when: Callable[[LogicalSpec], Mask] | None = None,
     op: Matmul = _ACCUMULATE,
 ) -> Microkernel:
-    """One of the dot products with vectors of `widest` bytes, of k values that `multiple` divides."""
+    """Return a dot product with vectors of `widest` bytes, of k values that `multiple` divides."""
     product = DotProduct(widest, step, taken)
     return Microkernel(
         name=name,
@@ -323,7 +323,7 @@ def _kernel(
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """The dot products of a core with vectors of these sizes in bytes."""
+    """Return the dot products of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     values = widest // 4
     kernel = partial(_kernel, widest)

@@ -80,7 +80,7 @@ def _shift(site: KernelSite) -> str:
 
 
 def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
-    """The C expression of a binary operation on two values of a type."""
+    """Return the C expression of a binary operation on two values of a type."""
     if op in (Maximum, Minimum):
         return picked(a, b, ">" if op is Maximum else "<")
     sign = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}[op]
@@ -118,7 +118,7 @@ SCALARS = (
 
 
 def choice(site: KernelSite, dtype: DType, values: int, sign: str) -> str:
-    """The C function of the larger (">") or smaller ("<") values of two vectors."""
+    """Return the C function of the larger (">") or smaller ("<") values of two vectors."""
     kind, name = site.vector_type(dtype, values), {">": "larger", "<": "smaller"}[sign]
     head = f"static inline {kind} {name}_{kind}({kind} a, {kind} b)"
     if dtype.is_float:
@@ -129,7 +129,7 @@ def choice(site: KernelSite, dtype: DType, values: int, sign: str) -> str:
 
 
 def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: str, values: int) -> str:
-    """The C expression of a binary operation on two vectors."""
+    """Return the C expression of a binary operation on two vectors."""
     if op in (Maximum, Minimum):
         return f"{choice(site, dtype, values, '>' if op is Maximum else '<')}({a}, {b})"
     sign = {Add: "+", Sub: "-", Mul: "*", Div: "/"}[op]
@@ -167,7 +167,7 @@ def _vector_shift(place: Place) -> None:
 
 
 def function_of(op: Operation) -> str:
-    """The vector function that computes an operation."""
+    """Return the vector function that computes an operation."""
     return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
 
 
@@ -192,7 +192,7 @@ def _vector(
     single: int | None = None,
     temporaries: int = 2,
 ) -> Microkernel:
-    """A kernel on vectors, where operand `single` may be one value; a vector costs what `each` says, in cycles."""
+    """Return a kernel on vectors, where operand `single` may be one value; a vector costs `each` cycles."""
     singles = () if single is None else (single,)
     return Microkernel(
         name=name,
@@ -210,7 +210,7 @@ def _vector(
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """The vector kernels of a core whose widest vectors have so many bytes."""
+    """Return the vector kernels of a core whose widest vectors have so many bytes."""
 
     def function(spec: LogicalSpec) -> int:
         return cycles(function_of(spec.op), width(spec, widest))

@@ -20,7 +20,7 @@ def _zero_memory(site: KernelSite) -> None:
 
 
 def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Every line is touched: unlike [Kaufman2025]'s, the cost grows with the size. Even one line takes a cycle."""
+    """Return the cost: every line is touched, unlike in [Kaufman2025], and even one line takes a cycle."""
     cost = move_costs(spec, machine)
     return cost + (cost == 0) * 1
 
@@ -81,7 +81,7 @@ _ZEROING = (
 
 
 def _filling(op: Fill) -> tuple[Microkernel, ...]:
-    """What FillNegInf and FillMin take: a value, vector registers, or memory."""
+    """Return the kernels of FillNegInf and FillMin: for a value, vector registers, or memory."""
     return (
         Microkernel(
             name=f"Value{op.value}",

@@ -27,7 +27,7 @@ FLOAT_ANYWHERE = OperandPattern(levels=ANYWHERE, dtypes=FLOATS)
 
 
 def whole(spec: LogicalSpec) -> TensorSpec:
-    """The operand that says which values there are: the last one that is not less than the iteration space."""
+    """Return the operand that says which values there are: the last one that is not less than the iteration space."""
     return max(zip(spec.operands, _full(spec), strict=True), key=lambda pair: pair[1])[0]
 
 
@@ -38,18 +38,18 @@ def _full(spec: LogicalSpec) -> list[bool]:
 
 
 def width(spec: LogicalSpec, widest: int) -> int:
-    """Values per vector: those of the vector registers, or of vectors of `widest` bytes where there are none."""
+    """Return values per vector: those of the vector registers, or of vectors of `widest` bytes where there are none."""
     sizes = [state.vector for state in spec.states if state.vector]
     return sizes[0] if sizes else widest // lane_type(spec.states[-1].dtype).bytes
 
 
 def lane_type(dtype: DType) -> DType:
-    """What a lane holds while something is computed for values of a type."""
+    """Return the type that a lane holds while something is computed for values of a type."""
     return F32 if dtype.is_float else dtype
 
 
 def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
-    """Whether all operands can be in lanes of one type, in vectors with equally many values."""
+    """Return True if all operands can be in lanes of one type, in vectors with equally many values."""
     kinds = {lane_type(state.dtype) for state in spec.states}
     counts = {state.vector for state in spec.states if state.vector}
     return (
@@ -58,12 +58,12 @@ def fit_lanes(spec: LogicalSpec, widest: int) -> bool:
 
 
 def conversions(spec: LogicalSpec) -> int:
-    """What converting from and to bf16 adds to the cost of each vector."""
+    """Return what converting from and to bf16 adds to the cost of each vector."""
     return 2 * sum(state.dtype == BF16 for state in spec.states)
 
 
 def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mask:
-    """Whether all operands but `singles` have the same places in the same order, in vectors of one size.
+    """Return True if all operands but `singles` have the same places in the same order, in vectors of one size.
 
     Operands in `singles` have one value, or are like the others.
     """
@@ -80,13 +80,13 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mas
 
 
 def vectors(spec: LogicalSpec, widest: int) -> Num:
-    """How many vectors there are, the last of which may be partly filled."""
+    """Return the number of vectors, the last of which may be partly filled."""
     return ceil_div(whole(spec).volume, width(spec, widest))
 
 
 @attrs.frozen
 class Place:
-    """Where a kernel is while it goes over its operands: one vector of each, of which `rest` lanes count (0: all).
+    """A kernel's place while it goes over its operands: one vector of each, of which `rest` lanes count (0: all).
 
     `at` is a position in registers, or an offset in C from the operands' pointers. `turn` counts the vectors that one
     round of a loop handles. `fixed` are the operands that have a single value, in all lanes.
@@ -102,11 +102,11 @@ class Place:
 
     @property
     def dtype(self) -> DType:
-        """The type of lanes."""
+        """Return the type of lanes."""
         return lane_type(self.site.spec.states[-1].dtype)
 
     def read(self, index: int, fill: float | int = 0) -> str:
-        """The C expression of an operand's vector; lanes that do not count are `fill`."""
+        """Return the C expression of an operand's vector; lanes that do not count are `fill`."""
         if index in self.fixed:
             return self.fixed[index]
         one = self.site.operand(index)
@@ -173,12 +173,12 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
 
 
 def turns_of(count: int, most: int) -> int:
-    """How many vectors a round of a loop handles, so that no more are left: at most `most`."""
+    """Return how many vectors, at most `most`, a round of a loop handles so that none are left."""
     return next(turns for turns in range(most, 0, -1) if count % turns == 0)
 
 
 def lanewise(body: Callable[[Place], None], widest: int) -> Callable[[KernelSite], None]:
-    """An `emit` that applies `body` to every vector."""
+    """Return an `emit` that applies `body` to every vector."""
 
     def emit(site: KernelSite) -> None:
         site.line("{")
@@ -190,7 +190,7 @@ def lanewise(body: Callable[[Place], None], widest: int) -> Callable[[KernelSite
 
 
 def _pointer(site: KernelSite, index: int) -> str:
-    """A C variable that points to the first value of an operand in memory."""
+    """Return a C variable that points to the first value of an operand in memory."""
     one = site.operand(index)
     written = site.spec.op.operands(len(site.spec.shape))[index].writes
     name = site.fresh(f"{one.name}_at")
@@ -199,7 +199,7 @@ def _pointer(site: KernelSite, index: int) -> str:
 
 
 def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
-    """A C variable with a single value of an operand in all lanes."""
+    """Return a C variable with a single value of an operand in all lanes."""
     dtype = one.tensor.state.dtype
     name, lane = site.fresh(f"{one.name}_all"), lane_type(dtype)
     value = scalar_as(site, one.scalar(), dtype, lane)
@@ -208,7 +208,7 @@ def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
 
 
 def repeat(site: KernelSite, dtype: DType, values: int) -> str:
-    """The C function that makes a vector of one value."""
+    """Return the C function that makes a vector of one value."""
     kind = site.vector_type(dtype, values)
     lanes = ", ".join(["value"] * values)
     head = f"static inline {kind} repeat_{kind}({dtype.c_name} value)"
@@ -216,7 +216,7 @@ def repeat(site: KernelSite, dtype: DType, values: int) -> str:
 
 
 def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:
-    """The first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
+    """Return the first `count` values of a vector, and `fill` in the lanes beyond them, which are not read."""
     kind = site.vector_type(dtype, values)
     head = f"static inline {kind} load_rest_{kind}(const {dtype.c_name} *from, int count, {kind} v)"
     if _masked(dtype, values):

@@ -38,7 +38,7 @@ def _mult_add(site: KernelSite) -> str:
 
 
 def _mult_add_cost(integer: int, bf16: int):
-    """One instruction for f32, `integer` and `bf16` cycles for sums of these types; 4 to convert a factor to f32."""
+    """Return costs: one cycle for f32, `integer` and `bf16` for sums of these types; 4 to convert a factor to f32."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         *factors, out = (state.dtype for state in spec.states)
@@ -103,13 +103,13 @@ def _odd_even_mult_add(site: KernelSite) -> None:
 
 
 def _same_registers(spec: LogicalSpec, vector: int) -> bool:
-    """The registers of the vector operand and of the output hold values of the same places, in the same order."""
+    """Return True if registers of the vector operand and of the output hold the same places, in the same order."""
     factor, total = spec.states[vector], spec.states[2]
     return (factor.layout, factor.vector) == (total.layout, total.vector)
 
 
 def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
-    """The factors are narrower than the sums, of which they have the order, and convert to them without loss."""
+    """Return True if the factors are narrower than the sums, in their order, and convert to them without loss."""
     value, factor, total = spec.states[scalar], spec.states[vector], spec.states[2]
     if factor.layout != total.layout or factor.vector not in (None, total.vector):
         return False
@@ -120,7 +120,7 @@ def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
 
 
 def _odd_even_sums(spec: LogicalSpec) -> bool:
-    """The sums are odd-even in strips of two vectors, each of which meets one vector of factors in order."""
+    """Return True if the sums are odd-even in strips of two vectors, each of which meets a vector of factors."""
     factor, total = spec.states[1], spec.states[2]
     if total.layout is None or factor.vector not in (None, 2 * (total.vector or 1)):
         return False
@@ -129,7 +129,7 @@ def _odd_even_sums(spec: LogicalSpec) -> bool:
 
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Two cycles a vector; [Kaufman2025] has the same for integers of all sizes.
+    """Return the cost: two cycles a vector; [Kaufman2025] has the same for integers of all sizes.
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
     """
@@ -147,7 +147,7 @@ def _widening_cost(vector: int):
 
 
 def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Microkernel]:
-    """A scalar from one input times vectors from the other: of the sums' type, and of a narrower one."""
+    """Return a scalar from one input times vectors from the other: of the sums' type, and of a narrower one."""
     dims = (1, 1, 1, None) if vector == 1 else (1, None, 1, 1)
     total = OperandPattern(levels=("VRF",), dtypes=_SAME_TYPE)
     value, factor = OperandPattern(levels=NEAR, dtypes=_SAME_TYPE), total
@@ -179,7 +179,7 @@ def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Mic
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """The kernels of a core with vectors of these sizes in bytes."""
+    """Return the kernels of a core with vectors of these sizes in bytes."""
     by_row, by_row_widening = _with_vectors("BroadcastVecMultAdd", scalar=0, vector=1)
     by_column, by_column_widening = _with_vectors("VecBroadcastMultAdd", scalar=1, vector=0)
     return (

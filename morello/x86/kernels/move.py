@@ -37,13 +37,13 @@ def _vector_move(site: KernelSite) -> None:
 
 
 def _other_cast(spec: LogicalSpec) -> bool:
-    """Any conversion but the one that has a kernel of its own."""
+    """Return True for any conversion but the one that has a kernel of its own."""
     source, out = (state.dtype for state in spec.states)
     return source != out and (source, out) != (BF16, F32)
 
 
 def _vectors(spec: LogicalSpec, machine: Machine) -> Num:
-    """One instruction per vector register."""
+    """Return the cost: one instruction per vector register."""
     return spec.operand(0).volume // max(state.vector or 0 for state in spec.states)
 
 
@@ -63,7 +63,7 @@ def _vector_cast(site: KernelSite) -> None:
 
 
 def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
-    """The same values in the same order and as many per register, in another type.
+    """Return True for the same values in the same order and as many per register, in another type.
 
     A register of the narrower type, converted, fits one of `widest` bytes; all that is or becomes bf16 does so as f32.
     """
@@ -96,7 +96,7 @@ def _interleave(site: KernelSite) -> None:
 
 
 def _to_odd_even(spec: LogicalSpec) -> bool:
-    """The output has the order of the source, but for odd-even strips of two of its vectors."""
+    """Return True if the output has the order of the source, but for odd-even strips of two of its vectors."""
     source, out = spec.states
     if not source.layout or not out.layout or not out.layout.dims or source.vector not in (None, 2 * (out.vector or 1)):
         return False
@@ -107,7 +107,7 @@ def _to_odd_even(spec: LogicalSpec) -> bool:
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """The moves of a core with vectors of these sizes in bytes."""
+    """Return the moves of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     return (
         Microkernel(

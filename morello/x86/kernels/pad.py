@@ -33,7 +33,7 @@ def _pad(site: KernelSite) -> None:
 
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Every line is touched, and each row costs a call of memcpy."""
+    """Return the cost: every line is touched, and each row costs a call of memcpy."""
     return move_costs(spec, machine) + product(spec.operand(0).shape[:-1])
 
 

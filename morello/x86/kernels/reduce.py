@@ -39,19 +39,19 @@ COMBINING: Mapping[type, Combining] = {Max: Maximum, Sum: Add}
 
 
 def neutral(combining: Combining, dtype: DType) -> float | int:
-    """The value that changes nothing."""
+    """Return the value that changes nothing."""
     return Fill("NegInf").constant(dtype) if combining is Maximum else 0
 
 
 def combine_values(site: KernelSite, combining: Combining, dtype: DType) -> str:
-    """The C function that combines two values."""
+    """Return the C function that combines two values."""
     name, kind = f"{combining.__name__.lower()}_{dtype}", dtype.c_name
     text = f"return {of_values(combining, 'a', 'b', dtype)};"
     return site.helper(name, f"static inline {kind} {name}({kind} a, {kind} b) {{\n    {text}\n}}")
 
 
 def combine_vectors(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
-    """The C function that combines two vectors."""
+    """Return the C function that combines two vectors."""
     kind = site.vector_type(dtype, values)
     name = f"{combining.__name__.lower()}_{kind}"
     text = f"return {of_vectors(combining, site, dtype, 'a', 'b', values)};"
@@ -59,7 +59,7 @@ def combine_vectors(site: KernelSite, combining: Combining, dtype: DType, values
 
 
 def combine_lanes(site: KernelSite, combining: Combining, dtype: DType, values: int) -> str:
-    """The C function that combines the lanes of a vector: halves of it, as long as these are vectors."""
+    """Return the C function that combines the lanes of a vector: halves of it, as long as these are vectors."""
     kind = site.vector_type(dtype, values)
     name = f"{combining.__name__.lower()}_of_{kind}"
     if values * dtype.bytes > 16:
@@ -138,7 +138,7 @@ SCALARS = (_scalar(Max), _scalar(Sum), _scalar(Mean))
 
 
 def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], results: tuple[int, ...]) -> Mask:
-    """Whether all values of the sources, which lie alike, belong to one row."""
+    """Return True if all values of the sources, which lie alike, belong to one row."""
     first = spec.operand(sources[0])
     if not fit_lanes(spec, widest):
         return False
@@ -226,5 +226,5 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """The vector kernels of a core whose widest vectors have so many bytes."""
+    """Return the vector kernels of a core whose widest vectors have so many bytes."""
     return (*_reduction(Max, widest), *_reduction(Sum, widest))

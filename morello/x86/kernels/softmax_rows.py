@@ -49,7 +49,7 @@ def _operand(site: KernelSite, name: str) -> int:
 
 
 def _all(site: KernelSite, values: int, value: str) -> str:
-    """A value in all lanes."""
+    """Return a value in all lanes."""
     return f"{repeat(site, F32, values)}({value})"
 
 
@@ -151,7 +151,7 @@ def _row_kernel(
     widest: int,
     fixed: int,
 ) -> Microkernel:
-    """A kernel whose operands `rows` are rows, and whose others are single values."""
+    """Return a kernel whose operands `rows` are rows, and whose others are single values."""
     singles = tuple(index for index in range(count) if index not in rows)
 
     def emit(site: KernelSite) -> None:
@@ -238,7 +238,7 @@ def _lane_kernel(
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """The kernels of a core whose widest vectors have so many bytes."""
+    """Return the kernels of a core whose widest vectors have so many bytes."""
 
     def power(values: int) -> int:
         return cycles("exp_below", values)

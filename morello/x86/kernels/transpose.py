@@ -76,7 +76,7 @@ def _transpose(size: int, width: int) -> str:
 
 
 def _by_lanes(rows: list[str], size: int, lines: list[str]) -> list[list[str]]:
-    """Rows that hold lane 0 of row i, of row i + n, ..., then those with lane 1, and so on; n rows per group."""
+    """Return rows that hold lane 0 of row i, of row i + n, ..., then those with lane 1, and so on; n rows per group."""
     count = len(rows) * 16 // size
 
     def joined(first: str, second: str, which: str, call: str) -> str:
@@ -107,7 +107,7 @@ def _by_lanes(rows: list[str], size: int, lines: list[str]) -> list[list[str]]:
 
 
 def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) -> list[str]:
-    """The square in each lane, transposed."""
+    """Return the square in each lane, transposed."""
     count = len(rows)
     for _ in range(count.bit_length() - 1):
         made = []
@@ -122,7 +122,7 @@ def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) 
 
 
 def _to_pairs(size: int, width: int) -> str:
-    """Two rows become pairs of values, one of each row: unpacking does so in each lane of 16 bytes."""
+    """Return pairs of the values of two rows: unpacking makes them in each lane of 16 bytes."""
     kind, prefix = INTEGER_VECTOR[size], PREFIX[size]
     lines = [
         f"    const {kind} {half} = {prefix}_unpack{half}_{_UNITS[width]}(({kind})r0, ({kind})r1);"
@@ -139,7 +139,7 @@ def _to_pairs(size: int, width: int) -> str:
 
 
 def _of_shape(rows: int, columns: int, rising: bool | None = None):
-    """The source is `rows` rows of `columns` values, and the layouts order these two dimensions differently.
+    """Return True for a source of `rows` rows of `columns` values, if the layouts order these two differently.
 
     `rising` says whether rows are the earlier dimension. Any two dimensions of a larger tensor will do: those of a
     column of channels, for one.
@@ -158,7 +158,7 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None):
 
 
 def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
-    """The transposes of squares of `size` rows of values of `width` bytes, in both directions."""
+    """Return the transposes of squares of `size` rows of values of `width` bytes, in both directions."""
     suffix = "" if width == 4 else f"Of{8 * width}Bits"
     floats = {4: _transpose_4, 8: _transpose_8}
 
@@ -182,7 +182,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
 
 
 def _pairs(size: int, width: int) -> Microkernel:
-    """Two rows, each one vector, become one row of pairs: [Kaufman2025]'s PhysicalTransposeByte for every width."""
+    """Return kernels that make one row of pairs of two: [Kaufman2025]'s PhysicalTransposeByte, for every width."""
     values = size // width
     vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(values,))
     return Microkernel(
@@ -198,7 +198,7 @@ def _pairs(size: int, width: int) -> Microkernel:
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """The transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers."""
+    """Return the transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers."""
     most = max(vectors) // 4
     squares = sorted((size // width, -width) for size in vectors for width in _DTYPES if size // width <= most)
     return (

@@ -22,7 +22,7 @@ _CONVERSION = 4
 
 
 def read(site: KernelSite, index: int, dtype: DType) -> str:
-    """The only value of an operand, converted to what values for `dtype` are computed in."""
+    """Return the only value of an operand, converted to what values for `dtype` are computed in."""
     operand = site.operand(index)
     return scalar_as(site, operand.scalar(), operand.tensor.state.dtype, F32 if dtype.is_float else dtype)
 
@@ -53,18 +53,18 @@ def line(expression: str | Callable[[KernelSite], str]) -> Template:
 
 
 def computed(expression: str, dtype: DType) -> str:
-    """A result of `float`, `double` or `uint32_t` as what `write` stores."""
+    """Return a result of `float`, `double` or `uint32_t` as what `write` stores."""
     return f"({'float' if dtype.is_float else dtype.c_name})({expression})"
 
 
 def picked(a: str, b: str, sign: str) -> str:
-    """The C expression of `a` if it compares so with `b`, else `b`."""
+    """Return the C expression of `a` if it compares so with `b`, else `b`."""
     # Compilers warn of a value that is compared with itself.
     return a if a == b else f"{a} {sign} {b} ? {a} : {b}"
 
 
 def literal(value: float | int, dtype: DType) -> str:
-    """A constant of a data type in C, exactly."""
+    """Return a constant of a data type in C, exactly."""
     if dtype == BF16:
         return f"{BF16.numpy.type(value).view('uint16'):#06x}"
     if not dtype.is_float:
@@ -74,7 +74,7 @@ def literal(value: float | int, dtype: DType) -> str:
 
 
 def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """The cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
+    """Return the cost of a kernel on single values: what touching and converting them costs, and so many cycles."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         conversions = sum(state.dtype == BF16 for state in spec.states)

@@ -181,12 +181,12 @@ DIVISION = (7, 7)
 
 
 def cycles(name: str, values: int) -> int:
-    """What one call on a vector of so many floats costs."""
+    """Return the cost of one call on a vector of so many floats."""
     return FUNCTIONS[name].cycles[values == 16]
 
 
 def definitions(name: str, values: int) -> dict[str, str]:
-    """The C functions that `name` on vectors of so many floats consists of, itself last: text by C name."""
+    """Return the C functions that `name` on vectors of so many floats consists of, itself last: text by C name."""
     function = FUNCTIONS[name]
     found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
     wide = values == 16 and name == "exp_times"

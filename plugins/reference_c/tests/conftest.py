@@ -39,7 +39,7 @@ def compiler(request: pytest.FixtureRequest) -> Compiler:
 
 @pytest.fixture(scope="session")
 def make(target: Target) -> Make:
-    """Makes a kernel from data types, and layouts and contiguity where they are not the usual ones."""
+    """Make a kernel from data types, and layouts and contiguity where they are not the usual ones."""
 
     def build(
         op: str,

@@ -1,4 +1,4 @@
-"""How the C looks."""
+"""The looks of the C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the printed C computes."""
+"""The printed C computes what operations mean."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _source(logical: LogicalSpec, values: Sequence[Value], prototype: str) -> st
 
 
 def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:
-    """Loops over the output's dimensions, and inside them the operation's meaning; indented as a function's body."""
+    """Return loops over the output's dimensions with the meaning inside, indented as a function's body."""
     op, dims = logical.op, logical.dims
     shape = [int(size) for size in logical.shape]
     printer, inner = meaning(op), looped(op, len(shape))

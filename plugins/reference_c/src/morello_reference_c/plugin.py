@@ -1,4 +1,4 @@
-"""What this plugin contributes: one memory, one microkernel per operation, and the emitter that prints them."""
+"""The contributions of this plugin: one memory, one microkernel per operation, and the emitter that prints them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _layouts(dtype: DType, rank: int) -> list[Layout]:
 
 
 def _cost(logical: LogicalSpec, machine: Machine) -> Num:
-    """One per point of the iteration space: nobody chooses between programs here."""
+    """Return the cost: one per point of the iteration space: nobody chooses between programs here."""
     return logical.op.volume(logical.shape)
 
 

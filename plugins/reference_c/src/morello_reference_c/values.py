@@ -47,7 +47,7 @@ class Value:
 
     @property
     def type_of_sums(self) -> str:
-        """The C type in which values for this operand are computed."""
+        """Return the C type in which values for this operand are computed."""
         return "float" if self.dtype.is_float else "uint32_t"
 
     @property
@@ -55,22 +55,22 @@ class Value:
         return [f"{self.name}_s{position}" for position in range(self.strides)]
 
     def parameters(self, writes: bool) -> str:
-        """The function's parameters that stand for it."""
+        """Return the function's parameters that stand for it."""
         pointer = f"{'' if writes else 'const '}{self.dtype.c_name} *restrict {self.name}"
         return ", ".join([pointer, *(f"ptrdiff_t {name}" for name in self.stride_names)])
 
     def element(self, *point: str) -> str:
-        """The stored element at a point."""
+        """Return the stored element at a point."""
         return f"{self.name}[{self.name}_at({', '.join([*point, *self.stride_names])})]"
 
     def read(self, kind: str, *point: str) -> str:
-        """The value at a point, as the C type `kind`."""
+        """Return the value at a point, as the C type `kind`."""
         if self.dtype == BF16:
             return f"bf16_to_float({self.element(*point)})"
         return self.element(*point) if kind == self.dtype.c_name else f"({kind}){self.element(*point)}"
 
     def write(self, value: str, *point: str) -> str:
-        """The statement that stores a value of type `type_of_sums`."""
+        """Return the statement that stores a value of type `type_of_sums`."""
         if self.dtype == BF16:
             value = f"float_to_bf16({value})"
         elif self.dtype != F32 and self.dtype.c_name != self.type_of_sums:
@@ -78,7 +78,7 @@ class Value:
         return f"{self.element(*point)} = {value};"
 
     def index_function(self) -> str:
-        """The C function from logical coordinates to the offset in the buffer, in values."""
+        """Return the C function from logical coordinates to the offset in the buffer, in values."""
         layout, shape = self.layout, self.tensor.shape
         rank = len(shape)
         variables = [f"i{dim}" for dim in range(rank)]

@@ -1,4 +1,4 @@
-"""What each operation means, in C: a new operation is one more function here and its line in `MEANINGS`.
+"""The meaning of each operation in C: a new operation is one more function here and its line in `MEANINGS`.
 
 Sums of floats are computed as float, functions like exp as double, and results are rounded to the output's type once,
 at the end. Integers are computed as uint32_t, which wraps around without undefined behaviour; every integer type
@@ -62,7 +62,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
 
 
 def meaning(op: Operation) -> Meaning | None:
-    """What prints an operation, None for one that is not known here."""
+    """Return the function that prints an operation, None for one that is not known here."""
     found = (MEANINGS[cls] for cls in type(op).__mro__ if cls in MEANINGS)
     printer = next(found, None)
     # Those of plugins are not known here.
@@ -70,6 +70,6 @@ def meaning(op: Operation) -> Meaning | None:
 
 
 def looped(op: Operation, rank: int) -> set[int]:
-    """The dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
+    """Return the dimensions that an operation's meaning loops over itself: those over which it sums or compares."""
     whole = op.untiled(rank) if isinstance(op, Softmax) else ()
     return {*op.reductions(rank), *whole}

@@ -1,4 +1,4 @@
-"""What meanings have in common."""
+"""Helpers that meanings have in common."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HELPERS = {"bf16_to_float": BF16_TO_FLOAT, "float_to_bf16": FLOAT_TO_BF16, "exp_
 
 
 def loop(variable: str, size: int, *body: str) -> list[str]:
-    """A loop from 0, of statements."""
+    """Return a loop from 0, of statements."""
     head = f"for (ptrdiff_t {variable} = 0; {variable} < {size}; {variable}++) {{"
     return [head, *(f"    {line}" for line in body), "}"]
 
 
 def at(dims: Sequence[str], axes: Sequence[int]) -> list[str]:
-    """The point of an operand that has size 1 along `axes`."""
+    """Return the point of an operand that has size 1 along `axes`."""
     return ["0" if dim in axes else name for dim, name in enumerate(dims)]

@@ -28,7 +28,7 @@ _GELU = {
 
 
 def knows(op: Operation) -> bool:
-    """Whether an elementwise operation is one of these."""
+    """Return True if an elementwise operation is one of these."""
     return type(op) in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS, Relu, Gelu, Scale, Shift)
 
 
@@ -68,5 +68,5 @@ def divide(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
 
 
 def compared(out: Value) -> str:
-    """The C type in which values for this operand are compared: its own, so that signs are right."""
+    """Return the C type in which values for this operand are compared: its own, so that signs are right."""
     return "float" if out.dtype.is_float else out.dtype.c_name

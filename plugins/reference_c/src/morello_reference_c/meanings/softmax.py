@@ -110,6 +110,6 @@ def unscaled(op: Operation, values: Sequence[Value], dims: Sequence[str], shape:
 
 
 def _maximum(source: Value, dims: Sequence[str], shape: Sequence[int], axis: int, start: str) -> list[str]:
-    """The largest value of a row, in `row_max`."""
+    """Return the largest value of a row, in `row_max`."""
     body = [f"double value = {source.read('double', *dims)};", "row_max = value > row_max ? value : row_max;"]
     return [f"double row_max = {start};", *loop(dims[axis], shape[axis], *body)]

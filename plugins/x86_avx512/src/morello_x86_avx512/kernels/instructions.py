@@ -37,7 +37,7 @@ class Instruction:
         return lhs != rhs if self.taken == 4 else lhs == rhs
 
     def spelled(self, site: KernelSite, size: int, total: str, lhs: str, rhs: str) -> str:
-        """The C expression for vectors of `size` bytes; `total` is of f32 or of u32, like the result."""
+        """Return the C expression for vectors of `size` bytes; `total` is of f32 or of u32, like the result."""
         if self.flushes:
             kind = _BF16_VECTOR[size]
             return f"{PREFIX[size]}_{self.call}({total}, ({kind}){lhs}, ({kind}){rhs})"
@@ -48,7 +48,7 @@ class Instruction:
         return f"({site.vector_type(U32, size // 4)}){call}"
 
     def sums(self, site: KernelSite, size: int) -> str:
-        """The C type of a vector of sums."""
+        """Return the C type of a vector of sums."""
         return site.vector_type(F32 if self.flushes else U32, size // 4)
 
 

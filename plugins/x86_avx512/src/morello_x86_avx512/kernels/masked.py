@@ -10,16 +10,16 @@ WIDTH = 64
 
 
 def _mask(dtype: DType, count: int) -> str:
-    """The mask of the first `count` values of a vector; fewer than it holds."""
+    """Return the mask of the first `count` values of a vector; fewer than it holds."""
     return f"(__mmask{WIDTH // dtype.bytes}){hex((1 << count) - 1)}"
 
 
 def load_first(site: KernelSite, dtype: DType, count: int, pointer: str) -> str:
-    """A C expression for a vector whose first `count` values come from memory; the others are 0."""
+    """Return a C expression for a vector whose first `count` values come from memory; the others are 0."""
     kind = site.vector_type(dtype, WIDTH // dtype.bytes)
     return f"({kind})_mm512_maskz_loadu_epi{8 * dtype.bytes}({_mask(dtype, count)}, {pointer})"
 
 
 def store_first(dtype: DType, count: int, pointer: str, value: str) -> str:
-    """A C statement that stores the first `count` values of a vector and leaves what follows as it is."""
+    """Return a C statement that stores the first `count` values of a vector and leaves what follows as it is."""
     return f"_mm512_mask_storeu_epi{8 * dtype.bytes}({pointer}, {_mask(dtype, count)}, (__m512i){value});"

@@ -20,7 +20,7 @@ _SMALLEST = 16
 
 
 def _pieces(dtype: DType, count: int) -> Iterator[tuple[int, int]]:
-    """Where the vectors of a row start, and how many values each has."""
+    """Yield the start of each vector of a row, and its number of values."""
     values = WIDTH // dtype.bytes
     for start in range(0, count, values):
         yield start, min(values, count - start)

@@ -13,7 +13,7 @@ from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 
 
 def _word(operand: OperandSite, count: int) -> str:
-    """The `count` values of an operand next to each other in an `int32_t`; compilers load them at once."""
+    """Return the `count` values of an operand next to each other in an `int32_t`; compilers load them at once."""
     dtype = operand.tensor.state.dtype
     parts = (f"(uint32_t)({unsigned(dtype).c_name}){operand.scalar(place)}" for place in range(count))
     shifted = (f"{part} << {32 // count * place}" if place else part for place, part in enumerate(parts))
@@ -36,7 +36,7 @@ def _template(instruction: Instruction):
 
 def _kernel(instruction: Instruction) -> Microkernel:
     def fits(spec: LogicalSpec) -> bool:
-        """A register of the right-hand side has what one of sums needs, in the same order."""
+        """Return a register of the right-hand side has what one of sums needs, in the same order."""
         factor, total = spec.states[1], spec.states[2]
         return instruction.takes(spec) and factor.vector in (None, instruction.taken * (total.vector or 1))
 
