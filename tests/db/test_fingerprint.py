@@ -32,15 +32,16 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 
 ROOT = Path(__file__).parents[2]
-#: The packages whose sources count for each target. That of x86_avx2 has nothing but data, which counts by value.
+#: The packages whose sources count for each target, by their folders. That of x86_avx2 has nothing but data, which
+#: counts by value.
 PLUGINS = {
     "reference_c": ["morello_reference_c"],
-    "x86_avx2": [],
-    "x86_avx512": ["morello_x86_avx512"],
+    "x86_avx2": ["morello_x86"],
+    "x86_avx512": ["morello_x86", "morello_x86_avx512"],
 }
 PACKAGES = {
     "morello": ROOT / "morello",
-    **{f"morello_{name}": ROOT / "plugins" / name / "src" / f"morello_{name}" for name in PLUGINS},
+    **{f"morello_{name}": ROOT / "plugins" / name / "src" / f"morello_{name}" for name in ("x86", *PLUGINS)},
 }
 #: Rules that are in methods, by the file that they are in.
 RULES = {

@@ -19,7 +19,7 @@ from morello.runtime.machine import missing_features
 #: One worker builds the environment for all of them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]
 
-OWN = ("reference_c", "x86_avx2", "x86_avx512")
+OWN = ("reference_c", "x86", "x86_avx2", "x86_avx512")
 
 Morello = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -54,7 +54,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, root: Path, third_part
     wheels = place / "wheels"
     run_pip([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, *sources])
     found = sorted(wheels.glob("*.whl"))
-    assert len(found) == len(sources) == 6
+    assert len(found) == len(sources) == 7
     run_pip([*pip, "install", "--quiet", "--no-compile", *found])
     return place / "venv"
 
@@ -97,7 +97,7 @@ def python(environment: Path, tmp_path: Path) -> Callable[[str], str]:
 def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], environment: Path) -> None:
     code = """
         import importlib, importlib.util
-        for name in ("morello", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"):
+        for name in ("morello", "morello_x86", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"):
             print(importlib.import_module(name).__file__)
         from morello.search.solve import propagate
         assert propagate.compiled(), "the compiled part of search is missing"
@@ -111,7 +111,7 @@ def test_wheels_believe_what_the_tree_has_solved(python: Callable[[str], str], r
     code = """
         import morello_x86_avx2.plugin, morello_x86_avx512.plugin, morello_reference_c.plugin
         from morello.db.sources import core, package
-        print(core(), *map(package, ("morello_reference_c", "morello_x86_avx2", "morello_x86_avx512")))
+        print(core(), *map(package, ("morello_reference_c", "morello_x86", "morello_x86_avx2", "morello_x86_avx512")))
     """
     tree = [hash_of(root / "plugins" / name / "src" / f"morello_{name}") for name in OWN]
     assert python(textwrap.dedent(code)).split() == [core(), *tree]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from morello_x86.emitter import X86Emitter
+from morello_x86.kernels import kernels
+
 from morello.plugins import TargetPlugin
 from morello.rewrites import STANDARD
-from morello.x86.emitter import X86Emitter
-from morello.x86.kernels import kernels
 from morello_x86_avx2 import target
 
 PLUGIN = TargetPlugin(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from morello_x86.core import layouts, levels
+
 from morello.plugins import TargetInfo, Weights
-from morello.x86.core import layouts, levels
 
 NAME = "x86_avx2"
 #: Bytes of the xmm and ymm views of a vector register.

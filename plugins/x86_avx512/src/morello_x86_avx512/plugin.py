@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from morello_x86.core import layouts, levels
+from morello_x86.emitter import X86Emitter
+from morello_x86.kernels import kernels
+
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
-from morello.x86.core import layouts, levels
-from morello.x86.emitter import X86Emitter
-from morello.x86.kernels import kernels
 from morello_x86_avx512.kernels import KERNELS
 
 #: Bytes of the xmm, ymm and zmm views of a vector register.

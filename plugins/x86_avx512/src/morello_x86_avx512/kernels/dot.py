@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import attrs
+from morello_x86.kernels.dot import DotProduct, Step, Values, f32_step, row_times_column
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple
-from morello.x86.kernels.dot import DotProduct, Step, Values, f32_step, row_times_column
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 from morello_x86_avx512.kernels.masked import WIDTH, load_first
 

@@ -8,11 +8,11 @@ zero, factors and sums alike.
 from __future__ import annotations
 
 import attrs
+from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX
 
 from morello.ir.dtypes import F32, U32
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.x86.kernels.common import INTEGER_VECTOR, PREFIX
 
 #: Intel's types of vectors of bf16, by bytes.
 _BF16_VECTOR = {16: "__m128bh", 32: "__m256bh", 64: "__m512bh"}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from morello_x86.kernels.common import INTEGERS, NEAR, move_costs
+from morello_x86.kernels.convert import unsigned
+
 from morello.ir.dtypes import DType
 from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
@@ -11,8 +14,6 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import INTEGERS, NEAR, move_costs
-from morello.x86.kernels.convert import unsigned
 from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
 
 #: Bytes of the smallest vector: multiples of it can be held in registers.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from morello_x86.kernels.common import NEAR, PREFIX
+from morello_x86.kernels.convert import unsigned
+
 from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import NEAR, PREFIX
-from morello.x86.kernels.convert import unsigned
 from morello_x86_avx512.kernels.instructions import INSTRUCTIONS, Instruction
 
 

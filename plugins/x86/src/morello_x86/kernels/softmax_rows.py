@@ -23,8 +23,8 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import F32_SCALAR, PREFIX
-from morello.x86.kernels.lanes import (
+from morello_x86.kernels.common import F32_SCALAR, PREFIX
+from morello_x86.kernels.lanes import (
     FLOAT_ANYWHERE,
     FLOATS,
     Place,
@@ -35,8 +35,8 @@ from morello.x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello.x86.kernels.reduce import accumulates, fold, to_one_value
-from morello.x86.kernels.vector_math import cycles, define
+from morello_x86.kernels.reduce import accumulates, fold, to_one_value
+from morello_x86.kernels.vector_math import cycles, define
 
 _ROW = OperandPattern(levels=("VRF", "L1"), dtypes=FLOATS)
 #: What combining the lanes of a vector costs, and what scaling a denominator to a new maximum does.

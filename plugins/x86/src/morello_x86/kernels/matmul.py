@@ -11,14 +11,14 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import (
+from morello_x86.kernels.common import (
     INTEGERS,
     NEAR,
     PREFIX,
     SCALAR,
     move_costs,
 )
-from morello.x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
+from morello_x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
 
 #: What scalars are multiplied with vectors of.
 _SAME_TYPE = ("f32", *INTEGERS)

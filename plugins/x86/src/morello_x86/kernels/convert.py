@@ -5,7 +5,7 @@ from __future__ import annotations
 from morello.ir.dtypes import BF16, F32, I32, U16, U32, DType
 from morello.ir.dtypes import by_name as dtype_named
 from morello.kernels.site import KernelSite, OperandSite
-from morello.x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
+from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
 
 _F32_OF_BF16 = """static inline float f32_of_bf16(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;

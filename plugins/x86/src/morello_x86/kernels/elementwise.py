@@ -18,8 +18,8 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello.x86.kernels.common import PREFIX, SCALAR, one_value
-from morello.x86.kernels.lanes import (
+from morello_x86.kernels.common import PREFIX, SCALAR, one_value
+from morello_x86.kernels.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
     Place,
@@ -30,8 +30,8 @@ from morello.x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello.x86.kernels.values import computed, costs, line, literal, picked, read, write
-from morello.x86.kernels.vector_math import DIVISION, cycles, define
+from morello_x86.kernels.values import computed, costs, line, literal, picked, read, write
+from morello_x86.kernels.vector_math import DIVISION, cycles, define
 
 #: What a call of a function of the C library costs.
 _CALL = 20

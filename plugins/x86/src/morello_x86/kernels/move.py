@@ -11,8 +11,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, move_costs, one_value, scalars_cost
-from morello.x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
+from morello_x86.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
 
 
 def _cast(site: KernelSite) -> str:

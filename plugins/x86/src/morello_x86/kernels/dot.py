@@ -15,10 +15,10 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
-from morello.x86.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
-from morello.x86.kernels.convert import even_and_odd, unsigned, vector_as
-from morello.x86.kernels.pairs import FACTORS
-from morello.x86.kernels.reduce import combine_lanes
+from morello_x86.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
+from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
+from morello_x86.kernels.pairs import FACTORS
+from morello_x86.kernels.reduce import combine_lanes
 
 #: A C expression for `count` values of an operand along k, from a place on: of operand, place in the step, and count.
 Values = Callable[[int, int, int], str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.plugins import Microkernel
-from morello.x86.kernels import (
+from morello_x86.kernels import (
     broadcast,
     conv,
     dot,

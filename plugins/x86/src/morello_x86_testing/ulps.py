@@ -1,10 +1,10 @@
 """Measure how far the vector functions of the x86 targets are off, on every 32-bit float there is.
 
-    python -m morello.testing.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
+    python -m morello_x86_testing.ulps [--functions exp tanh] [--values 4 8 16] [--step 1]
 
 Results are compared with those of the C library in double precision, and errors are given in units in the last place
 of the exact result (2^-149 for subnormal ones). `--step 1009` takes every 1009th float instead of all 2^32. The
-error that is documented is in `morello.x86.kernels.vector_math`; the exit code is 1 if a larger one is found.
+error that is documented is in `morello_x86.kernels.vector_math`; the exit code is 1 if a larger one is found.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import ctypes
 import sys
 
 import attrs
+from morello_x86.kernels.vector_math import FUNCTIONS, c_name, definitions
 
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.build import build
 from morello.runtime.machine import missing_features
-from morello.x86.kernels.vector_math import FUNCTIONS, c_name, definitions
 
 #: The exact function of a double `x`, in C; one minus something small is written so that it does not cancel. Where a
 #: function goes to 0 as x goes to -infinity, that is its value there.

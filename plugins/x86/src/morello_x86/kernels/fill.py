@@ -8,9 +8,9 @@ from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
-from morello.x86.kernels.lanes import repeat
-from morello.x86.kernels.values import literal
+from morello_x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.lanes import repeat
+from morello_x86.kernels.values import literal
 
 
 def _zero_memory(site: KernelSite) -> None:

@@ -13,9 +13,9 @@ from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import NEAR, SCALAR, move_costs, one_value
-from morello.x86.kernels.elementwise import of_values, of_vectors
-from morello.x86.kernels.lanes import (
+from morello_x86.kernels.common import NEAR, SCALAR, move_costs, one_value
+from morello_x86.kernels.elementwise import of_values, of_vectors
+from morello_x86.kernels.lanes import (
     Place,
     conversions,
     fit_lanes,
@@ -28,7 +28,7 @@ from morello.x86.kernels.lanes import (
     vectors,
     width,
 )
-from morello.x86.kernels.values import costs, line, literal, read, write
+from morello_x86.kernels.values import costs, line, literal, read, write
 
 #: Sums and maxima that a loop keeps apart, so that one need not wait for the other.
 ACCUMULATORS = 4

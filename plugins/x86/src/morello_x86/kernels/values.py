@@ -14,8 +14,8 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.kernels.template import Template
 from morello.plugins import Machine
-from morello.x86.kernels.common import move_costs
-from morello.x86.kernels.convert import scalar_as
+from morello_x86.kernels.common import move_costs
+from morello_x86.kernels.convert import scalar_as
 
 #: What converting a value from bf16 or to it costs.
 _CONVERSION = 4

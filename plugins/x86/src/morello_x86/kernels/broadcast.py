@@ -9,9 +9,9 @@ from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
-from morello.x86.kernels.convert import scalar_as
-from morello.x86.kernels.lanes import repeat
+from morello_x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.convert import scalar_as
+from morello_x86.kernels.lanes import repeat
 
 MEMORY = OperandPattern(levels=("L1", "GL"))
 

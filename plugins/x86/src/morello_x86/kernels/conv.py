@@ -5,9 +5,9 @@ from __future__ import annotations
 from morello.ir.ops.conv import Conv
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
-from morello.x86.kernels.common import SCALAR, one_value
-from morello.x86.kernels.reduce import accumulates
-from morello.x86.kernels.values import computed, costs, line
+from morello_x86.kernels.common import SCALAR, one_value
+from morello_x86.kernels.reduce import accumulates
+from morello_x86.kernels.values import computed, costs, line
 
 
 def _mult_add(site: KernelSite) -> str:

@@ -17,8 +17,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import OperandPattern
-from morello.x86.kernels.convert import scalar_as, vector_as
-from morello.x86.kernels.values import literal
+from morello_x86.kernels.convert import scalar_as, vector_as
+from morello_x86.kernels.values import literal
 
 #: Where an operand of a lanewise kernel may be: a single value in RF or L1, all values in VRF or L1.
 ANYWHERE = ("RF", "L1", "VRF")

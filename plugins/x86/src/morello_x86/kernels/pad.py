@@ -7,7 +7,7 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import move_costs
+from morello_x86.kernels.common import move_costs
 
 
 def _pad(site: KernelSite) -> None:

@@ -1,6 +1,6 @@
 """Vector functions are as accurate as they say, on a sample of all floats and on those that are special.
 
-`python -m morello.testing.ulps` takes every float there is.
+`python -m morello_x86_testing.ulps` takes every float there is.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from morello_x86.kernels.vector_math import FUNCTIONS
+from morello_x86_testing.ulps import EXACT, FEATURES, FLAGS, measure
 
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.machine import missing_features
-from morello.testing.ulps import EXACT, FEATURES, FLAGS, measure
-from morello.x86.kernels.vector_math import FUNCTIONS
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,9 +18,9 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
-from morello.x86.kernels.common import SCALAR, one_value
-from morello.x86.kernels.reduce import accumulates
-from morello.x86.kernels.values import costs, read, write
+from morello_x86.kernels.common import SCALAR, one_value
+from morello_x86.kernels.reduce import accumulates
+from morello_x86.kernels.values import costs, read, write
 
 _BELOW = """static inline double exp_below(double x, double max) {
     return x == -__builtin_inf() ? 0 : __builtin_exp(x - max);

@@ -10,7 +10,7 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello.x86.kernels.common import INTEGER_VECTOR, PREFIX
+from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX
 
 #: Data types by their bytes, and how unpacking instructions call values of that size.
 _DTYPES = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}

@@ -8,8 +8,8 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello.x86.kernels.common import INTEGER_VECTOR, NEAR, PREFIX, move_costs
-from morello.x86.kernels.convert import pair_of_i16, values_at, vector_as
+from morello_x86.kernels.common import INTEGER_VECTOR, NEAR, PREFIX, move_costs
+from morello_x86.kernels.convert import pair_of_i16, values_at, vector_as
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
 FACTORS = ("u8", "i8", "i16")
