@@ -1,7 +1,5 @@
 """Search: finds the cheapest program of a Spec, with a proof that there is none cheaper.
 
-::
-
     Specs ──> tables ──> bounds ──> layout_bounds ──> solve ──> programs
 
     tables         what there is: shapes, operand states, and what every step makes of them

@@ -101,7 +101,7 @@ class BlockSearch:
         return tuple(one.keyword for one in rewrites_of(self.target) if not is_known(one))
 
     def details(self) -> list[str]:
-        """How the search went, in words."""
+        """Return in words how the search went."""
         lines: list[str] = []
         for part in self._parts.values():
             rounds, cells = part.rounds, part.engine.cells

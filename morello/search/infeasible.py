@@ -1,4 +1,4 @@
-"""Why a Spec has no program, and what would help."""
+"""Say why a Spec has no program, and what would help."""
 
 from __future__ import annotations
 

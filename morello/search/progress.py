@@ -1,4 +1,4 @@
-"""What search tells of itself while it runs."""
+"""Progress of a running search, as passed to callbacks."""
 
 from __future__ import annotations
 

@@ -157,12 +157,12 @@ class CellTable:
         return self.low.values >= self.high.values
 
     def solved_at(self, cells: Ints) -> Bools:
-        """Which of these are."""
+        """Return `solved`, elementwise for the given cells [N]."""
         return self.low.values[cells] >= self.high.values[cells]
 
 
 class _Places:
-    """Where the bounds of a space's class tuples are."""
+    """The places of the bounds of a space's class tuples."""
 
     def __init__(self, bounds: SpaceBounds):
         self.values = bounds.values

@@ -128,7 +128,7 @@ class Rounds:
         return list(found.values())
 
     def tables_done(self) -> tuple[int, int]:
-        """How many tables have been met, and how many of them have no cell left to solve."""
+        """Return how many tables have been met, and how many of them have no cell left to solve."""
         count = len(self.engine.tables.space.values)
         return count, count - len(np.unique(self.cells.table.values[~self.cells.solved]))
 

@@ -26,7 +26,7 @@ class Directory:
         self._spaces = {one.space.key: one.space for one in tables.spaces}
 
     def covers(self, logical: LogicalSpec) -> bool:
-        """Whether a Spec is among those that can be met below the seeds."""
+        """Return True if a Spec is among those that can be met below the seeds."""
         space = self._spaces.get(key_of(logical))
         if space is None or space.number([int(size) for size in logical.shape]) < 0:
             return False

@@ -1,4 +1,4 @@
-"""What every step makes of many cells at once: edges from cells to the cells of their parts.
+"""Take every step on many cells at once: edges from cells to the cells of their parts.
 
 Only edges that can belong to a program within the cells' budgets are made: first the bounds of state classes are
 asked, which costs little, and then what is known of the very cells.

@@ -1,4 +1,4 @@
-"""What an engine has solved, table by table, in plain numbers."""
+"""Give out what an engine has solved, table by table, in plain numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Solved:
 
 
 def solved(rounds: Rounds, cells: Ints) -> Iterator[Solved]:
-    """What is known of solved cells; those whose programs are not known to the end are left out."""
+    """Return the answers to solved cells [N]; cells whose programs are not known to the end are left out."""
     known = rounds.cells
     rounds.choices.make(cells[known.low.values[cells] < np.inf], settle=False)
     peaks = rounds.choices.peaks(cells)

@@ -43,7 +43,7 @@ class Choices:
         return self._rows.values
 
     def priority(self, cell: int) -> int:
-        """Where the chosen step stands in the target's order."""
+        """Return the place of the chosen step in the target's order."""
         return int(self._priorities.values[self.row[cell]])
 
     def priorities(self, cells: Ints) -> Ints:
@@ -78,7 +78,7 @@ class Choices:
         self.make(np.array([cell]))
 
     def _recalled(self, cells: Ints) -> Bools:
-        """Which cells have programs that are known from earlier; their peaks are asked for."""
+        """Return which cells [N] have programs that are known from earlier; their peaks are asked for."""
         known = self._cells
         found = known.recalled.values[cells] & (cells < known.recalled.count)
         for index in np.flatnonzero(found).tolist():

@@ -1,4 +1,4 @@
-"""What cells cost, from the steps that were taken on them: a fixed point over arrays of edges.
+"""Carry costs from parts to the cells that use them: a fixed point over arrays of edges.
 
 There are two ways to it with the same result: a small compiled loop, built when the package is installed where there
 is a C compiler, and numpy.

@@ -42,7 +42,7 @@ class MoveTable:
 
 
 class MoveTables(StepTables):
-    """What moves make of operand states. `seen` has, per cache, the number of each state seen in it: [states].
+    """The operand states that moves make. `seen` has, per cache, the number of each state seen in it: [states].
 
     A move to a state as it is seen in a cache is a view: nothing is copied.
     """

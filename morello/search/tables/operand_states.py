@@ -117,7 +117,7 @@ class States:
 
 
 class StateMap:
-    """What becomes of each state in one way, -1 where nothing does; `padded` gives it for all states, [states]."""
+    """A map of states: each one's image, -1 if it has none; `padded` gives it for all states, [states]."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
