@@ -1,6 +1,6 @@
 """Search on blocks: the cheapest programs of Specs, found for whole arrays of Specs at once.
 
-It gives the same answers as `morello.testing.exhaustive`: the same costs, peaks and programs.
+It gives the same answers as `morello.testing.textbook`: the same costs, peaks and programs.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from morello.plugins.registry import Registry
 from morello.runtime.machine import missing_features
 from morello.search.block_search import BlockSearch
 from morello.search.solve.propagate import compiled
-from morello.testing.exhaustive import ExhaustiveSearch
 from morello.testing.specs import drawn_spec
+from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials
 
 _T = TypeVar("_T")
@@ -120,11 +120,11 @@ class Examiner:
 
     def _against_brute_force(self, spec: Spec, impl: Impl | None) -> tuple[str, str | None]:
         """Try every step on every Spec below; return what came of it, and how the answers differ if they do."""
-        plain = ExhaustiveSearch(self.target)
         try:
-            best = within(self.patience, lambda: plain.synthesize(spec) if plain.solve(spec) else None)
+            found = within(self.patience, lambda: Textbook(self.target).solve(spec))
         except OutOfTime:
             return TOO_LONG, None
+        best = found and found.impl
         told, expected = (figures(one) if one else "no program" for one in (impl, best))
         if told != expected:
             return "", f"search says {told}, brute force {expected}"

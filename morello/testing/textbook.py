@@ -6,15 +6,18 @@ shapes and little memory.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
+from morello.errors import Inapplicable
 from morello.frontend.printer import show_logical
 from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.testing.exhaustive import deep_recursion, expansions
+from morello.rewrites.base import rewrites_of
 
 
 @attrs.frozen
@@ -39,7 +42,7 @@ class Textbook:
             return self._solve(spec)
 
     def expansions(self, logical: LogicalSpec) -> list[Expansion]:
-        """Yield what every step makes of a Spec, in tie-break order."""
+        """Return what every step makes of a Spec, in tie-break order."""
         if logical not in self._expansions:
             self._expansions[logical] = [*expansions(logical, self.target)]
         return self._expansions[logical]
@@ -70,6 +73,25 @@ class Textbook:
             return None
         total = combine(expansion, [child.figures for child in children], self.target.exact)
         return Found(total, Node(spec, expansion, tuple(child.impl for child in children), node.exact))
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Allow programs to nest deeper than Python does by default; its calls of Python functions take no C stack."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 1_000_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
+    """Yield what every step that applies makes of a Spec, in tie-break order."""
+    for rewrite in rewrites_of(target):
+        for step in rewrite.steps(logical, target):
+            with contextlib.suppress(Inapplicable):
+                yield step.expansion(logical, target)
 
 
 def differences(

@@ -38,7 +38,7 @@ from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, Rewrite, Select, argument
 from morello.rewrites.base import Case
 from morello.search.block_search import BlockSearch
-from morello.testing.exhaustive import ExhaustiveSearch
+from morello.testing.textbook import Textbook
 
 REGISTERS = MemoryLevel(name="R", kind="scalar", capacity=32, unit=4)
 VECTORS = MemoryLevel(name="V", kind="vector", capacity=64, unit=16, vectors=(8, 16))
@@ -363,10 +363,10 @@ def divide(spec: LogicalSpec, target: Target) -> int:
 
 
 def uses(spec: Spec, target: Target) -> list[Callable[[], object]]:
-    """What asks a microkernel whether it applies, and what it costs: a schedule, and either search."""
+    """What asks a microkernel whether it applies, and what it costs: a schedule, the recursion, and search."""
     return [
         lambda: Goal.of(spec, target).select("Zero"),
-        lambda: ExhaustiveSearch(target).synthesize(spec),
+        lambda: Textbook(target).solve(spec),
         lambda: BlockSearch(target).synthesize(spec),
     ]
 
