@@ -19,6 +19,7 @@ the relaxed problem has none at all, and costs infinity.
 3 with both factors in registers: 8 · 3 = 24. To move a factor to registers costs 2 for its line and 4 copies of 3
 each: 14. To fill the product with zeros costs 2. So the factors are moved, and 2 + 14 + 14 + 24 = 54:
 
+```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
 >>> from morello.search.solve.engine import Engine
@@ -33,6 +34,8 @@ each: 14. To fill the product with zeros costs 2. So the factors are moved, and 
 (24, 12, 2)
 >>> bound("MatmulAccum", "L1", "L1", "L1"), bound("Matmul", "L1", "L1", "L1")
 (52, 54)
+
+```
 
 Here that is what the cheapest program costs. It is less where layouts matter, as the next folder shows.
 """

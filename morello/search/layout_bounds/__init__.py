@@ -18,6 +18,7 @@ operand are relaxed by their closure, so that one pass finds what any number of 
 forgotten that costs 4: 2 for the line in L1, and with vectors of four values one load and one store. But a vector
 that is loaded from rows cannot be stored to columns. Values have to be copied one by one, 5 each:
 
+```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
 >>> from morello.search.block_search import BlockSearch
@@ -35,4 +36,6 @@ that is loaded from rows cannot be stored to columns. Values have to be copied o
 20
 >>> BlockSearch(target).solve(spec).cost
 20
+
+```
 """

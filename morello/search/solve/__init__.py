@@ -18,6 +18,7 @@ tables, bounds and cells together, and `directory.py` leads from Specs to cells 
 it is proven cheapest, and what costs more is never looked at, such as the 58 of leaving both factors in L1. It takes
 two rounds, as copies are looked at with all memory free first:
 
+```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
 >>> from morello.search.solve.deepening import Rounds
@@ -35,4 +36,6 @@ two rounds, as copies are looked at with all memory free first:
 >>> rounds.choices.make(goal)
 >>> str(engine.step(int(goal[0]), rounds.choices.priority(int(goal[0]))))
 'to_accum'
+
+```
 """

@@ -15,6 +15,7 @@ numbers memory limits, and `priorities.py` the places of steps in the target's o
 *A product of two 2×2 matrices* in the L1 cache of x86_avx2. A Matmul becomes a FillZero and a MatmulAccum, and its
 operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum has all eight shapes of sizes 1 and 2:
 
+```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
 >>> from morello.search.step_kinds import KINDS
@@ -27,18 +28,26 @@ operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum ha
 >>> {str(key.op): space.count for key, space in tables.spaces.by_key.items()}
 {'Matmul': 4, 'FillZero': 4, 'MatmulAccum': 8, 'Move': 4}
 
+```
+
 Matrices, their rows, columns and values have ten states: in L1, in scalar registers and in vectors of four.
 
+```pycon
 >>> len(tables.states), [target.levels[cls.level].name for cls in tables.states.classes]
 (10, ['L1', 'RF', 'VRF'])
+
+```
 
 Three loops take the MatmulAccum apart, each into two halves. One kernel does what is left, a single multiplication:
 it costs 1, and 2 for each of three operands that it finds in L1.
 
+```pycon
 >>> accum = next(key for key in tables.spaces.by_key if str(key.op) == "MatmulAccum")
 >>> [(str(loop.step), int(loop.parts[0].times.max())) for loop in tables.of(LoopTables).by_key[accum]]
 [('tile [0, 1, 0, 0]', 2), ('tile [0, 0, 0, 1]', 2), ('split 1', 2)]
 >>> kernels = tables.of(KernelTables).by_key[accum]
 >>> {str(kernel.step) for kernel in kernels}, sorted(int(kernel.cost.min()) for kernel in kernels)
 ({'select MultAdd'}, [1, 3, 3, 3, 5, 5, 5, 7])
+
+```
 """
