@@ -30,7 +30,7 @@ NAME = "reference_c"
 
 Shape: TypeAlias = tuple[int, ...]
 #: Data type and layout of each operand.
-Kinds: TypeAlias = tuple[tuple[DType, Layout], ...]
+OperandForms: TypeAlias = tuple[tuple[DType, Layout], ...]
 
 
 def reference_target() -> Target:
@@ -63,7 +63,7 @@ class Reference:
         self._name = name
         self._target = target or reference_target()
         self._compiler = compiler
-        self._kernels: dict[tuple[Operation, Shape, Kinds], Kernel] = {}
+        self._kernels: dict[tuple[Operation, Shape, OperandForms], Kernel] = {}
 
     @property
     def unknown(self) -> Operation | None:
@@ -94,7 +94,7 @@ class Reference:
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
         return None if isinstance(op, Compose) or self.unknown else self._kernel(op, shape, self._kinds())
 
-    def _kinds(self) -> Kinds:
+    def _kinds(self) -> OperandForms:
         operands = self._logical.operands
         return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
 
@@ -110,7 +110,7 @@ class Reference:
 
         return op.run(inputs, one)[0]
 
-    def _run(self, op: Operation, shape: Shape, kinds: Kinds, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run(self, op: Operation, shape: Shape, kinds: OperandForms, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         kernel = self._kernel(op, shape, kinds)
         operands = list(zip(kernel.arguments, kernel.spec.operands, strict=True))
         waiting = iter(inputs)
@@ -122,7 +122,7 @@ class Reference:
             unpack(array, tensor) for (argument, tensor), array in zip(operands, arrays, strict=True) if argument.writes
         ]
 
-    def _kernel(self, op: Operation, shape: Shape, kinds: Kinds) -> Kernel:
+    def _kernel(self, op: Operation, shape: Shape, kinds: OperandForms) -> Kernel:
         """Return the reference's kernel: operands contiguous and aligned in its own memory."""
         key = (op, shape, kinds)
         if key not in self._kernels:

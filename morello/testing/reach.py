@@ -18,9 +18,9 @@ from morello.rewrites.base import rewrites_of
 _KNOWN = (Select, ToAccum, Tile, Split, ExactFit, MoveStep)
 
 #: What is left of an operand's state: data type, level, and values per vector register.
-Kind: TypeAlias = tuple[str, str, int | None]
+StateClass: TypeAlias = tuple[str, str, int | None]
 #: What is left of a Spec.
-Kinds: TypeAlias = tuple[Operation, tuple[Kind, ...]]
+OperationClass: TypeAlias = tuple[Operation, tuple[StateClass, ...]]
 
 
 class Reach:
@@ -28,7 +28,7 @@ class Reach:
 
     def __init__(self, target: Target):
         self._target = target
-        self._alive: dict[Kinds, bool] = {}
+        self._alive: dict[OperationClass, bool] = {}
         #: Rewrites that this knows nothing of: where one applies, there is hope.
         self._others = [rewrite for rewrite in rewrites_of(target) if rewrite not in _KNOWN]
 
@@ -40,9 +40,9 @@ class Reach:
             return False
         return not any(next(rewrite.steps(logical, self._target), None) for rewrite in self._others)
 
-    def _solve(self, start: Kinds, rank: int) -> None:
+    def _solve(self, start: OperationClass, rank: int) -> None:
         """Find out about `start` and all it leads to: the least set that is closed under `_ways`."""
-        ways: dict[Kinds, list[tuple[Kinds, ...]]] = {}
+        ways: dict[OperationClass, list[tuple[OperationClass, ...]]] = {}
         waiting = [start]
         while waiting:
             kinds = waiting.pop()
@@ -58,10 +58,10 @@ class Reach:
             grown = bool(more)
         self._alive.update({kinds: kinds in alive for kinds in ways})
 
-    def _has_kernel(self, kinds: Kinds) -> bool:
+    def _has_kernel(self, kinds: OperationClass) -> bool:
         return any(kernel.implements(kinds[0]) and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
 
-    def _ways(self, kinds: Kinds, rank: int) -> Iterator[tuple[Kinds, ...]]:
+    def _ways(self, kinds: OperationClass, rank: int) -> Iterator[tuple[OperationClass, ...]]:
         """Yield the parts that are left after one step, for each step."""
         op, states = kinds
         operands = op.operands(op.rank or rank)
@@ -72,7 +72,7 @@ class Reach:
             yield ((accumulating, states), *fills)
         for index, (one, state) in enumerate(zip(operands, states, strict=True)):
             for moved in self._moved(state, widens=not one.writes):
-                parts: list[Kinds] = [(op, (*states[:index], moved, *states[index + 1 :]))]
+                parts: list[OperationClass] = [(op, (*states[:index], moved, *states[index + 1 :]))]
                 copies = self._target.level(moved[1]).kind != "cache" or moved[0] != state[0]
                 if copies and one.reads:
                     parts.append((Move(), (state, moved)))
@@ -81,7 +81,7 @@ class Reach:
                 if (op, states) not in parts:
                     yield tuple(parts)
 
-    def _moved(self, state: Kind, widens: bool) -> Iterator[Kind]:
+    def _moved(self, state: StateClass, widens: bool) -> Iterator[StateClass]:
         dtype, level, _ = state
         wider = [to for start, to in sorted(self._target.info.casts) if start == dtype] if widens else []
         for name in self._target.level(level).destinations:
@@ -91,7 +91,7 @@ class Reach:
                 yield from ((each, name, vector) for vector in vectors if (each, name, vector) != state)
 
 
-def _takes(kernel: Microkernel, states: tuple[Kind, ...]) -> bool:
+def _takes(kernel: Microkernel, states: tuple[StateClass, ...]) -> bool:
     if len(states) != len(kernel.operands):
         return False
     fits = all(
