@@ -42,7 +42,7 @@ class Keeper(Protocol):
         ...
 
     def program(self, spec: Spec) -> Impl | None:
-        """A program that was kept."""
+        """Return a program that was kept, None if there is none."""
         ...
 
 
@@ -97,7 +97,7 @@ class BlockSearch:
 
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
-        """Rewrites that have to be taken Spec by Spec, for want of a form on blocks."""
+        """The keywords of rewrites that have to be taken Spec by Spec, for want of a form on blocks."""
         return tuple(one.keyword for one in rewrites_of(self.target) if not is_known(one))
 
     def details(self) -> list[str]:
@@ -116,19 +116,19 @@ class BlockSearch:
         return lines
 
     def solve(self, spec: Spec) -> Figures | None:
-        """Cost and peak memory of the cheapest program, None if there is none."""
+        """Return cost and peak memory of the cheapest program, None if there is none."""
         (found,) = self.programs([spec])
         return figures(found) if found else None
 
     def synthesize(self, spec: Spec) -> Impl:
-        """The cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
+        """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         (found,) = self.programs([spec])
         if found is None:
             raise missing(spec, self.target, self.solve)
         return found
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
-        """The cheapest program of each Spec; None where there is none."""
+        """Return the cheapest program of each Spec; None where there is none."""
         found: dict[Spec, Impl | None] = {}
         free = [spec for spec in specs if spec not in self._limited]
         self.settle(free)
@@ -147,7 +147,7 @@ class BlockSearch:
         self._run(specs, limited=False)
 
     def alternatives(self, spec: Spec, count: int) -> list[Alternative]:
-        """The chosen step of a Spec, then the `count` best others, cheapest first; none if it has no program.
+        """Return the chosen step of a Spec, then the `count` best others, cheapest first; none if it has no program.
 
         What the others cost is worked out only as far as it takes to order them.
         """
@@ -183,9 +183,10 @@ class BlockSearch:
                     self.keeper.save(part.engine, part.rounds, final=True)
 
     def _part(self, *, limited: bool) -> _Part:
-        """An engine that covers all seeds. Unless `limited`, it leaves out the limits of levels that hold buffers.
+        """Return an engine that covers all seeds.
 
-        Whatever takes no more of them than there is, is the answer also when they count.
+        Unless `limited`, it leaves out the limits of levels that hold buffers: a program that takes no more of them
+        than there is, is the answer also when they count.
         """
         known = self._parts.get(limited)
         if known is None or len(known.engine.seeds) != len(self._seeds):
@@ -210,7 +211,7 @@ class BlockSearch:
             self.progress(Progress(self.solved, seconds, *rounds.tables_done(), *rounds.goal_costs()))
 
     def _program(self, spec: Spec, *, limited: bool) -> Impl | None:
-        """The program of a solved Spec. Raises _DoesNotFit."""
+        """Return the program of a solved Spec. Raises _DoesNotFit."""
         known = self._impls[limited]
         if spec in known:
             return known[spec]

@@ -14,7 +14,7 @@ Solve = Callable[[Spec], Figures | None]
 
 
 def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
-    """The error for a Spec that nothing implements: a limit to raise, or what no limit mends.
+    """Return the error for a Spec that nothing implements: a limit to raise, or what no limit mends.
 
     `solve` gives the figures of the cheapest program of any Spec, None if it has none.
     """
@@ -37,7 +37,7 @@ def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
 
 
 def _least(spec: Spec, index: int, target: Target, solve: Solve) -> int | None:
-    """The smallest limit of one level with which `spec` has a program, the other limits as they are."""
+    """Return the smallest limit of one level with which `spec` has a program, the other limits as they are."""
     level = target.levels[index]
     if target.exact[index]:
         steps = list(range(0, level.capacity + 1, level.unit))

@@ -34,7 +34,7 @@ class SpecTables:
         self.relevant = Column(np.bool_, len(bounds.limit_codes.counts))
 
     def numbers(self, space: int, states: Ints) -> Ints:
-        """The numbers of tables of one space with these operand states, [n, operands]; new ones are added."""
+        """Return the numbers of tables of one space with these operand states, [n, operands]; new ones are added."""
         key = np.full(len(states), space, dtype=np.int64)
         for column in states.T:
             key = key * self._radix + column
@@ -60,7 +60,7 @@ class SpecTables:
 
 
 class CellTable:
-    """All cells: table, shape, numbers of limits, and what is known: `low` <= cost <= `high`.
+    """All cells: table, shape, codes of limits, and what is known: `low` <= cost <= `high`.
 
     `full` is the cell of the same table and shape with all memory there is: it never costs more. Moves come under many
     limits that make no difference to them, so for these it pays to look at `full` first; others stand for themselves.
@@ -97,7 +97,7 @@ class CellTable:
         return self.table.count
 
     def numbers(self, table: Ints, shape: Ints, limits: Ints) -> Ints:
-        """The numbers of cells, `limits` as numbers [n, levels]; new ones begin with the bounds of their class."""
+        """Return the numbers of cells, [n], given codes of limits, [n, levels]; new ones begin with their bounds."""
         limits = np.where(self.tables.relevant.values[table], limits, self.limit_codes.full)
         key = table * self._shapes + shape
         for level, size in enumerate(self.limit_codes.counts):
@@ -153,7 +153,7 @@ class CellTable:
 
     @property
     def solved(self) -> Bools:
-        """CellTable whose cost is known, or of which it is known that nothing implements them."""
+        """The cells whose cost is known, or of which it is known that nothing implements them: [cells]."""
         return self.low.values >= self.high.values
 
     def solved_at(self, cells: Ints) -> Bools:

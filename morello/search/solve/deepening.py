@@ -38,7 +38,7 @@ class Descent:
 
     edges: list[list[Edges]] = attrs.field(factory=list[list[Edges]])
     expanded: list[Ints] = attrs.field(factory=list[Ints])
-    #: Cells in place of which those with all memory were looked at first.
+    #: Cells deferred in favour of their full-memory counterpart.
     waiting: list[Ints] = attrs.field(factory=list[Ints])
 
 
@@ -99,7 +99,7 @@ class Rounds:
             cells, low = cells[left], low[left]
 
     def ranking(self, cell: int, chosen: int, count: int) -> list[tuple[int, float, bool]]:
-        """The place of the chosen step of a solved cell and of the `count` best others, with their costs.
+        """Return the priority of the chosen step of a solved cell and of the `count` best others, with their costs.
 
         Costs that are not exact are lower bounds, of steps that are not among the best or have no program at all.
         """
@@ -117,7 +117,7 @@ class Rounds:
         return [(chosen, cost, True), *((priority, own, not len(cells)) for own, priority, cells in best)]
 
     def _others(self, cell: int, chosen: int, budget: float) -> list[tuple[float, int, Ints]]:
-        """Steps on a cell within a budget, without the chosen one: cost at least, place, parts that are not solved."""
+        """Return steps on a cell within a budget, but the chosen one: cost at least, priority, unsolved parts."""
         found: dict[int, tuple[float, int, Ints]] = {}
         for edges in self.engine.expand(np.array([cell]), np.array([budget])):
             costs = edges.total(self.cells.low.values)
@@ -133,7 +133,7 @@ class Rounds:
         return count, count - len(np.unique(self.cells.table.values[~self.cells.solved]))
 
     def goal_costs(self) -> tuple[int, int | None]:
-        """Between which costs that of the first goal must be."""
+        """Return the costs between which that of the first goal must be."""
         low, high = self.cells.low.values[self.goals[:1]], self.cells.high.values[self.goals[:1]]
         known = [int(one) if one < np.inf else None for one in (*low, *high)]
         return (known[0] or 0, known[1]) if known else (0, None)
@@ -144,7 +144,7 @@ class Rounds:
         self.after(self)
 
     def _grow_columns(self) -> None:
-        """Arrays with a value per cell as long as there are cells now, and what is known of new cells."""
+        """Make arrays with a value per cell as long as there are cells, and ask what is known of new cells."""
         self.cells.remember()
         grown = len(self.cells) - self._failures.count
         if grown > 0:
@@ -153,7 +153,7 @@ class Rounds:
                 column.extend(np.full(grown, -1))
 
     def _cap(self, cells: Ints) -> Floats:
-        """The most that cells may spend in this round."""
+        """Return the most that cells may spend in this round."""
         return np.floor(self.cells.low.values[cells] * (1 + WIDENINGS[self._failures.values[cells]]))
 
     def _descend(self, goals: Ints, budgets: Floats) -> Descent:
@@ -179,7 +179,7 @@ class Rounds:
         return made
 
     def _instead(self, cells: Ints, budgets: Floats) -> Ints:
-        """Cells to look at first: with all memory, which serve many limits, until those are solved.
+        """Return the cells to look at first: with all memory, which serve many limits, until those are solved.
 
         Not where those fail too often, as what has no program fails the longer the more memory it has, and not below a
         budget without end, where everything is looked at itself.
@@ -189,7 +189,7 @@ class Rounds:
         return np.where(apart, cells, full)
 
     def _hand_down(self, chunks: Sequence[Edges], made: Descent) -> Ints:
-        """Budgets for the parts of new edges; the cells that have more to spend than they were expanded with."""
+        """Give budgets to the parts of new edges. Return cells with more to spend than they were expanded with."""
         low, budget = self.cells.low.values, self._budget.values
         before = len(self._touched)
         for edges in chunks:
@@ -229,7 +229,7 @@ class Rounds:
             self._failures.values[failed] = np.minimum(self._failures.values[failed] + 1, len(WIDENINGS) - 1)
 
     def _groups(self, made: Descent) -> list[tuple[Ints, list[Edges]]]:
-        """Cells by the iteration that expanded them last, with the edges that it made of them."""
+        """Return cells by the iteration that expanded them last, with the edges that it made of them."""
         last = self._last.values
         for iteration, cells in enumerate(made.expanded):
             last[cells] = iteration

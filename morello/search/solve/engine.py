@@ -25,7 +25,7 @@ from morello.search.tables.shapes import key_of
 
 
 class Engine:
-    """SpecTables, cells and steps below some Specs, whose sizes and operand states are known when it is made.
+    """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
     The limits of `unlimited` levels are taken to be no limits.
     """
@@ -60,7 +60,7 @@ class Engine:
         return self.singles.step(logical, place)
 
     def expand(self, cells: Ints, budgets: Floats) -> list[Edges]:
-        """All steps on these cells that may lead to programs within their budgets. Raises Uncovered."""
+        """Return all steps on these cells that may lead to programs within their budgets. Raises Uncovered."""
         spaces = self.tables.space.values[self.cells.table.values[cells]]
         # What has no program at all does not fit a budget without end either.
         budgets = np.minimum(budgets, np.finfo(np.float64).max)

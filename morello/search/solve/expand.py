@@ -45,13 +45,13 @@ class Edges:
     needs: Ints | None = None
 
     def select(self, keep: Bools | Ints) -> Edges:
-        """Those of the edges that a mask or numbers pick."""
+        """Return the edges that a mask or numbers pick."""
         held, live, needs = (None if one is None else one[keep] for one in (self.held, self.live, self.needs))
         rows = self.parent[keep], self.cost[keep], self.priority[keep], self.child[:, keep], self.times[:, keep]
         return Edges(*rows, self.level, held, live, needs)
 
     def memory(self, parts: int, levels: int) -> tuple[Ints, Ints]:
-        """Bytes held while each part runs, [n, parts, levels], and those needed by the step itself, [n, levels]."""
+        """Return bytes held while each part runs, [n, parts, levels], and those that the step needs, [n, levels]."""
         count = len(self.parent)
         live = np.zeros((count, parts, levels), dtype=np.int64)
         if self.held is not None:
@@ -61,7 +61,7 @@ class Edges:
         return live, np.zeros((count, levels), dtype=np.int64) if self.needs is None else self.needs
 
     def total(self, known: Floats) -> Floats:
-        """Cost of each step when cells cost what `known` says."""
+        """Return the cost of each step, [n], when cells cost what `known` says."""
         sums = self.cost
         for child, times in zip(self.child, self.times, strict=True):
             sums = sums + times * known[child]
@@ -125,7 +125,7 @@ class SpaceExpander:
         self._copies: dict[tuple[int, int, int], Floats] = {}
 
     def expand(self, cells: Ints, budgets: Floats) -> Iterator[Edges]:
-        """All steps on these cells that may lead to programs within their budgets."""
+        """Yield all steps on these cells that may lead to programs within their budgets."""
         yield from self._kernel_edges(cells, budgets)
         for group in self._groups:
             size = max(1, _CHUNK // len(group.priorities))
@@ -393,7 +393,7 @@ class SpaceExpander:
         return self.cells.bound(self.number, classes, shape, lowered)
 
     def _after(self, move: MoveClass) -> Ints:
-        """Per class tuple, the one after the move."""
+        """Return the class tuple after the move, per class tuple before it."""
         key = move.operand, move.into
         if key not in self._class_after:
             tuples = self.own.tuples
@@ -402,7 +402,7 @@ class SpaceExpander:
         return self._class_after[key]
 
     def _copied(self, move: MoveClass, cls: int) -> Floats:
-        """Per shape, what loading and storing cost at least."""
+        """Return what loading and storing cost at least, [shapes]."""
         key = move.operand, cls, move.into
         if key not in self._copies:
             self._copies[key] = self._moves.copy_costs(self.space, move, cls, np.arange(self.space.count))

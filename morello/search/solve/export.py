@@ -44,7 +44,7 @@ def solved(rounds: Rounds, cells: Ints) -> Iterator[Solved]:
 
 
 def by_table(tables: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each table, and where it is in an array of tables."""
+    """Yield each table, and its places in an array of tables."""
     order = np.argsort(tables, kind="stable")
     ends = np.flatnonzero(np.diff(tables[order], prepend=-1, append=-1)).tolist()
     for start, end in pairwise(ends):
@@ -74,6 +74,6 @@ def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
 
 
 def bytes_of(engine: Engine, numbers: Ints) -> Ints:
-    """Limits in bytes from their numbers, [n, levels]."""
+    """Return limits in bytes, [n, levels], given their codes."""
     limit_codes = engine.bounds.limit_codes
     return np.stack([limit_codes.bytes(level, numbers[:, level]) for level in range(numbers.shape[1])], axis=-1)

@@ -12,9 +12,9 @@ from morello.search.solve.cells import CellTable
 from morello.search.solve.engine import Engine
 from morello.search.solve.expand import Edges
 
-#: In place of a place in tie-breaks: the program is known from earlier, and its steps are not known here.
+#: In place of a priority: the program is known from earlier, and its steps are not known here.
 RECALLED = -2
-#: After every place in tie-breaks.
+#: Comes after every priority.
 _NONE = np.iinfo(np.int64).max
 
 
@@ -47,7 +47,7 @@ class Choices:
         return int(self._priorities.values[self.row[cell]])
 
     def priorities(self, cells: Ints) -> Ints:
-        """The same for many cells; -1 where nothing is chosen."""
+        """Return the priorities of the chosen steps of many cells, [n]; -1 where nothing is chosen."""
         rows = self.row[cells]
         return np.where(rows >= 0, self._priorities.values[rows], -1)
 
@@ -90,7 +90,7 @@ class Choices:
         return found
 
     def peaks(self, cells: Ints) -> Ints:
-        """Peak memory in bytes, [n, levels], of the programs of cells; -1 where they are not known to the end."""
+        """Return peak memory in bytes, [n, levels], of programs; -1 where they are not known to the end."""
         self._grow_columns()
         rows = self.row[cells]
         self._work_out_peaks()
@@ -149,7 +149,7 @@ class Choices:
         self._parts = parts
 
     def _work_out_peaks(self) -> None:
-        """Peaks of all chosen programs that are known to the end, those of parts first."""
+        """Work out the peaks of all chosen programs that are known to the end, those of parts first."""
         peaks, exact = self._peaks.values, self._cells.limit_codes.exact
         waiting = np.flatnonzero(peaks[:, 0] < 0)
         while len(waiting):

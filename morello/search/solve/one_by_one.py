@@ -45,7 +45,7 @@ class Singles:
         return bool(self.rewrites)
 
     def steps(self, logical: LogicalSpec) -> list[tuple[int, Rewrite, Expansion]]:
-        """Every such step that applies to a Spec, with its packed priority and what it makes."""
+        """Return every such step that applies to a Spec, with its packed priority and what it makes."""
         if logical not in self._made:
             self._made[logical] = [*self._steps(logical)]
         return self._made[logical]
@@ -63,7 +63,7 @@ class Singles:
     def expand(
         self, directory: Directory, known: CellTable, limit_codes: LimitCodes, cells: Ints, budgets: Floats
     ) -> Iterator[Edges]:
-        """The edges of these steps. Raises Uncovered."""
+        """Yield the edges of these steps. Raises Uncovered."""
         for cell, budget in zip(cells.tolist(), budgets.tolist(), strict=True):
             limits = known.limits.values[cell].astype(np.int64)
             for priority, _, made in self.steps(directory.logical(cell)):

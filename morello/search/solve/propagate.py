@@ -133,7 +133,7 @@ def _compiled(library: tuple[cffi.FFI, Any], taken: Taken, budget: Floats, low: 
 
 @cache
 def compiled() -> tuple[cffi.FFI, Any] | None:
-    """The compiled loop; None where the package was installed without one, or MORELLO_NUMPY_ONLY is set."""
+    """Return the compiled loop; None where the package was installed without one, or MORELLO_NUMPY_ONLY is set."""
     found = importlib.util.find_spec("morello.search.solve._propagate")
     if found is None or not found.origin or os.environ.get("MORELLO_NUMPY_ONLY"):
         return None
