@@ -98,7 +98,7 @@ class BlockSearch:
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
         """The keywords of rewrites that have to be taken Spec by Spec, for want of a form on blocks."""
-        return tuple(one.keyword for one in rewrites_of(self.target) if not is_known(one))
+        return tuple(rewrite.keyword for rewrite in rewrites_of(self.target) if not is_known(rewrite))
 
     def details(self) -> list[str]:
         """Return in words how the search went."""
@@ -117,30 +117,30 @@ class BlockSearch:
 
     def solve(self, spec: Spec) -> Figures | None:
         """Return cost and peak memory of the cheapest program, None if there is none."""
-        (found,) = self.programs([spec])
-        return figures(found) if found else None
+        (program,) = self.programs([spec])
+        return figures(program) if program else None
 
     def synthesize(self, spec: Spec) -> Impl:
         """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
-        (found,) = self.programs([spec])
-        if found is None:
+        (program,) = self.programs([spec])
+        if program is None:
             raise missing(spec, self.target, self.solve)
-        return found
+        return program
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
         """Return the cheapest program of each Spec; None where there is none."""
-        found: dict[Spec, Impl | None] = {}
+        programs: dict[Spec, Impl | None] = {}
         free = [spec for spec in specs if spec not in self._limited]
         self.settle(free)
         for spec in free:
             try:
-                found[spec] = self._program(spec, limited=False)
+                programs[spec] = self._program(spec, limited=False)
             except _DoesNotFit:
                 self._limited.add(spec)
         # Programs that do not fit the limits that had been left out are looked for anew, with all limits.
         rest = [spec for spec in specs if spec in self._limited]
         self._run(rest, limited=True)
-        return [self._program(spec, limited=True) if spec in self._limited else found[spec] for spec in specs]
+        return [self._program(spec, limited=True) if spec in self._limited else programs[spec] for spec in specs]
 
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
@@ -158,8 +158,10 @@ class BlockSearch:
         if part.rounds.choices.priority(cell) == RECALLED:
             part.rounds.choices.make_own(cell)
         chosen = part.rounds.choices.priority(cell)
-        found = part.rounds.ranking(cell, chosen, count)
-        return [Alternative(str(part.engine.step(cell, priority)), int(cost), exact) for priority, cost, exact in found]
+        ranking = part.rounds.ranking(cell, chosen, count)
+        return [
+            Alternative(str(part.engine.step(cell, priority)), int(cost), exact) for priority, cost, exact in ranking
+        ]
 
     def _run(self, specs: Sequence[Spec], *, limited: bool) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
@@ -188,18 +190,18 @@ class BlockSearch:
         Unless `limited`, it leaves out the limits of levels that hold buffers: a program that takes no more of them
         than there is, is the answer also when they count.
         """
-        known = self._parts.get(limited)
-        if known is None or len(known.engine.seeds) != len(self._seeds):
-            if known:
-                self._earlier += int(known.engine.cells.solved.sum()) - 1
+        part = self._parts.get(limited)
+        if part is None or len(part.engine.seeds) != len(self._seeds):
+            if part:
+                self._earlier += int(part.engine.cells.solved.sum()) - 1
             levels = self.target.levels
-            free = [] if limited or not self.prune else [i for i, one in enumerate(levels) if one.kind == "memory"]
+            free = [] if limited or not self.prune else [i for i, level in enumerate(levels) if level.kind == "memory"]
             engine = Engine(self._seeds, self.target, free, prune=self.prune)
             if self.keeper:
                 self.keeper.attach(engine)
             rounds = Rounds(engine, prune=self.prune, after=self._after, often=self._tell)
-            known = self._parts[limited] = _Part(engine, rounds)
-        return known
+            part = self._parts[limited] = _Part(engine, rounds)
+        return part
 
     def _after(self, rounds: Rounds) -> None:
         if self.keeper:
@@ -212,9 +214,9 @@ class BlockSearch:
 
     def _program(self, spec: Spec, *, limited: bool) -> Impl | None:
         """Return the program of a solved Spec. Raises _DoesNotFit."""
-        known = self._impls[limited]
-        if spec in known:
-            return known[spec]
+        programs = self._impls[limited]
+        if spec in programs:
+            return programs[spec]
         part = self._part(limited=limited)
         (cell,) = part.engine.directory.cells_of([spec]).tolist()
         if part.engine.cells.low.values[cell] == np.inf:
@@ -222,7 +224,7 @@ class BlockSearch:
         if part.rounds.choices.priority(cell) == RECALLED:
             kept = self.keeper.program(spec) if self.keeper else None
             if kept is not None:
-                known[spec] = kept
+                programs[spec] = kept
                 return kept
             # Part of it is missing where it was kept.
             part.rounds.choices.make_own(cell)
@@ -236,5 +238,5 @@ class BlockSearch:
             child = self._program(leaf.spec, limited=limited)
             assert child is not None, "the parts of a program have programs"
             children.append(child)
-        known[spec] = Node(spec, node.expansion, tuple(children), node.exact)
-        return known[spec]
+        programs[spec] = Node(spec, node.expansion, tuple(children), node.exact)
+        return programs[spec]

@@ -23,7 +23,7 @@ def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
     full = solve(Spec(spec.logical, target.full_limits()))
     if full is None:
         ops = [op for op in (spec.op, spec.op.accumulating()) if op is not None]
-        kernels = [one.name for one in target.kernels if any(map(one.implements, ops))]
+        kernels = [kernel.name for kernel in target.kernels if any(map(kernel.implements, ops))]
         listed = ", ".join(kernels) or "none"
         return NoImplementation(what, f"even with all memory of the target; its microkernels for {spec.op}: {listed}")
     for index, name in enumerate(names):
