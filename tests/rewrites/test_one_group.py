@@ -32,6 +32,12 @@ def test_groups_get_the_vector_kernels_of_products(prove) -> None:
     prove(goal.impl, goal.target, compilers=available_compilers()[:1])
 
 
+def test_a_group_is_a_convolution_of_all_images() -> None:
+    impl = grouped("4×1×2×3×2×8×2×1").apply("one_group").impl
+    assert isinstance(impl, Node)
+    assert [child.spec.logical.shape for child in impl.children] == [(4, 2, 3, 2, 8, 2, 1)]
+
+
 def test_search_only_tiles_images_and_groups(avx2: Target) -> None:
     logical = grouped("4×8×2×2×2×8×2×1").spec.logical
     tried = {rewrite for rewrite in rewrites_of(avx2) if rewrite is not Select for _ in rewrite.steps(logical, avx2)}

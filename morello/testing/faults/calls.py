@@ -26,6 +26,10 @@ from morello.testing.faults.works import Promises, Step, Work, scratch, warm
 _FRAGILE = ("_multiarray_umath", "_umath_linalg", "libpython", "python", "libspatialindex", "libstdc++", "ld-linux")
 #: How a step ends where numpy gets no memory, and returns without saying so.
 _NUMPY = "no memory: numpy says SystemError"
+#: How a step ends where OpenSSL gets none: what makes hashes says so by another name.
+_OPENSSL = "no memory: OpenSSL says ValueError"
+#: How the C library ends a process that has no memory for the data of a thread.
+_ABORT = "cannot allocate memory for thread-local data: ABORT"
 
 
 @attrs.frozen
@@ -133,8 +137,10 @@ def _named(error: BaseException | None) -> str:
         return "no memory"
     if isinstance(error, SystemError) and re.search("without (setting an )?exception", str(error)):
         return _NUMPY
-    if isinstance(error, RuntimeError) and str(error) == "can't allocate lock":
+    if isinstance(error, RuntimeError) and str(error) in ("can't allocate lock", "can't allocate read lock"):
         return "no memory"  # as Python says it where it makes a lock
+    if isinstance(error, ValueError) and str(error).startswith("[digital envelope routines]"):
+        return _OPENSSL
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/testing/" not in frame.filename]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
     own = [frame for frame in frames if "/morello/" in frame.filename]
@@ -157,6 +163,8 @@ def told(check: Step) -> str:
 def _judged(ending: Ending, one: Injection, fired: Fired) -> tuple[str, str]:
     """Return the outcome of a process that a fault was injected into, and what is wrong with it."""
     if ending.died:
+        if one.what == Fault.ENOMEM and _ABORT in ending.died:
+            return "no memory: the C library aborts", ""
         if one.what == Fault.ENOMEM and "hung" not in ending.died and "ended with" not in ending.died:
             if fired.place.startswith(_FRAGILE):
                 return f"no memory: {fired.place.partition('.')[0]} crashes", ""
@@ -171,7 +179,7 @@ def _judged(ending: Ending, one: Injection, fired: Fired) -> tuple[str, str]:
         return "unforeseen", f"{next(text for text in said if text.startswith('?'))}, after {fired.call} failed"
     if not fired.fired:
         return "not reached", ""
-    for outcome in ("refused", _NUMPY, "no memory"):
+    for outcome in ("refused", _NUMPY, _OPENSSL, "no memory"):
         if outcome in said:
             return outcome, ""
     return "right", ""
