@@ -34,8 +34,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long tests first, so that no worker is left with one of them when the others are done."""
+    """Put long tests first, so that no worker is left with one of them when the others are done.
+
+    Where a test is run with each compiler, all but the first are for the full run.
+    """
+    others = available_compilers()[1:]
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        if parameters and any(isinstance(one, Compiler) and one in others for one in parameters.params.values()):
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

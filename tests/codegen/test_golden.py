@@ -40,6 +40,7 @@ def test_emitted_c_is_as_reviewed(kernel: CompiledKernel) -> None:
         assert text.count("\n") < READABLE
 
 
+@pytest.mark.slow
 def test_emitted_c_is_right(kernel: CompiledKernel, prove: Callable[..., CompiledKernel]) -> None:
     if missing := missing_features((*kernel.target.info.cpu_features, *kernel.program.cpu_features)):
         pytest.skip(f"this machine lacks {', '.join(missing)}")

@@ -17,6 +17,8 @@ from morello.plugins.registry import installed
 from morello.runtime import CompiledKernel
 from morello.runtime.machine import missing_features
 
+pytestmark = pytest.mark.slow
+
 BYTES = {"x86_avx2": 32, "x86_avx512": 64}
 
 #: A tile of two rows whose sums stay in registers; `{size}` values a vector of sums, `{k}` along k at a time.

@@ -14,6 +14,8 @@ from morello.ir.layout import Dynamic, Layout, OddEven, row_major
 from morello.runtime import Compiler, Kernel, empty
 from morello.testing.sanitize import run_sanitized
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Kernel]
 MATMUL = (2, 3, 4, 8)
 OUT = "out[out_at(b, m, n)] = sum;"

@@ -53,6 +53,7 @@ def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -
         assert figures(found) == expected.figures
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 3))
 def test_more_memory_never_costs_more(seed: int, level: int, doublings: int) -> None:

@@ -14,6 +14,8 @@ from morello_x86_testing.ulps import EXACT, FEATURES, FLAGS, measure
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.machine import missing_features
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
