@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operation, parameter
+from morello.ir.ops.base import ErrorAnalysis, Operation, OperationT, parameter
 
 #: Roundings that computing e^x may stand for, each of f32: kernels may use a polynomial that is off by 2 ulp at most.
 EXP_ROUNDINGS = 4
@@ -45,6 +45,13 @@ class Along(AnyRank):
             message = f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
             return SpecError(message, "leave `dim` out for the last")
         return None if shape else SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
+
+
+class ErrorsOfSums(ErrorAnalysis[OperationT]):
+    """Of an operation that adds up values or products of values: what it adds up is that of their absolute values."""
+
+    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
 
 
 class CopyErrors(ErrorAnalysis[Operation]):

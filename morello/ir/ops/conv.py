@@ -11,8 +11,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
-from morello.ir.ops.common import convertible
+from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.common import ErrorsOfSums, convertible
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.hints import SearchHints
 
@@ -141,13 +141,10 @@ class _Convolution(Operation):
         return convertible(dtypes[:2], dtypes[2])
 
 
-class ConvolutionErrors(ErrorAnalysis[_Convolution]):
+class ConvolutionErrors(ErrorsOfSums[_Convolution]):
     """Of sums of products."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
 
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]

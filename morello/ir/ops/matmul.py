@@ -9,7 +9,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import I8, I16, U8, DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
+from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.common import ErrorsOfSums
 from morello.ir.ops.fill import FillZero
 
 B, M, K, N = range(4)
@@ -81,13 +82,10 @@ class Matmul(Operation):
         return None
 
 
-class MatmulErrors(ErrorAnalysis[Matmul]):
+class MatmulErrors(ErrorsOfSums[Matmul]):
     """Of sums of products."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
 
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]

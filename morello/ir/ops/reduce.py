@@ -10,8 +10,8 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
-from morello.ir.ops.common import Along, convertible, floats_only
+from morello.ir.ops.base import Operand, Operation, flattened, operand
+from morello.ir.ops.common import Along, ErrorsOfSums, convertible, floats_only
 from morello.ir.ops.fill import FillZero
 
 
@@ -61,13 +61,10 @@ class Sum(Reduction):
         return self.volume(shape)
 
 
-class SumErrors(ErrorAnalysis[Sum]):
+class SumErrors(ErrorsOfSums[Sum]):
     """Of values that are added up."""
 
     whole_numbers = True
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
 
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
@@ -103,11 +100,8 @@ class Mean(Reduction):
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 
-class MeanErrors(ErrorAnalysis[Mean]):
+class MeanErrors(ErrorsOfSums[Mean]):
     """Of a sum that is divided."""
-
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
 
     def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         # The sum may overflow where the mean would not.
