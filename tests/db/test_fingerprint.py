@@ -82,7 +82,7 @@ def copied(folder: Path) -> Path:
 
 
 def run(folder: Path, code: str, *arguments: str | Path, seed: str = "0") -> str:
-    """What a process prints that finds the packages in a folder."""
+    """Return the output of a process that finds the packages in a folder."""
     own = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=120)
@@ -153,7 +153,7 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
 
 
 def test_nothing_that_counts_imports_what_is_aside() -> None:
-    """What is aside cannot be a rule. The root package imports all, so nothing may import from that either."""
+    """Keep rules out of what is aside. The root package imports all, so nothing may import from that either."""
     aside = {name.removesuffix(".py") for name in ASIDE}
     assert all((ROOT / "morello" / name).exists() for name in ASIDE)
     for package, root in PACKAGES.items():
@@ -316,7 +316,7 @@ def test_tables_of_a_module_count_by_value(avx2: Target, monkeypatch: pytest.Mon
 
 
 def test_what_is_only_kept_does_not_count(avx2: Target) -> None:
-    """What an object works out once and keeps depends on what happened before."""
+    """Leave out what an object works out once and keeps: it depends on what happened before."""
     used = Plain(40)
     assert used.total == 7
     assert fingerprint(with_cost(avx2, used.cost)) == fingerprint(with_cost(avx2, Plain(40).cost))

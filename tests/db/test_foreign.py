@@ -47,7 +47,7 @@ def told(path: Path, target: Target, blocks: Sequence[AnswerBlock]) -> SpecStore
 
 
 def parts(impl: object) -> tuple[AnswerBlock, list[AnswerBlock]]:
-    """What is stored of the root of a program, and of the rest."""
+    """Return what is stored of the root of a program, and of the rest."""
     assert isinstance(impl, Node)
     *others, root = solved_blocks(impl)
     assert len(root.shapes) == 1
@@ -57,7 +57,7 @@ def parts(impl: object) -> tuple[AnswerBlock, list[AnswerBlock]]:
 
 
 def changed(impl: object, **changes: object) -> list[AnswerBlock]:
-    """What is stored of a program, but for the Spec of its root."""
+    """Return what is stored of a program, but for the Spec of its root."""
     root, others = parts(impl)
     return [attrs.evolve(root, **changes), *others]
 

@@ -49,7 +49,7 @@ def test_what_was_found_is_answered_without_search(tmp_path: Path, expected: dic
 
 
 def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
-    """How often search, while it goes on and at its end, tries to store what it has found."""
+    """Count the times that search, while it goes on and at its end, tries to store what it has found."""
     count = 0
     add = SpecStore.add
 

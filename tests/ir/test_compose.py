@@ -251,7 +251,7 @@ def test_norms() -> None:
 
 
 def work(count: int) -> int:
-    """How many bytecode instructions it takes to make a Compose of so many stages."""
+    """Return the number of bytecode instructions that making a Compose of so many stages takes."""
     stages = (*(ComposeStage(Relu(), 2, (~(index + 1),)) for index in range(count - 1)), ComposeStage(Relu(), 2, (0,)))
     done = 0
 

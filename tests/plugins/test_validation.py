@@ -363,7 +363,7 @@ def divide(spec: LogicalSpec, target: Target) -> int:
 
 
 def uses(spec: Spec, target: Target) -> list[Callable[[], object]]:
-    """What asks a microkernel whether it applies, and what it costs: a schedule, the recursion, and search."""
+    """Return all that asks a microkernel about its use and its cost: a schedule, the recursion, and search."""
     return [
         lambda: Goal.of(spec, target).select("Zero"),
         lambda: Textbook(target).solve(spec),

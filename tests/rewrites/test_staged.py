@@ -1,4 +1,4 @@
-"""What staged rewrites have in common: new tensors are held as long as a part still uses them, and meaning is kept."""
+"""Hold staged rewrites to what they share: new tensors live as long as a part uses them, and meaning is kept."""
 
 from __future__ import annotations
 

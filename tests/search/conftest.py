@@ -1,4 +1,4 @@
-"""What tests of search share: the targets that the sweep knows."""
+"""Share the targets that the sweep knows among the tests of search."""
 
 from __future__ import annotations
 

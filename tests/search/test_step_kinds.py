@@ -117,7 +117,7 @@ def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.M
 def test_derived_rewrites_that_differ_are_right(
     instead: tuple[type[Rewrite], ...], slow: tuple[str, ...], text: str
 ) -> None:
-    """Where they differ in what search on blocks does not ask them, they are taken Spec by Spec."""
+    """Take them Spec by Spec if they differ in what search on blocks does not ask them."""
     target = toy_with(*instead)
     textbook, search = Textbook(target), BlockSearch(target)
     textbook.solve(parse_spec(text, target))
