@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -13,8 +13,9 @@ from morello.ir.limits import Limits
 from morello.ir.spec import LogicalSpec
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-#: Integers of any size: int64, or Python integers (dtype object) where one of them needs more than 64 bits.
-Exact: TypeAlias = npt.NDArray[Any]
+
+#: Search counts costs in doubles, and refuses those that it cannot count exactly.
+LARGEST_COST = (1 << 53) - 1
 
 
 class AnswerKind(IntEnum):
@@ -35,14 +36,14 @@ class AnswerBlock:
 
     The sizes in the shape of `labels` are ignored, but for their number, the rank. Limits and peaks are bytes per
     level in normal form. An EXACT answer holds for every limits L with peaks <= L <= limits; LOWER and NONE hold
-    for all limits up to `limits`. `costs` may be of dtype object, for costs from 2^63.
+    for all limits up to `limits`.
     """
 
     labels: LogicalSpec
     shapes: Ints  # [N, rank]
     limits: Ints  # [N, levels], under which the cells were solved
     peaks: Ints  # [N, levels]; EXACT: of the chosen program, else 0
-    costs: Exact  # [N]; EXACT: of the optimum; LOWER: no program costs less; NONE: 0
+    costs: Ints  # [N], at most LARGEST_COST; EXACT: of the optimum; LOWER: no program costs less; NONE: 0
     kinds: npt.NDArray[np.int8]  # [N]
     steps: tuple[str, ...]  # as in a schedule
     step: npt.NDArray[np.int32]  # [N]; EXACT: which of `steps` was chosen, else -1

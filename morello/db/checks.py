@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import AnswerKind, Exact, Ints
-from morello.db.coordinates import OTHERS, narrow, to_sizes, volumes
+from morello.db.block import LARGEST_COST, AnswerKind, Ints
+from morello.db.coordinates import OTHERS, to_sizes, volumes
 
 #: Numbers of rows, so that the next one is a number, too.
 _MOST_ROWS = 1 << 53
@@ -27,8 +27,6 @@ _MOST_BYTES, _MOST_POWER = 1 << 62, 63
 
 _LEVEL = re.compile(r"\w+(:[1-9][0-9]{0,9})?")
 _RANK = re.compile(r".+? ([0-9]{1,6})( serial)?: .*")
-#: Integers that SQLite has no integers for; larger ones are no costs.
-_BIG = re.compile(r"[1-9][0-9]{18,99}")
 
 
 def print_fault(row: Sequence[Any]) -> str | None:
@@ -88,7 +86,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
             f"its box has not {axes} sides": _types(boxes) == {bytes}
             and all(length in lengths for length in set(map(len, boxes)))
             and {(one[0], len(one)) for one in boxes} <= {(width, length) for length, width in lengths.items()},
-            "its cost is no number": all(map(_is_cost, {*above, *below})),
+            "its cost is no number": _types(above) | _types(below) == {int} and min(above) >= 0,
             "its mark is none": _types(foreign) == {int} and set(foreign) <= {0, 1},
             "its checksum is none": _types(crcs) == {int} and min(crcs) >= 0 and max(crcs) < _CRC,
             "its step is missing": {type(one) for one in set(chosen)} <= {int, type(None)}
@@ -101,12 +99,13 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
 
 
 def box_fault(
-    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Exact, Exact], units: Sequence[int]
+    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Ints, Ints], units: Sequence[int]
 ) -> str | None:
     """Check N rectangles: corners [N, A] in order and where Specs are, and costs that are whole and in lowest terms."""
     low, high = corners
     rank = low.shape[1] - len(units)
     above, below = cost
+    least, most = (volumes(to_sizes(corner[:, :rank])) for corner in corners)
     none = kinds == AnswerKind.NONE
     return _first(
         {
@@ -117,16 +116,13 @@ def box_fault(
             "its cost is no fraction": lambda: (below >= 1).all(),
             "its cost is not in lowest terms": lambda: (np.gcd(above, below) == 1).all(),
             "what has no program has no cost": lambda: not above[none].any() and (below[none] == 1).all(),
-            "its cost is not whole for its sizes": lambda: all(
-                _divides(below, volumes(to_sizes(corner[:, :rank]))) for corner in corners
+            "its cost is not whole for its sizes": lambda: not (least % below).any() and not (most % below).any(),
+            # Products are exact up to 2^53, and never round to less from there on.
+            f"its cost is more than {LARGEST_COST:,}": lambda: (
+                (above * (most // below).astype(np.float64)).max(initial=0) <= LARGEST_COST
             ),
         }
     )
-
-
-def cost_of(numbers: Sequence[Any]) -> Exact:
-    """Return integers of a column that `row_fault` has checked."""
-    return narrow([int(one) for one in numbers])
 
 
 def _first(rules: Mapping[str, Any]) -> str | None:
@@ -151,16 +147,6 @@ def _is_crc(value: Any) -> bool:
 
 def _is_line(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable() and value != ""
-
-
-def _is_cost(value: Any) -> bool:
-    if type(value) is int:
-        return value >= 0
-    return type(value) is str and _BIG.fullmatch(value) is not None and int(value) >= 1 << 63
-
-
-def _divides(divisors: Exact, numbers: Exact) -> bool:
-    return bool((numbers % divisors == 0).all())
 
 
 def _are_sizes(low: Ints, high: Ints) -> bool:

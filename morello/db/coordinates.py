@@ -7,18 +7,17 @@ A limit of registers becomes their number; one of caches and memories 0 for 0 by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from morello.db.block import Exact, Ints
+from morello.db.block import Ints
 from morello.errors import SpecError
 from morello.kernels.target import Target
 
 #: Sizes that are no powers of two begin here; 2^47 is the largest size there is.
 OTHERS = 64
-#: Products below this are computed in 64 bits.
-_SAFE = 2.0**62
+#: Volumes from here on count as this one, so that all of them are integers of 64 bits.
+LARGEST_VOLUME = 1 << 62
 
 
 def units_of(target: Target) -> tuple[int, ...]:
@@ -65,33 +64,18 @@ def to_limits(coordinates: Ints, units: Sequence[int]) -> Ints:
     return result
 
 
-def volumes(shapes: Ints) -> Exact:
-    """Return points of the iteration space of shapes [N, rank]: int64, or Python integers where they need more."""
-    if shapes.size and np.prod(shapes.astype(np.float64), axis=1).max() >= _SAFE:
-        return np.prod(shapes.astype(object), axis=1)
-    return np.prod(shapes, axis=1, dtype=np.int64)
+def volumes(shapes: Ints) -> Ints:
+    """Return points [N] of the iteration spaces of shapes [N, rank], at most LARGEST_VOLUME."""
+    large = np.prod(shapes.astype(np.float64), axis=1) >= LARGEST_VOLUME
+    return np.where(large, LARGEST_VOLUME, np.prod(shapes, axis=1, dtype=np.int64))
 
 
-def narrow(numbers: Sequence[int] | Exact) -> Exact:
-    """Return the same integers as int64 if all of them fit, else as Python integers."""
-    try:
-        return np.array(numbers, dtype=np.int64)
-    except OverflowError:
-        return np.array([int(number) for number in numbers], dtype=object)
-
-
-def reduced(costs: Exact, volume: Exact) -> tuple[Exact, Exact]:
+def reduced(costs: Ints, volume: Ints) -> tuple[Ints, Ints]:
     """Return costs [N] per point of iteration spaces [N], as numerators and denominators in lowest terms."""
-    if object in (costs.dtype, volume.dtype):
-        costs, volume = costs.astype(object), volume.astype(object)
-    divisor: Any = np.gcd(costs, volume)
-    return narrow(costs // divisor), narrow(volume // divisor)
+    divisor = np.gcd(costs, volume)
+    return costs // divisor, volume // divisor
 
 
-def costs_of(numerators: Exact, denominators: Exact, volume: Exact) -> Exact:
-    """Return costs [N] from cost per point and volume: int64, or Python integers where they need more."""
-    if object not in (numerators.dtype, denominators.dtype, volume.dtype):
-        times = volume // denominators
-        if not times.size or (numerators.astype(np.float64) * times).max() < _SAFE:
-            return numerators * times
-    return narrow(numerators.astype(object) * (volume.astype(object) // denominators.astype(object)))
+def costs_of(numerators: Ints, denominators: Ints, volume: Ints) -> Ints:
+    """Return costs [N] from cost per point and volume."""
+    return numerators * (volume // denominators)

@@ -15,8 +15,8 @@ import attrs
 import numpy as np
 
 from morello.db import checks, records
-from morello.db.block import AnswerKind, Ints
-from morello.db.coordinates import narrow, of_limits, of_sizes, to_limits, to_sizes, volumes
+from morello.db.block import LARGEST_COST, AnswerKind, Ints
+from morello.db.coordinates import of_limits, of_sizes, to_limits, to_sizes, volumes
 from morello.db.file import FORMAT
 from morello.db.gather import NewBoxes
 from morello.db.records import Print, Stored
@@ -223,14 +223,17 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
         raise ValueError(f"the cost {fields['cost']!r} is no fraction in lowest terms")
     if (ends[:rank] < 1).any() or (ends[:, 0] > ends[:, 1]).any():
         raise ValueError("sizes are at least 1, and ranges do not end before they begin")
-    if kind != AnswerKind.NONE and int(volumes(ends[None, :rank, 0])[0]) % cost[1]:
+    if cost[0] > LARGEST_COST:
+        raise ValueError(f"the cost {fields['cost']!r} is more than {LARGEST_COST:,}")
+    if int(volumes(ends[None, :rank, 0])[0]) % cost[1]:
         raise ValueError(f"the cost {fields['cost']!r} is not whole for these sizes")
     if kind != AnswerKind.EXACT and ends[rank:, 0].any():
         raise ValueError("what is not exact holds for all limits from 0")
     step = _text(fields["step"]) if kind == AnswerKind.EXACT else None
     _expect(None if step is None else checks.step_fault((1, step)))
     low, high = _corners(ends[None], rank, whose)
-    _expect(checks.box_fault((low, high), np.array([kind], np.int8), (narrow(cost[:1]), narrow(cost[1:])), whose.units))
+    fraction = np.array([cost[0]], np.int64), np.array([cost[1]], np.int64)
+    _expect(checks.box_fault((low, high), np.array([kind], np.int8), fraction, whose.units))
     if type(foreign := fields.get("foreign", False)) is not bool:
         raise ValueError(f"foreign is true or false, not {foreign!r}")
     return {"kind": kind, "cost": cost, "sizes": fields["sizes"], "ends": ends, "step": step, "foreign": foreign}
@@ -255,8 +258,8 @@ def _sheet(whose: Print, labels: str, found: list[dict[str, Any]]) -> Sheet:
         low,
         high,
         np.array([one["kind"] for one in found], dtype=np.int8),
-        narrow([one["cost"][0] for one in found]),
-        narrow([one["cost"][1] for one in found]),
+        np.array([one["cost"][0] for one in found], dtype=np.int64),
+        np.array([one["cost"][1] for one in found], dtype=np.int64),
         np.array([-1 if one["step"] is None else steps.index(one["step"]) for one in found], dtype=np.int64),
         np.full(size, -1, dtype=np.int64),
         np.array([one["foreign"] for one in found], dtype=np.bool_),

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.db.block import AnswerBlock, AnswerKind
+from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
 from morello.db.labels import write
 from morello.db.rectangles import Boxes, merged
@@ -57,7 +57,7 @@ def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: 
         {
             "sizes are at least 1": shapes < 1,
             "kinds are EXACT, LOWER or NONE": (kinds < 0) | (kinds > max(AnswerKind)),
-            "costs are not negative": costs < 0,
+            f"costs are from 0 to {LARGEST_COST:,}": (costs < 0) | (costs > LARGEST_COST),
             "the peak of an EXACT answer is within its limits": peaks > limits,
             "an EXACT answer has a step": exact & ((step < 0) | (step >= np.repeat(sizes, counts))),
         }

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import AnswerBlock, AnswerKind
+from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
@@ -80,13 +80,16 @@ class StoreKeeper:
         fresh = done.copy()
         fresh[: len(before)] &= ~before
         fresh &= ~engine.cells.recalled.values
+        # Costs that are not counted exactly are no answers.
+        low = engine.cells.low.values
+        fresh &= (low <= LARGEST_COST) | (low == np.inf)
         fresh[0] = False
         cells = np.flatnonzero(fresh)
         if len(cells):
             found = map(block_of, solved(rounds, cells))
             self.store.add(engine.target, found, foreign=engine in self._doubtful)
             # Where it is not known yet which program is chosen, that waits for the next time.
-            unknown = (rounds.choices.peaks(cells)[:, 0] < 0) & (engine.cells.low.values[cells] < np.inf)
+            unknown = (rounds.choices.peaks(cells)[:, 0] < 0) & (low[cells] < np.inf)
             done[cells[unknown]] = False
         self._saved[engine] = done
         self._last = time.monotonic()

@@ -12,7 +12,6 @@ import attrs
 import numpy as np
 
 from morello.db.block import AnswerBlock, AnswerKind, Entry
-from morello.db.coordinates import narrow
 from morello.db.file import Damaged, damaged
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
@@ -136,7 +135,7 @@ def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[Figu
         np.array([spec.shape for spec in specs], dtype=np.int64),
         np.array([spec.limits for spec in specs], dtype=np.int64),
         np.array([solved[spec][0].peak for spec in specs], dtype=np.int64),
-        narrow([int(solved[spec][0].cost) for spec in specs]),
+        np.array([int(solved[spec][0].cost) for spec in specs], dtype=np.int64),
         np.full(len(specs), AnswerKind.EXACT, dtype=np.int8),
         tuple(steps),
         np.array([steps.index(solved[spec][1]) for spec in specs], dtype=np.int32),

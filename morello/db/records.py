@@ -203,8 +203,8 @@ def _stored(header: Header, rows: Sequence[Any]) -> Stored:
         low,
         high,
         np.array([row[1] for row in rows], dtype=np.int8),
-        checks.cost_of([row[3] for row in rows]),
-        checks.cost_of([row[4] for row in rows]),
+        np.array([row[3] for row in rows], dtype=np.int64),
+        np.array([row[4] for row in rows], dtype=np.int64),
         np.array([-1 if row[5] is None else row[5] for row in rows], dtype=np.int64),
         np.arange(len(rows)),
         np.array([row[6] for row in rows], dtype=np.bool_),
@@ -213,7 +213,7 @@ def _stored(header: Header, rows: Sequence[Any]) -> Stored:
     return Stored(header, boxes, ids, crcs)
 
 
-def _row_crc(seed: int, box: bytes, kind: int, numerator: Any, denominator: Any, step: str | None, foreign: int) -> int:
+def _row_crc(seed: int, box: bytes, kind: int, numerator: int, denominator: int, step: str | None, foreign: int) -> int:
     return zlib.crc32(
         f"{kind} {numerator} {denominator} {foreign} {step}".encode("utf-8", "surrogatepass"), zlib.crc32(box, seed)
     )
@@ -300,7 +300,6 @@ def write_boxes(
         _packed(new), *(one.tolist() for one in columns), strict=True
     ):
         text = None if step < 0 else steps[step]
-        above, below = _storable(above), _storable(below)
         crc = _row_crc(seeds[table], box, kind, above, below, text, foreign)
         rows.append((table, following[table], kind, box, above, below, None if step < 0 else step, foreign, crc))
         following[table] += 1
@@ -325,8 +324,3 @@ def _read_back(file: File, written: Header) -> None:
     found = read_headers(file, written.print, written.labels)
     if found != [written] or (boxes, checksum % _BITS) != (written.boxes, written.checksum):
         raise file.damaged(f"what is written to table {written.id} is not found again")
-
-
-def _storable(number: int) -> int | str:
-    """Return integers beyond 64 bits are stored as text."""
-    return number if number < 1 << 63 else str(number)

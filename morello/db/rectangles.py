@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.db.block import AnswerKind, Exact, Ints
+from morello.db.block import AnswerKind, Ints
 from morello.db.tree import MANY, Tree
 
 #: How many pairs of boxes are compared at a time.
@@ -32,8 +32,8 @@ class Boxes:
     low: Ints  # [N, A]
     high: Ints  # [N, A]
     kind: npt.NDArray[np.int8]  # [N]
-    numerator: Exact  # [N]
-    denominator: Exact  # [N]
+    numerator: Ints  # [N]
+    denominator: Ints  # [N]
     step: Ints  # [N], -1 for none
     row: Ints  # [N], where it is stored, -1 for nowhere
     foreign: npt.NDArray[np.bool_]  # [N], another's word: nobody has proven it here
@@ -73,14 +73,6 @@ def merged(boxes: Boxes, rank: int) -> Boxes:
             return boxes
 
 
-def _codes(column: Exact) -> Ints:
-    """Return small integers [N], equal exactly where the column [N] is."""
-    if column.dtype == object:
-        numbers: dict[int, int] = {}
-        return np.array([numbers.setdefault(int(one), len(numbers)) for one in column], dtype=np.int64)
-    return column.astype(np.int64)
-
-
 def _values(boxes: Boxes, rank: int) -> Ints:
     """Return numbers [N] that boxes share if they belong to one table and have one value, the peak included.
 
@@ -95,7 +87,7 @@ def _values(boxes: Boxes, rank: int) -> Ints:
         boxes.denominator,
         *boxes.low[:, rank:].T,
     ]
-    stacked = np.stack([_codes(column) for column in columns], axis=1)
+    stacked = np.stack([column.astype(np.int64) for column in columns], axis=1)
     order = np.lexsort(stacked.T)
     changes = (stacked[order[1:]] != stacked[order[:-1]]).any(axis=1)
     numbers = np.empty(len(boxes), dtype=np.int64)

@@ -33,8 +33,6 @@ __all__ = ["AnswerBlock", "AnswerKind", "Conflict", "Entry", "SpecStore"]
 _KEPT = 4_000_000
 #: Contradictions told of in a message.
 _TOLD = 5
-#: Costs that do not fit are known to be at least this.
-_MOST = (1 << 63) - 1
 
 
 class Conflict(MorelloError):
@@ -183,10 +181,7 @@ class SpecStore:
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints
     ) -> tuple[Ints, npt.NDArray[np.int8]]:
-        """Return costs and kinds of N cells of a table (shapes [N, rank], limits [N, levels] in bytes); -1: unknown.
-
-        An optimum of 2^63 or more is given as a LOWER bound of 2^63 - 1.
-        """
+        """Return costs and kinds of N cells of a table (shapes [N, rank], limits [N, levels] in bytes); -1: unknown."""
         costs, kinds, _ = self.believed(target, labels, shapes, limits)
         return costs, kinds
 
@@ -208,10 +203,6 @@ class SpecStore:
         cell, found = cell[~told], found[~told]
         cost = costs_of(boxes.numerator[found], boxes.denominator[found], volumes(shapes)[cell])
         kind = boxes.kind[found]
-        if cost.dtype == object:
-            too_much = cost > _MOST
-            cost = np.where(too_much, _MOST, cost).astype(np.int64)
-            kind = np.where(too_much, np.int8(AnswerKind.LOWER), kind)
         order = np.lexsort((cost, kind != AnswerKind.LOWER, cell))
         self._expect_one_answer(cell[order], kind[order], cost[order])
         best = order[np.flatnonzero(np.diff(cell[order], append=-1))]
@@ -220,7 +211,7 @@ class SpecStore:
         for i in claimed[(kinds[claimed] < 0) | (kinds[claimed] == AnswerKind.LOWER)].tolist():
             logical = attrs.evolve(labels, shape=tuple(shapes[i].tolist()))
             proven = self._proven(target, Spec(logical, tuple(limits[i].tolist())))
-            if proven is not None and proven < _MOST:
+            if proven is not None:
                 costs[i], kinds[i], foreign[i] = proven, AnswerKind.EXACT, True
         return costs, kinds, foreign
 

@@ -73,9 +73,9 @@ def _count(into: Summary, boxes: Boxes) -> None:
         alone[i] = False
     # Most boxes meet no other, and are quickly counted.
     sizes = volumes(boxes.high - boxes.low + 1)
-    into.exact += int(sizes[alone & (boxes.kind == AnswerKind.EXACT)].sum())
-    into.none += int(sizes[alone & (boxes.kind == AnswerKind.NONE)].sum())
-    into.lower += int(sizes[alone & (boxes.kind == AnswerKind.LOWER)].sum())
+    into.exact += sum(sizes[alone & (boxes.kind == AnswerKind.EXACT)].tolist())
+    into.none += sum(sizes[alone & (boxes.kind == AnswerKind.NONE)].tolist())
+    into.lower += sum(sizes[alone & (boxes.kind == AnswerKind.LOWER)].tolist())
     rest = boxes.take(~alone)
     ends = np.flatnonzero(np.diff(rest.table)) + 1
     for which in np.split(np.arange(len(rest)), ends):

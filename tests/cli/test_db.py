@@ -69,7 +69,7 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 4}\n'
+    assert cli("db", "export", path).stdout == '{"morello database": 5}\n'
     assert "0 of its entries" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
@@ -135,7 +135,7 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 4}'
+HEAD = '{"morello database": 5}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:4 L1"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
@@ -147,7 +147,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([], "is empty"),
         (["{}"], ":1: this is no exported database"),
         (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 4"),
+        (['{"morello database": 9}'], ":1: format 9, not 5"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),
@@ -163,6 +163,12 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([HEAD, PRINT, TABLE.replace("layout[0]", "\\u001b")], ":3: its labels are none"),
         ([HEAD, PRINT.replace(":4", ":0")], ":2: its levels are none"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "2/4")], ":4: the cost '2/4' is no fraction"),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", str(2**53 - 1))], ":4: its cost is more than 9,007,199,254,740,991"),
+        (
+            [HEAD, PRINT, TABLE, BOX.replace("1/2", "9" * 30)],
+            f":4: the cost '{'9' * 30}' is more than 9,007,199,254,740",
+        ),
+        ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/" + "9" * 30)], "' is not whole"),
         ([HEAD, PRINT, TABLE, BOX.replace("1/2", "1/3")], ":4: the cost '1/3' is not whole"),
         ([HEAD, PRINT, TABLE, BOX.replace(', "step": "tile [1]"', "")], ":4: no 'step'"),
         ([HEAD, PRINT, TABLE, BOX.replace("exact", "none").replace("[0, 64]", "[1, 64]")], ":4: what is not exact"),
