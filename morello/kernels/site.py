@@ -90,6 +90,16 @@ class OperandSite:
         """Return how many values behind this operand another one of the same storage starts; None if that varies."""
         return (other._view.offset() + self._view.offset() * -1).constant
 
+    def stride(self, dim: int) -> Index:
+        """Return how many values lie between neighbours along a dimension; 0 along one of size 1.
+
+        It is a number, or one known only at run time for an operand of the program whose rows may lie anywhere.
+        Raises ValueError where neighbours are not always as far apart, as in strips.
+        """
+        stride = self._view.stride(dim)
+        self._printer.uses(symbol.name for symbol in stride.symbols())
+        return stride
+
     def _offset(self, position: int) -> Index:
         """Return where the buffer holds a value, for code that is about to name it."""
         offset = self._view.offset(position)

@@ -1,0 +1,135 @@
+"""Register tiles compute products with tails, rows apart and operands in any level, on both widths of vectors."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from morello_x86.kernels import register_tiles
+from morello_x86_avx2.plugin import PLUGIN as AVX2
+from morello_x86_avx512.plugin import PLUGIN as AVX512
+
+from morello import api
+from morello.errors import PluginError
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Node
+from morello.plugins import Microkernel, Target, TargetPlugin
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler, available_compilers
+from morello.testing import KernelCheck, Trials, kernel_checks
+
+PLUGINS = {8: AVX2, 16: AVX512}
+#: Vector registers, by values of f32 in each.
+REGISTERS = {8: 16, 16: 32}
+
+
+def registry(values: int, *others: Microkernel) -> Registry:
+    """Return the target of that vector width with the family, and `others`, as its kernels."""
+    plugin: TargetPlugin = PLUGINS[values]
+    family = register_tiles.kernels(values, REGISTERS[values])
+    return Registry.of(tiles=attrs.evolve(plugin, kernels=(*family, *others)))
+
+
+def target(values: int) -> Target:
+    return registry(values).target(PLUGINS[values].info.name)
+
+
+def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) -> str:
+    """Return the text of a Spec; operands are what comes behind their data type."""
+    m, k, n = shape
+    return f"{op}(1×{m}×{k}×{n}, (f32, {lhs}), (f32, {rhs}), (f32, {out}), serial)"
+
+
+def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: Compiler | None = None) -> Trials:
+    """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers."""
+    found = registry(values, *others)
+    name = PLUGINS[values].info.name
+    text = f"target {name}\n" + "\n".join(f"spec p{i} = {one}" for i, one in enumerate(specs))
+    text += "".join(f"\nschedule p{i} {{ ; {one} ; }}".replace(" ; ", "\n") for i, one in enumerate(specs.values()))
+    goals = api.parse(text, registry=found).values()
+    impls = [goal.impl for goal in goals if isinstance(goal.impl, Node)]
+    assert len(impls) == len(specs)
+    return Trials(impls, found.target(name), sanitize=True, compiler=compiler)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "check", [one for values in PLUGINS for one in kernel_checks(target(values), 24, sanitize=True)], ids=str
+)
+def test_tiles_compute_what_they_declare(check: KernelCheck) -> None:
+    check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+@pytest.mark.parametrize("values", PLUGINS)
+def test_tails_and_strides_of_all_operands(values: int, compiler: Compiler) -> None:
+    ua, wide = "GL, row_major, c1, ua", 2 * values
+    anywhere = ("L1, row_major", "GL, col_major", ua, "GL, col_major, c0, ua")
+    specs = {
+        product(op, (m, k, n), lhs, rhs, out): f"select RegisterTile{op.removeprefix('Matmul')}"
+        for op in ("Matmul", "MatmulAccum")
+        for (m, k, n), lhs, rhs, out in [
+            ((6, 37, wide), anywhere[0], ua, ua),
+            ((5, 9, wide - 1), anywhere[1], ua, ua),
+            ((2, 7, 3 * values + 1), anywhere[2], "L1, row_major", ua),
+            ((3, 1024, values - 1), anywhere[3], ua, "L1, row_major"),
+            ((values + 4, 4, values), anywhere[2], ua, ua),
+            ((1, 8, 1), anywhere[0], "GL, row_major, c0, ua", ua.replace("c1", "c0")),
+            ((4, 1, 5), anywhere[0].replace("row_major", "col_major"), ua, ua),
+        ]
+    }
+    found = trials(values, specs, compiler=compiler)
+    for number in range(len(specs)):
+        found.check(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", PLUGINS)
+def test_tiles_of_packed_and_of_cut_operands(values: int) -> None:
+    rows = "GL, row_major"
+    pack = "subschedule [0] { ; tile [1, 1, 1] ; move 0 to L1 ; move 1 to L1 ; select Assign ; }"
+    packed = (
+        f"move 1 to GL as layout[0, 2, 1, 2p{values}] ; {pack} ; tile [1, 3, 21, {values}] ; select RegisterTileAccum"
+    )
+    cut = f"move 0 to L1 ; tile [1, 3, 21, {values - 2}] ; split 7 ; move 1 to L1 ; select RegisterTileAccum"
+    copies = [one for one in PLUGINS[values].kernels if one.name == "Assign"]
+    spec = product("MatmulAccum", (12, 21, 4 * values), rows, rows, rows)
+    found = trials(
+        values,
+        {
+            spec: packed,
+            spec.replace("row_major", "col_major", 1): packed,
+            spec.replace(f"×{4 * values}", f"×{4 * (values - 2)}"): cut,
+        },
+        *copies,
+    )
+    for number in range(3):
+        found.check(number)
+
+
+@pytest.mark.parametrize("values", PLUGINS)
+def test_which_tiles_fit(values: int) -> None:
+    plain, registers = target(values), REGISTERS[values]
+    kernel = plain.kernels_by_name["RegisterTile"]
+
+    def fits(m: int, n: int, rhs: str = "GL, row_major", lhs: str = "GL, row_major") -> bool:
+        text = product("Matmul", (m, 16, n), lhs, rhs, "GL, row_major")
+        return bool(kernel.accepts(parse_spec(text, plain).logical))
+
+    assert fits(registers - 2, values)
+    assert not fits(registers - 1, values)
+    assert fits((registers - 3) // 2, 2 * values)
+    assert not fits((registers - 1) // 2, 2 * values)
+    # With AVX2 the mask of a last vector that is narrower takes a register.
+    assert fits(registers - 2, values - 1) == (values == 16)
+    assert not fits(4, values, rhs="GL, col_major")
+    assert not fits(4, values, rhs=f"GL, layout[0, 2, 1, 2p{values // 2}]")
+    assert not fits(4, values, lhs="GL, layout[0, 2, 1, 2p4]")
+    assert fits(4, values, lhs="GL, col_major")
+
+
+def test_values_that_have_no_stride_are_told() -> None:
+    spec = product("MatmulAccum", (8, 8, 8), "GL, layout[0, 1, 2, 1p4, 2p4]", "GL, row_major", "GL, row_major")
+    found = trials(8, {spec: "split 1 ; select RegisterTileAccum"})
+    with pytest.raises(PluginError, match="dimension 1 of lhs has no stride: its values lie in strips"):
+        found.target.emitter.emit(found.impls[0], found.target, "p")
