@@ -112,7 +112,7 @@ def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
     """
     kind, bits = site.vector_type(F32, values), site.vector_type(U32, values)
     narrow = site.vector_type(BF16, 2 * values)
-    made = []
+    made: list[str] = []
     for name, text in (("even", "<< 16"), ("odd", "& 0xffff0000")):
         helper = f"{name}_{kind}"
         body = f"return ({kind})(({bits})v {text});"

@@ -82,7 +82,7 @@ class DotProduct:
         """Declares pointers to the factors, and sums for so many steps."""
         site = sites[0]
         names: dict[str, str] = {}
-        pointers = []
+        pointers: list[tuple[str, str]] = []
         for one in sites:
             places = [one.operand(index).pointer() for index in range(2)]
             for index, (place, name) in enumerate(zip(places, ("lhs_at", "rhs_at"), strict=True)):

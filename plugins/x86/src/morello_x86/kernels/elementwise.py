@@ -37,7 +37,7 @@ from morello_x86.kernels.vector_math import DIVISION, cycles, define
 _CALL = 20
 
 #: C expressions of a double x, which the result is rounded from once; and what they cost in cycles.
-_OF_DOUBLE = {
+_OF_DOUBLE: dict[type[Operation], tuple[str, int]] = {
     Silu: ("x / (1 + __builtin_exp(-x))", _CALL + 10),
     Sigmoid: ("1 / (1 + __builtin_exp(-x))", _CALL + 10),
     Tanh: ("__builtin_tanh(x)", 2 * _CALL),
@@ -49,11 +49,13 @@ _GELU = {
     "tanh": "x / (1 + __builtin_exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x)))",
 }
 
+_SIGNS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}
+
 
 def _of_double(site: KernelSite) -> None:
     """One value, computed in double precision."""
     op, dtype = site.spec.op, site.spec.states[-1].dtype
-    text = _GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]  # pyright: ignore[reportArgumentType]
+    text = _GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]
     site.line("{")
     site.line(f"    const double x = {read(site, 0, dtype)};")
     write(site, 1, computed(text, dtype))
@@ -83,7 +85,7 @@ def of_values(op: type[Operation], a: str, b: str, dtype: DType) -> str:
     """Return the C expression of a binary operation on two values of a type."""
     if op in (Maximum, Minimum):
         return picked(a, b, ">" if op is Maximum else "<")
-    sign = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}[op]
+    sign = _SIGNS[op]
     if dtype.is_float:
         return f"{a} {sign} {b}"
     return computed(f"(uint32_t)({a}) {sign} (uint32_t)({b})", dtype)
@@ -132,7 +134,7 @@ def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: s
     """Return the C expression of a binary operation on two vectors."""
     if op in (Maximum, Minimum):
         return f"{choice(site, dtype, values, '>' if op is Maximum else '<')}({a}, {b})"
-    sign = {Add: "+", Sub: "-", Mul: "*", Div: "/"}[op]
+    sign = _SIGNS[op]
     if dtype.is_float or not dtype.is_signed:
         return f"{a} {sign} {b}"
     unsigned = site.vector_type(next(one for one in ALL if one.name == f"u{8 * dtype.bytes}"), values)

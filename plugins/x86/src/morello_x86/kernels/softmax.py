@@ -6,6 +6,8 @@ double precision and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from morello.ir.dtypes import F32
 from morello.ir.ops.base import Operation
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
@@ -124,7 +126,7 @@ def _combined(values: _Values) -> None:
 
 
 #: What each operation prints, and what it costs besides touching its operands: mostly what [Kaufman2025]'s does.
-_PIECES = {
+_PIECES: dict[type[Operation], tuple[Callable[[_Values], None], int]] = {
     Softmax: (_softmax, 40),
     SoftmaxComplete: (_complete, 26),
     SoftmaxDenominator: (_denominator, 23),

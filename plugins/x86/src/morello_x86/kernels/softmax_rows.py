@@ -250,7 +250,7 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, 2 * _LANES),
         (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, _LANES),
     )
-    lanes = (
+    lanes: tuple[tuple[type[Operation], Callable[[Place], None], int, Callable[[int], int]], ...] = (
         (SoftmaxDenominator, _lane_denominator, 3, power),
         (SoftmaxDenominatorAndMax, _lane_and_max, 3, lambda values: 2 * power(values)),
         (SoftmaxDenominatorAndMaxFromParts, _lane_from_parts, 4, lambda values: 2 * power(values)),

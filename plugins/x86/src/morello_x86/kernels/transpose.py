@@ -17,7 +17,7 @@ _DTYPES = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}
 _UNITS = {1: "epi8", 2: "epi16", 4: "epi32"}
 
 
-def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]):
+def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]) -> Callable[[KernelSite], None]:
     """Prints the transpose of `count` vectors of `size` values: registers hold rows, then columns."""
 
     def emit(site: KernelSite) -> None:
@@ -49,7 +49,7 @@ def _transpose_4() -> str:
 
 def _transpose_8() -> str:
     """Transpose 2×2, then 4×4 in each half, then swap halves: 8 shuffles a stage."""
-    rows = []
+    rows: list[str] = []
     for i in range(0, 8, 2):
         for j, half in enumerate(("lo", "hi")):
             rows.append(f"    const __m256 t{i + j} = _mm256_unpack{half}_ps(r{i}, r{i + 1});")
@@ -89,11 +89,11 @@ def _by_lanes(rows: list[str], size: int, lines: list[str]) -> list[list[str]]:
     if size == 32:
         call = "_mm256_permute2x128_si256"
         return [[joined(rows[i], rows[i + count], which, call) for i in range(count)] for which in ("0x20", "0x31")]
-    groups = []
+    groups: list[list[str]] = []
     halves: dict[tuple[int, int, str], str] = {}
     call = "_mm512_shuffle_i64x2"
     for lane in range(4):
-        group = []
+        group: list[str] = []
         for i in range(count):
             which = "0x44" if lane < 2 else "0xee"
             for low in (0, 2):
@@ -110,7 +110,7 @@ def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) 
     """Return the square in each lane, transposed."""
     count = len(rows)
     for _ in range(count.bit_length() - 1):
-        made = []
+        made: list[str] = []
         for i in range(count // 2):
             for half in ("lo", "hi"):
                 name = f"t{len(lines)}"
@@ -138,7 +138,7 @@ def _to_pairs(size: int, width: int) -> str:
     return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(made))])
 
 
-def _of_shape(rows: int, columns: int, rising: bool | None = None):
+def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[LogicalSpec], Mask]:
     """Return True for a source of `rows` rows of `columns` values, if the layouts order these two differently.
 
     `rising` says whether rows are the earlier dimension. Any two dimensions of a larger tensor will do: those of a

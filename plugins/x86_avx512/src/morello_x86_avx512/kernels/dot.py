@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 from morello_x86.kernels.dot import DotProduct, Step, Values, f32_step, row_times_column
@@ -74,24 +75,24 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
     count = instruction.taken * WIDTH // 4
     arguments = WIDTH, _step(instruction), instruction.taken
     whole, tailed = DotProduct(*arguments), TailedDotProduct(*arguments)
-    shared = {
-        "op": _ACCUMULATE,
-        "operands": row_times_column(instruction.lhs, instruction.rhs, instruction.out),
-        "cpu_features": (instruction.feature,),
-        "flushes": instruction.flushes,
-        "registers": {"VRF": 6},
-    }
+    shared = partial(
+        Microkernel,
+        op=_ACCUMULATE,
+        operands=row_times_column(instruction.lhs, instruction.rhs, instruction.out),
+        cpu_features=(instruction.feature,),
+        flushes=instruction.flushes,
+        registers={"VRF": 6},
+    )
     return (
-        Microkernel(
+        shared(
             name=f"DotProductLoop{instruction.name}",
             shape=(1, 1, Multiple(of=count), 1),
             when=instruction.takes,
             cost=_cost(count),
             emit=whole.emit,
             jam=whole.jam,
-            **shared,
         ),
-        Microkernel(
+        shared(
             name=f"DotProductTail{instruction.name}",
             shape=(1, 1, None, 1),
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
@@ -99,7 +100,6 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
             cost=lambda spec, machine: _tailed_cost(count, 1)(spec, machine) + choose(spec.shape[2] < count, 1, 4) * 4,
             emit=tailed.emit,
             jam=tailed.jam,
-            **shared,
         ),
     )
 
