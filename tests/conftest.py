@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory):
-    """What tests compile or leave behind has places of its own, and no test finds what another one solved."""
+    """Give tests places of their own for files, and no database, so that none finds what another one solved."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -64,7 +64,7 @@ def avx2() -> Target:
 
 
 def warnings(program: Program, compiler: Compiler, folder: Path) -> str:
-    """What the compiler has to say about a program with all its warnings on."""
+    """Return the compiler's warnings of a program, with all of them on."""
     (folder / f"{program.name}.c").write_text(f'#include "{program.name}.h"\n{program.source}')
     (folder / f"{program.name}.h").write_text(program.header)
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *program.flags]

@@ -37,7 +37,7 @@ def fails(error: Exception) -> Callable[..., NoReturn]:
 
 
 def bundle(result: Result) -> str:
-    """What the file says that the message names."""
+    """Return the text of the file that the message names."""
     found = re.search(r"all that is known of it is in (\S+)\n", result.stderr)
     assert found, result.stderr
     return Path(found[1]).read_text(encoding="utf-8")

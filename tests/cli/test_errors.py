@@ -1,4 +1,4 @@
-"""What users get wrong gives one message and an exit status that is not 0."""
+"""Mistakes of users give one message each, and an exit status that is not 0."""
 
 from pathlib import Path
 

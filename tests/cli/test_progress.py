@@ -1,4 +1,4 @@
-"""What search shows while it runs, and says when it is stopped."""
+"""Search shows how far it is, and says how far it came when it is stopped."""
 
 from __future__ import annotations
 

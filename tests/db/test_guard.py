@@ -44,7 +44,7 @@ def changed(path: Path, *statements: str) -> Path:
 
 
 def interrupted(work: str, does: str, path: Path) -> str:
-    """What a process says that gets Ctrl-C while it waits for SQLite."""
+    """Return the output of a process that gets Ctrl-C while it waits for SQLite."""
     code = WAITS.format(work=work, does=does)
     child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""What is added is found, and nothing else is claimed: the database against a list of cells."""
+"""Compare the database with a list of cells: all that is added is found, and nothing else is claimed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class World:
         return min(fitting, key=lambda one: one.density, default=None)
 
     def entry(self, cell: Cell) -> Entry:
-        """What search finds out of a cell."""
+        """Return the answer of search to a cell."""
         best = self.best(cell)
         volume = math.prod(cell.shape) * self.scale
         if cell.slack is not None:
@@ -77,7 +77,7 @@ class World:
         return Entry(best.density * volume, AnswerKind.EXACT, best.peak, best.step)
 
     def claimed(self, cells: Sequence[Cell], labels: int, shape: tuple[int, ...], limits: Limits) -> Entry | None:
-        """What may be said of a Spec if just these cells are known."""
+        """Return the answer to a Spec that follows from these cells; None if none does."""
         near = [one for one in cells if (one.labels, one.shape) == (labels, shape) and fits(limits, one.limits)]
         entries = [self.entry(one) for one in near]
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What the pages show is what happens: Specs parse, Python runs, commands print what is printed there.
+"""Pages show true things: Specs parse, Python runs, commands print what is printed there.
 
 Blocks of a page are read from top to bottom. One that begins with a comment `# NAME.spec` is a file of that name for
 the commands after it. Python blocks share their names; those with `>>>` are doctests. `...` stands for any text.

@@ -1,4 +1,4 @@
-"""What the Spec language says: the examples of the paper and of the design, and what may be left out."""
+"""Parse the examples of the paper and of the design, with all that may be left out of them."""
 
 import attrs
 import pytest

@@ -28,7 +28,7 @@ def expressions(draw: st.DrawFn) -> Index:
 
 
 def value(index: Index, at: dict[str, int]) -> int:
-    """What C computes: counters are not negative, so its division agrees with Python's floor division."""
+    """Return the value that C computes: counters are not negative, so that it divides as Python's // does."""
     return eval(str(index).replace("/", "//"), {}, dict(at))
 
 

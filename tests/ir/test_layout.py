@@ -61,7 +61,7 @@ def test_leaving_out_unit_dimensions_keeps_every_offset(case: tuple[Layout, tupl
 
 
 def true_run(offsets: list[int]) -> int:
-    """How many values lie next to each other in each equal piece of a tile, at most."""
+    """Return the largest number of values that lie next to each other in each equal piece of a tile."""
     count = len(offsets)
     fitting = (
         run

@@ -80,7 +80,7 @@ def level(base: MemoryLevel, **changes: Any) -> dict[str, Any]:
 
 
 def error_of(registry: Registry) -> str:
-    """What is wrong with the target tiny, as one line."""
+    """Return the message on the target tiny, as one line."""
     with pytest.raises(PluginError) as raised:
         registry.target("tiny")
     return str(raised.value)

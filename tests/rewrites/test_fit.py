@@ -135,7 +135,7 @@ def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
 
 
 def boundaries_with_accumulators(impl: Impl) -> int:
-    """How many remainder kernels there are: boundaries that move their output to registers of their own."""
+    """Count the remainder kernels: boundaries that move their output to registers of their own."""
     return sum(
         any(str(below.expansion.step).startswith("move 2 to VRF") for below in walk(child) if isinstance(below, Node))
         for node in walk(impl)

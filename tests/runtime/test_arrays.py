@@ -1,4 +1,4 @@
-"""Which array holds a tensor; packing and unpacking."""
+"""Arrays that hold tensors are found; tensors are packed and unpacked."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_damage_between_building_and_calling(make: Make, cache: Path, damage: st
 
 
 def test_a_killed_move_leaves_no_half(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is moved into place was made durable before."""
+    """Make a file durable before it is moved into place."""
     events: list[str] = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr("os.fsync", lambda descriptor: (events.append("fsync"), fsync(descriptor)))

@@ -135,7 +135,7 @@ def test_one_that_hangs_is_killed_with_its_children(
 
 
 def _runs(process: int) -> bool:
-    """Whether it still runs a little later; a killed one may stay a zombie until its new parent looks."""
+    """Return True if it still runs a little later; a killed one may stay a zombie until its new parent looks."""
     for _ in range(50):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

@@ -155,7 +155,7 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
 
 
 def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
-    """What single rewrites make of a cell's Spec, each with the first step that does."""
+    """Return the outcomes of single rewrites of a cell's Spec, each with the first step that has it."""
     codes, target = engine.cells.limit_codes, engine.target
     numbers = engine.cells.limits.values[cell].astype(np.int64)
     limits = tuple(int(codes.bytes(level, number)) for level, number in enumerate(numbers))

@@ -119,7 +119,7 @@ def test_every_spec_on_the_way(name: str, target_named: Callable[[str], Target])
 
 
 def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str], Target]) -> None:
-    """What the sweep compares does choose parallel loops, with remainders and without."""
+    """Choose parallel loops, with remainders and without, for Specs that the sweep compares."""
     target = target_named("sharing")
     texts = ("FillZero(3×7, MEM)", "FillZero(7×3, MEM)", "Move(2×2, MEM, (f32, MEM, col_major))")
     found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]

@@ -104,7 +104,7 @@ def test_nothing_is_wrong_with_the_toy(run: Any, toy: Any) -> None:
 
 @pytest.fixture
 def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
-    """What is drawn instead: Specs with programs, of sizes from 1 up."""
+    """Draw these Specs instead: they have programs, and sizes from 1 up."""
     target = Registry.of(toy_cpu=toy).target("toy_cpu")
     found = [parse_spec(f"FillZero({size}, (f32, C), serial)", target) for size in range(1, 11)]
     monkeypatch.setattr("morello.testing.examine.drawn_spec", lambda target, seed, number: found[number])

@@ -113,7 +113,7 @@ def test_what_only_the_sanitizers_see_is_found(changed: Change) -> None:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be drawn is given up soon."""
+    """Give up soon on Specs that cannot be drawn."""
     monkeypatch.setattr("morello.testing.conformance._ROUNDS", (50,))
 
 
