@@ -17,6 +17,11 @@ def user_folder() -> Path:
     return Path(os.path.abspath(os.path.expanduser(asked)) if asked else platformdirs.user_cache_dir("morello"))
 
 
+def config_file() -> Path:
+    """Return the file in which the user says what is to be used without being asked for. It may not exist."""
+    return platformdirs.user_config_path("morello") / "morello.toml"
+
+
 def crash_folder() -> Path:
     """Return the folder of files about faults: no cache, which things may empty. It may not exist yet."""
     return platformdirs.user_state_path("morello") / "crashes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -29,7 +30,8 @@ Prove = Callable[..., CompiledKernel]
 
 
 def pytest_configure() -> None:
-    """Let tests of Ctrl-C work where it is ignored, as in a script's background jobs."""
+    """Fix what would depend on the machine: costs, and whether Ctrl-C is ignored, as in a script's background jobs."""
+    os.environ["MORELLO_PROFILE"] = "base"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

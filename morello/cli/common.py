@@ -55,12 +55,21 @@ def print_json(data: Any) -> None:
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+profile_option = click.option(
+    "--profile",
+    metavar="FILE|NAME",
+    help="What a machine costs: a file of `morello calibrate`, or a name that `morello targets` lists. By default that "
+    "in MORELLO_PROFILE, else the one for this CPU.",
+)
+
+
 def with_goals(command: Command) -> Command:
-    """Add FILE, --spec, --target, --db and --no-db; the command is called with `goals` and `db` instead."""
+    """Add FILE and the options that all take; the command is called with `goals` and `db` instead."""
 
     @click.argument("file", metavar="FILE")
     @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
     @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
+    @profile_option
     @click.option(
         "--db",
         metavar="PATH",
@@ -71,14 +80,21 @@ def with_goals(command: Command) -> Command:
     @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
     def wrapped(
-        file: str, spec: str | None, target: str | None, db: str | None, no_db: bool, verbose: bool, **options: Any
+        file: str,
+        spec: str | None,
+        target: str | None,
+        profile: str | None,
+        db: str | None,
+        no_db: bool,
+        verbose: bool,
+        **options: Any,
     ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
         click.get_current_context().meta[_VERBOSE] = verbose
         text = read_file(file)
         with crash.telling(file=text):
-            goals = _chosen(text, file, spec, target)
+            goals = _chosen(text, file, spec, target, profile)
             command(goals=goals, db=None if no_db else _database(db), **options)
 
     return wrapped
@@ -99,8 +115,8 @@ threads_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _chosen(text: str, file: str, spec: str | None, target: str | None) -> list[Goal]:
-    goals = api.parse(text, target=target, filename=file)
+def _chosen(text: str, file: str, spec: str | None, target: str | None, profile: str | None) -> list[Goal]:
+    goals = api.parse(text, target=target, filename=file, profile=profile)
     return list(goals.values()) if spec is None else [named(goals, spec, file)]
 
 
@@ -144,7 +160,7 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     before = search.solved
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
-            with crash.telling(spec=lambda: _as_file(goal), target=goal.target.name):
+            with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
                 kernel = api.compile(goal, db=db, cc=cc, progress=display)
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error

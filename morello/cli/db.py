@@ -59,7 +59,7 @@ def _open(file: str, *, new: bool = False) -> SpecStore:
 
 def _targets() -> list[Target]:
     registry = installed()
-    return [registry.target(name) for name in registry.names]
+    return [target for name in registry.names for target in registry.variants(name)]
 
 
 @command.command("stats")

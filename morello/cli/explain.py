@@ -53,7 +53,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
             head = {"name": goal.name, "target": goal.target.name, "spec": show_logical(goal.spec.logical)}
             trees.append({**head, "cost": tree.cost, "peak": tree.peak, "program": tree.as_dict()})
             continue
-        click.echo(f"{goal.name} for {goal.target.name}: {show_logical(goal.spec.logical)}")
+        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
         click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}")
         print_table(tree_table(tree))
         if found and runner_ups is None:

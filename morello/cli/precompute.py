@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from morello import crash
-from morello.cli.common import named
+from morello.cli.common import named, profile_option
 from morello.cli.progress import Display, kept_in
 from morello.db.block import AnswerKind
 from morello.db.default import default_path
@@ -45,8 +45,9 @@ _MOST = 100_000
 )
 @click.option("--spec", "name", metavar="NAME", help="Only the Spec of this name.")
 @click.option("--target", metavar="NAME", help="Solve for this target; needed where FILE does not name one.")
+@profile_option
 @click.option("--db", "path", metavar="PATH", help="Keep solved Specs in this file instead of the default database.")
-def command(what: str, bound: str, name: str | None, target: str | None, path: str | None) -> None:
+def command(what: str, bound: str, name: str | None, target: str | None, profile: str | None, path: str | None) -> None:
     """Fill a database: solve the Specs of FILE, or a SPEC such as "Matmul(1x1x1x1, GL, GL, GL)", in many sizes.
 
     Of every dimension these are the powers of two up to its bound, and the bound itself; all combinations are solved.
@@ -55,7 +56,7 @@ def command(what: str, bound: str, name: str | None, target: str | None, path: s
 
     What is in the database is not solved again: after Ctrl-C, the same command goes on.
     """
-    found = _families(what, target, name)
+    found = _families(what, target, profile, name)
     specs = list(dict.fromkeys(itertools.chain.from_iterable(_specs(one, _sizes(bound, one)) for one in found)))
     store = SpecStore(_path(path))
     with _Filling(found[0].target, store) as filling:
@@ -63,18 +64,18 @@ def command(what: str, bound: str, name: str | None, target: str | None, path: s
     click.echo(filling.verdict())
 
 
-def _families(what: str, target: str | None, name: str | None) -> list[Family]:
+def _families(what: str, target: str | None, profile: str | None, name: str | None) -> list[Family]:
     if "(" not in what or Path(what).exists():
         text = read_file(what)
         with crash.telling(file=text):
-            found = families(text, filename=what, target=target)
+            found = families(text, filename=what, target=target, profile=profile)
         return found if name is None else [named({one.name: one for one in found}, name, what)]
     if name is not None:
         raise click.UsageError("--spec chooses a Spec of a FILE, and this is a Spec")
     if target is None:
         known = ", ".join(installed().names) or "none"
         raise MorelloError("a Spec needs a target", f"give --target NAME; installed are {known}")
-    return [family(what, installed().target(target), "SPEC")]
+    return [family(what, installed().target(target, profile), "SPEC")]
 
 
 def _path(given: str | None) -> Path:

@@ -13,7 +13,7 @@ from morello.cli.common import json_option, print_json, print_table
 from morello.cli.tree import size
 from morello.errors import MorelloError
 from morello.kernels.machine import MemoryLevel
-from morello.kernels.target import Target
+from morello.kernels.target import BASE, Target
 from morello.plugins.registry import PluginInfo, Registry, installed
 from morello.runtime.machine import missing_features
 
@@ -22,7 +22,11 @@ from morello.runtime.machine import missing_features
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the installed targets: their memory, rewrites and microkernels, and the plugins these come from."""
+    """List the installed targets: their memory, rewrites and microkernels, and the plugins these come from.
+
+    Costs are those of the profile that is marked with `*`; `--profile`, the variable MORELLO_PROFILE and the user's
+    configuration choose another one, in this order, before the CPU does.
+    """
     registry = installed()
     found, faults = [], []
     for name in registry.names:
@@ -38,7 +42,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
             _print(target, one)
     if not registry.names:
         click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
-    for fault in faults:
+    for fault in dict.fromkeys(map(str, faults)):
         click.echo(f"error: {fault}", err=True)
     if faults or not found:
         ctx.exit(1)
@@ -57,6 +61,7 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
         "name": target.name,
         "description": target.info.description,
         "plugin": attrs.asdict(plugins[owner]),
+        "profiles": _profiles(target.name, registry),
         "cpu_features": list(target.info.cpu_features),
         "missing_on_this_machine": missing_features(target.info.cpu_features),
         "weights": attrs.asdict(target.weights),
@@ -68,6 +73,25 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
             for plugin, counts in sorted(contributed.items())
         ],
     }
+
+
+def _profiles(target: str, registry: Registry) -> list[dict[str, Any]]:
+    """Describe what there is to choose from; of the chosen one, why."""
+    choice = registry.choice(target)
+    found = [None, *registry.profiles(target).values()]
+    if choice.profile not in found:
+        found.append(choice.profile)
+    return [
+        {
+            "name": one.name if one else BASE,
+            "description": one.description if one else "what the plugins declare",
+            "cpus": list(one.cpus) if one else [],
+            "file": one.place if one else None,
+            "chosen": one == choice.profile,
+            "reason": choice.reason if one == choice.profile else None,
+        }
+        for one in found
+    ]
 
 
 def _level(level: MemoryLevel) -> dict[str, Any]:
@@ -85,6 +109,12 @@ def _print(target: Target, described: dict[str, Any]) -> None:
         click.echo(f"  extended by plugin {one['name']} ({one['distribution']} {one['version']}): {what}")
     click.echo(f"  {len(target.rewrites)} rewrites: {', '.join(target.rewrites_by_name)}")
     click.echo(f"  {len(target.kernels)} microkernels: {', '.join(target.kernels_by_name)}")
+    for one in described["profiles"]:
+        mark, why = ("*", f"; chosen: {one['reason']}") if one["chosen"] else (" ", "")
+        what = f": {one['description']}" if one["description"] else ""
+        click.echo(f"  {mark} profile {one['name']}{what}{why}")
+    weights = target.weights
+    click.echo(f"  parallel loops count with {weights.threads} threads, which cost {weights.sync:,} to start")
     print_table(_levels(target))
     click.echo()
 

@@ -49,6 +49,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield f"name {target.name}", type(target)
     yield "levels", target.levels
     yield "weights", target.weights
+    yield "tables", target.tables
     yield "casts", target.info.casts
     yield "layouts", target.info.layouts
     for name, op in target.operations.items():

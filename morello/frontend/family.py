@@ -13,6 +13,7 @@ from morello.frontend.specs import read_spec
 from morello.frontend.syntax import DeclarationNode, SpecNode
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.plugins.choice import ProfileLike
 
 
 @attrs.frozen
@@ -30,9 +31,11 @@ class Family:
         return read_spec(self._source, self.target, self._node, tuple(shape))
 
 
-def families(text: str, *, filename: str = "<text>", target: str | None = None) -> list[Family]:
+def families(
+    text: str, *, filename: str = "<text>", target: str | None = None, profile: ProfileLike | None = None
+) -> list[Family]:
     """Return the Specs of a file, in order. Raises what `parse` raises."""
-    file = parse(text, filename=filename, target=target)
+    file = parse(text, filename=filename, target=target, profile=profile)
     source = Source(filename, text)
     nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
     return [_family(str(node.name), file.target, source, node.spec) for node in nodes]

@@ -15,6 +15,7 @@ from morello.frontend.steps import places, read_schedule
 from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
 
@@ -24,11 +25,16 @@ Located: TypeAlias = tuple[Schedule, dict[int, Span]]
 
 
 def parse(
-    text: str, *, filename: str = "<text>", target: str | None = None, registry: Registry | None = None
+    text: str,
+    *,
+    filename: str = "<text>",
+    target: str | None = None,
+    registry: Registry | None = None,
+    profile: ProfileLike | None = None,
 ) -> SpecFile:
     """Read a `.spec` file. `target` overrides the one the file names; `registry` defaults to what is installed.
 
-    Raises SourceError for any error in the text, MorelloError if `target` is unknown.
+    Raises SourceError for any error in the text, MorelloError if `target` or its `profile` is unknown.
     """
     source = Source(filename, text)
     nodes = syntax.parse_file(source)
@@ -44,7 +50,7 @@ def parse(
         if first is not node.name:
             hint = f"the first is on line {first.line}: rename one of them"
             raise source.error(span(node.name), f"a second spec {quoted(node.name)}", hint)
-    chosen = _target(source, nodes, target, registry or installed())
+    chosen = _target(source, nodes, target, registry or installed(), profile)
     schedules = _schedules(source, nodes, list(names), chosen)
     goals = [
         Declaration(
@@ -67,19 +73,21 @@ def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Sched
     return read_schedule(source, target, syntax.parse_statements(source))
 
 
-def _target(source: Source, nodes: FileNode, override: str | None, registry: Registry) -> Target:
+def _target(
+    source: Source, nodes: FileNode, override: str | None, registry: Registry, profile: ProfileLike | None
+) -> Target:
     named = [node for node in nodes if isinstance(node, TargetNode)]
     if len(named) > 1:
         raise source.error(span(named[1].name), "a second target", "a file is for one target")
     if override is not None:
-        return registry.target(override)
+        return registry.target(override, profile)
     known = f"installed targets are {', '.join(registry.names) or 'none'}"
     if not named:
         raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
     name = named[0].name
     if name not in registry.names:
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
-    return registry.target(str(name))
+    return registry.target(str(name), profile)
 
 
 def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Located]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -18,6 +18,8 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 
 LevelKind = Literal["scalar", "vector", "cache", "memory"]
+#: What kernels cost, for their cost functions to read: rows of integers by a table's name.
+Tables: TypeAlias = Mapping[str, tuple[tuple[int, ...], ...]]
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +80,8 @@ class Machine:
     weights: Weights
     #: The operations of the Spec language, by name: Morello's own, and those that the registry's plugins add.
     operations: Mapping[str, Operation]
+    #: What kernels cost on the machine at hand; their plugins say what rows mean.
+    tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
 
     @property
     def name(self) -> str:

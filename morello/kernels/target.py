@@ -13,6 +13,9 @@ from morello.ir.program import Program
 from morello.kernels.machine import Machine
 from morello.kernels.microkernel import Microkernel
 
+#: The name for a target's costs as plugins declare them, without a profile.
+BASE = "base"
+
 
 class Emitter(Protocol):
     """Turns a complete implementation into C; each target's plugin supplies one."""
@@ -31,6 +34,13 @@ class Target(Machine):
     emitter: Emitter
     #: Which plugin contributed each object, by "kind name", e.g. "microkernel Assign".
     origins: dict[str, str] = attrs.field(factory=dict[str, str])
+    #: The name of the profile that costs are from.
+    profile: str = BASE
+
+    @property
+    def label(self) -> str:
+        """Return the name in words, with the profile if there is one."""
+        return self.name if self.profile == BASE else f"{self.name} (profile {self.profile})"
 
     @cached_property
     def kernels_by_name(self) -> dict[str, Microkernel]:

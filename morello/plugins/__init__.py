@@ -1,10 +1,11 @@
 """The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
 
-from morello.kernels.machine import Machine, MemoryLevel, TargetInfo, Weights
+from morello.kernels.machine import Machine, MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.profile import Profile
 
 __all__ = [
     "Jam",
@@ -14,6 +15,8 @@ __all__ = [
     "Microkernel",
     "Multiple",
     "OperandPattern",
+    "Profile",
+    "Tables",
     "Target",
     "TargetInfo",
     "TargetPlugin",

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
+from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
 
 
@@ -23,6 +24,8 @@ class TargetPlugin:
     kernels: Sequence[Microkernel]
     emitter: Emitter
     weights: Weights = attrs.field(factory=Weights)
+    tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
+    profiles: Sequence[Profile | ProfileFile] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -43,6 +46,14 @@ class TargetPlugin:
     @hookimpl
     def morello_weights(self, target: str) -> Weights | None:
         return self.weights if target == self.info.name else None
+
+    @hookimpl
+    def morello_tables(self, target: str) -> Tables:
+        return self.tables if target == self.info.name else {}
+
+    @hookimpl
+    def morello_profiles(self, target: str) -> Sequence[Profile | ProfileFile]:
+        return self.profiles if target == self.info.name else ()
 
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 import pluggy
 
 from morello.ir.ops import Operation
-from morello.kernels.machine import MemoryLevel, TargetInfo, Weights
+from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
+from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.
@@ -51,6 +52,16 @@ def morello_microkernels(target: str, operations: Mapping[str, Operation]) -> It
 @hookspec
 def morello_weights(target: str) -> Weights | None:
     """Return the cost weights of `target`."""
+
+
+@hookspec
+def morello_tables(target: str) -> Tables | None:
+    """Return what kernels for `target` cost, by a table's name: their cost functions find it in `machine.tables`."""
+
+
+@hookspec
+def morello_profiles(target: str) -> Iterable[Profile | ProfileFile] | None:
+    """Profiles of `target`, or files with them: what machines cost in place of what is declared."""
 
 
 @hookspec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +14,11 @@ import pluggy
 from morello.errors import MorelloError, PluginError, remedy
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
-from morello.kernels.machine import TargetInfo, Weights
-from morello.kernels.target import Target
+from morello.kernels.machine import Tables, TargetInfo, Weights
+from morello.kernels.target import BASE, Target
 from morello.plugins import hookspecs
+from morello.plugins.choice import Choice, ProfileLike, named, usual
+from morello.plugins.profile import Profile, applied, read_profile
 from morello.plugins.validation import check_target, label_of, operation_rule
 
 
@@ -32,17 +34,32 @@ class PluginInfo:
         return f"{self.distribution} {self.version}" if self.distribution else self.name
 
 
-class Registry:
-    """The operations and targets that a set of plugins makes up. Plugins are asked once, when one is first needed."""
+def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
+    """Choose no profile, whatever the machine."""
+    return Choice(None, "as declared")
 
-    def __init__(self, manager: pluggy.PluginManager):
+
+class Registry:
+    """The operations and targets that a set of plugins makes up. Plugins are asked once, when one is first needed.
+
+    `choose` says which profile a target has if none is asked for: the usual one depends on user and machine.
+    """
+
+    def __init__(self, manager: pluggy.PluginManager, choose: Callable[..., Choice] = _declared):
         self._manager = manager
+        self._choose = choose
         self._infos: dict[str, tuple[TargetInfo, str]] | None = None
-        self._targets: dict[str, Target] = {}
+        self._bases: dict[str, Target] = {}
+        self._profiles: dict[str, Mapping[str, Profile]] = {}
+        #: Targets with profiles, by their names and the profiles' texts.
+        self._profiled: dict[tuple[str, str], Target] = {}
 
     @classmethod
     def discover(cls) -> Registry:
-        """Return all plugins that installed distributions name under the entry point group `morello`."""
+        """Return all plugins that installed distributions name under the entry point group `morello`.
+
+        Targets have the profiles that user and machine choose.
+        """
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         for entry in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda one: one.name):
@@ -54,11 +71,11 @@ class Registry:
                     remedy(entry.dist.name if entry.dist else entry.name),
                 ) from error
             cls._register(manager, plugin, entry.name)
-        return cls(manager)
+        return cls(manager, usual)
 
     @classmethod
     def of(cls, **plugins: Any) -> Registry:
-        """Return a registry of just these plugins, by name."""
+        """Return a registry of just these plugins, by name, whose targets cost what is declared."""
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         for name, plugin in plugins.items():
@@ -108,17 +125,58 @@ class Registry:
         """Return the plugin that owns a target."""
         return self._known()[target][1]
 
-    def target(self, name: str) -> Target:
-        """Return the checked target. Raises MorelloError for an unknown name, PluginError for a faulty plugin."""
-        if name not in self._targets:
+    def target(self, name: str, profile: ProfileLike | None = None) -> Target:
+        """Return the checked target with a profile, by default the one that is chosen for it.
+
+        A profile is asked for by its name, "base" for what plugins declare, or the path of its file. Raises
+        MorelloError for an unknown target or profile, PluginError for a faulty plugin.
+        """
+        base = self._base(name)
+        found = self.choice(name).profile if profile is None else named(profile, name, self.profiles(name))
+        if found is None:
+            return base
+        key = name, found.text()
+        if key not in self._profiled:
+            self._profiled[key] = applied(found, base)
+        return self._profiled[key]
+
+    def choice(self, name: str) -> Choice:
+        """Return the profile that a target has if none is asked for, and why."""
+        return self._choose(name, self.profiles(name), self._profile_names)
+
+    def profiles(self, name: str) -> Mapping[str, Profile]:
+        """Return the profiles that plugins have for a target, by name. Raises MorelloError for one that is faulty."""
+        if name not in self._profiles:
+            found: dict[str, Profile] = {}
+            for plugin, item in self._ask("morello_profiles", target=name):
+                profile = item if isinstance(item, Profile) else read_profile(item)
+                if profile.name in found:
+                    rule = f"target {name} has another profile {profile.name}"
+                    raise PluginError(f"plugin {plugin!r}, profile {profile.name}: {rule}", "rename one of them")
+                # One that does not fit its target is told of here.
+                applied(profile, self._base(name))
+                found[profile.name] = profile
+            self._profiles[name] = MappingProxyType(found)
+        return self._profiles[name]
+
+    def variants(self, name: str) -> list[Target]:
+        """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""
+        found = [self.target(name, profile) for profile in (BASE, *self.profiles(name))]
+        return list(dict.fromkeys([*found, self.target(name)]))
+
+    def _profile_names(self) -> Collection[str]:
+        return {profile for target in self.names for profile in self.profiles(target)}
+
+    def _base(self, name: str) -> Target:
+        if name not in self._bases:
             known = self._known()
             if name not in known:
                 raise MorelloError(
                     f"unknown target {name!r}",
                     f"installed targets are {', '.join(known) or 'none'}; `morello targets` lists them",
                 )
-            self._targets[name] = self._assemble(*known[name])
-        return self._targets[name]
+            self._bases[name] = self._assemble(*known[name])
+        return self._bases[name]
 
     def _known(self) -> dict[str, tuple[TargetInfo, str]]:
         if self._infos is None:
@@ -180,6 +238,7 @@ class Registry:
             info=info,
             levels=collect("morello_levels", "level"),
             weights=single("morello_weights", "weights", Weights()),
+            tables=self._tables(info.name, origins),
             rewrites=collect("morello_rewrites", "rewrite"),
             kernels=collect("morello_microkernels", "microkernel"),
             emitter=single("morello_emitter", "emitter", None),
@@ -188,6 +247,18 @@ class Registry:
         )
         check_target(target, owner)
         return target
+
+    def _tables(self, target: str, origins: dict[str, str]) -> Tables:
+        found: dict[str, tuple[tuple[int, ...], ...]] = {}
+        for plugin, tables in self._answers("morello_tables", lambda given: dict(given or {}), target=target):
+            for name, rows in tables.items():
+                label = f"table {name}"
+                if label in origins:
+                    what = f"{label} comes twice, from plugin {origins[label]!r} and from {plugin!r}"
+                    raise PluginError(f"target {target}: {what}", "names are unique within a target: rename one")
+                origins[label] = plugin
+                found[name] = rows
+        return found
 
     def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """Yield the answers of each plugin, item by item, with the plugin's name; in order of the names."""

@@ -43,12 +43,16 @@ def check_target(target: Target, owner: str) -> None:
         raise broken(origin("weights"), "weights", "threads and sync are integers")
     if target.weights.threads < 1 or target.weights.sync < 0:
         raise broken(origin("weights"), "weights", "threads are at least 1 and sync is not negative")
+    for name, rows in target.tables.items():
+        rule = "its name is an identifier" if not str(name).isidentifier() else rows_rule(rows)
+        if rule:
+            raise broken(origin(f"table {name}"), f"table {name}", f"it must be {rule}")
     if not callable(target.info.layouts):
         raise broken(owner, "layouts", "layouts is a function of data type and rank")
     for name in (name for cast in sorted(target.info.casts) for name in cast):
         if name not in BY_NAME:
             raise broken(owner, "casts", f"unknown data type {name!r}: there are {', '.join(BY_NAME)}")
-    rules = {"level": _level_rule, "rewrite": _rewrite_rule, "microkernel": _kernel_rule}
+    rules = {"level": level_rule, "rewrite": _rewrite_rule, "microkernel": _kernel_rule}
     for kind, items in (("level", target.levels), ("rewrite", target.rewrites), ("microkernel", target.kernels)):
         for item in items:
             rule = rules[kind](item, target)
@@ -78,6 +82,22 @@ def label_of(kind: str, item: Any) -> str:
     return f"{kind} {getattr(item, 'keyword' if kind == 'rewrite' else 'name', item)}"
 
 
+def rows_rule(rows: object) -> str | None:
+    """Return what the rows of a table must be, if they are not."""
+    if not isinstance(rows, tuple) or not rows or not all(isinstance(row, tuple) and row for row in rows):
+        return "a list of rows, which are lists of integers"
+    if not all(is_integer(value) for row in rows for value in row):
+        return "rows of integers"
+    if len({len(row) for row in rows}) > 1:
+        return "rows with equally many integers"
+    return None
+
+
+def is_integer(value: object) -> bool:
+    """Tell if a value is an integer and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _integers(*values: object) -> bool:
     return all(isinstance(value, int) for value in values)
 
@@ -90,7 +110,8 @@ def _rewrite_rule(rewrite: object, target: Target) -> str | None:
     return None
 
 
-def _level_rule(level: object, target: Target) -> str | None:
+def level_rule(level: object, target: Target) -> str | None:
+    """Return the rule that a memory level of a target breaks; None if it breaks none."""
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
     if not _integers(level.capacity, level.unit, level.hit_cost, level.alignment, *level.vectors):

@@ -1,0 +1,206 @@
+"""Profiles: what the levels, threads and kernels of a target cost on one machine, as text that people may edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NoReturn, Protocol, cast
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.kernels.machine import MemoryLevel, Tables, Weights
+from morello.kernels.target import BASE, Target
+from morello.plugins.validation import is_integer, level_rule, rows_rule
+
+#: The threads of a profile that stands for all machines with a CPU: as many as there are CPUs.
+ALL_CPUS = "cpus"
+#: What a profile may say of a level: all of its numbers but those that emitted code is made for.
+MEASURED = tuple(
+    field.name
+    for field in attrs.fields(MemoryLevel)
+    if field.type in (int, "int") and field.name not in ("unit", "alignment")
+)
+
+_WEIGHTS = tuple(field.name for field in attrs.fields(Weights))
+
+
+class ProfileError(MorelloError):
+    """A profile that breaks a rule, or one that there is not."""
+
+
+class ProfileFile(Protocol):
+    """A file with a profile, on disk or in a package: a `pathlib.Path` or what `importlib.resources` gives."""
+
+    def read_text(self, encoding: str | None = None) -> str: ...
+
+
+@attrs.frozen(kw_only=True)
+class Profile:
+    """The costs of a machine, in place of what the plugins of `target` declare.
+
+    `cpus` are the microarchitectures that it was made for, in archspec's names. `levels` has numbers of memory
+    levels by level and field, `weights` those of `Weights`, where threads may be "cpus", and `tables` whole tables.
+    What it leaves out stays as declared. `place` is where it comes from. Raises ProfileError for what makes no sense.
+    """
+
+    name: str
+    target: str
+    description: str = ""
+    cpus: tuple[str, ...] = ()
+    levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
+    weights: Mapping[str, int | Literal["cpus"]] = attrs.field(factory=dict[str, int | Literal["cpus"]])
+    tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
+    place: str = attrs.field(default="", eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        for key in ("name", "target", "description"):
+            if not isinstance(getattr(self, key), str):
+                self.broken(key, "a text", f'write {key} = "..."')
+        if not re.fullmatch(r"[\w.-]+", self.name) or self.name == BASE or self.name.endswith(".toml"):
+            rule = f"a word of letters, digits, `-`, `_` and `.`, not {BASE} and not with .toml at its end"
+            self.broken("name", rule, "rename the profile")
+        if not isinstance(self.cpus, tuple) or not all(isinstance(one, str) for one in self.cpus):
+            self.broken("cpus", "a list of names", 'write cpus = ["zen5"], names as archspec has them')
+        self._check_levels()
+        self._check_weights()
+        self._check_tables()
+
+    def _check_levels(self) -> None:
+        for level, changed in self._mapping("levels", self.levels).items():
+            for name, value in self._mapping(f"levels.{level}", changed).items():
+                key = f"levels.{level}.{name}"
+                if name not in MEASURED:
+                    self.broken(key, f"one of {', '.join(MEASURED)}", "remove it")
+                if not is_integer(value) or value < 0:
+                    self.broken(key, f"an integer that is not negative, not {value!r}", "correct the number")
+
+    def _check_weights(self) -> None:
+        for name, value in self._mapping("weights", self.weights).items():
+            if name not in _WEIGHTS:
+                self.broken(f"weights.{name}", f"one of {', '.join(_WEIGHTS)}", "remove it")
+            if name == "threads" and value == ALL_CPUS:
+                continue
+            if not is_integer(value) or value < (name == "threads"):
+                least = f'at least 1, or "{ALL_CPUS}"' if name == "threads" else "at least 0"
+                self.broken(f"weights.{name}", f"an integer of {least}, not {value!r}", "correct the number")
+
+    def _check_tables(self) -> None:
+        for name, rows in self._mapping("tables", self.tables).items():
+            rule = rows_rule(rows)
+            if rule:
+                self.broken(f"tables.{name}", rule, "correct the rows, or measure anew with `morello calibrate`")
+
+    def _mapping(self, key: str, value: object) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            self.broken(key, "a table of keys and values", f"write [{key}], and a line for each key below it")
+        return cast("Mapping[str, Any]", value)
+
+    def broken(self, key: str, rule: str, hint: str) -> NoReturn:
+        """Raise ProfileError for a key of this profile that is not what it has to be."""
+        raise ProfileError(f"{self.place or f'profile {self.name}'}: {key} must be {rule}", hint)
+
+    def text(self) -> str:
+        """Return the profile as TOML: a table's rows a line each. `parsed` reads it."""
+        lines = [f"{key} = {json.dumps(getattr(self, key), ensure_ascii=False)}" for key in ("name", "target")]
+        if self.description:
+            lines.append(f"description = {json.dumps(self.description, ensure_ascii=False)}")
+        lines.append(f"cpus = {json.dumps(self.cpus)}")
+        if self.weights:
+            lines += ["", "[weights]", *_pairs(self.weights)]
+        for name, changed in self.levels.items():
+            lines += ["", f"[levels.{name}]", *_pairs(changed)]
+        if self.tables:
+            lines += ["", "[tables]"]
+        for name, rows in self.tables.items():
+            lines += [f"{name} = [", *(f"    {list(row)}," for row in rows), "]"]
+        return "\n".join(lines) + "\n"
+
+
+def parsed(text: str, place: str) -> Profile:
+    """Read a profile. Raises ProfileError, which names place and key."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(
+            f"{place}: this is no TOML: {error}", "`morello calibrate -o FILE` writes a profile"
+        ) from error
+    known = [field.name for field in attrs.fields(Profile) if field.name != "place"]
+    for key in found:
+        if key not in known:
+            raise ProfileError(f"{place}: {key} must be one of {', '.join(known)}", "remove it")
+    for key in ("name", "target"):
+        if key not in found:
+            raise ProfileError(f"{place}: there is no {key}", f'write {key} = "..." at the head of the file')
+    if isinstance(found.get("cpus"), list):
+        found["cpus"] = tuple(found["cpus"])
+    if isinstance(found.get("tables"), Mapping):
+        found["tables"] = {name: _frozen(rows) for name, rows in found["tables"].items()}
+    return Profile(**found, place=place)
+
+
+def read_profile(file: ProfileFile) -> Profile:
+    """Read a file with a profile. Raises ProfileError for one that cannot be read, or breaks a rule."""
+    try:
+        return parsed(file.read_text(encoding="utf-8"), str(file))
+    except OSError as error:
+        hint = "give the path of a profile; `morello targets` lists those that have names"
+        raise ProfileError(f"cannot read the profile {file}: {error.strerror or error}", hint) from error
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"{file} is no text in UTF-8", "`morello calibrate -o FILE` writes a profile") from error
+
+
+def applied(profile: Profile, base: Target) -> Target:
+    """Return a target with the costs of a profile. Raises ProfileError for what the target does not have."""
+    if profile.target != base.name:
+        profile.broken("target", f"{base.name}, for which it is used", f"it is a profile of {profile.target}")
+    return attrs.evolve(
+        base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
+        profile=profile.name,
+    )  # fmt: skip
+
+
+def _levels(profile: Profile, base: Target) -> tuple[MemoryLevel, ...]:
+    found = {level.name: level for level in base.levels}
+    for name, changed in profile.levels.items():
+        if name not in found or found[name].is_register:
+            known = [level.name for level in base.levels if not level.is_register]
+            rule = f"a cache or memory of {base.name}: {' or '.join(known)}"
+            profile.broken(f"levels.{name}", rule, "remove it; registers are as declared")
+        found[name] = attrs.evolve(found[name], **changed)
+    for name in profile.levels:
+        rule = level_rule(found[name], attrs.evolve(base, levels=tuple(found.values())))
+        if rule:
+            profile.broken(f"levels.{name}", f"a level that a target may have: {rule}", "correct the numbers")
+    return tuple(found.values())
+
+
+def _weights(profile: Profile, base: Target) -> Weights:
+    changed = {
+        name: (os.cpu_count() or 1) if value == ALL_CPUS else int(value) for name, value in profile.weights.items()
+    }
+    return attrs.evolve(base.weights, **changed)
+
+
+def _tables(profile: Profile, base: Target) -> Tables:
+    for name, rows in profile.tables.items():
+        known = base.tables.get(name)
+        if known is None:
+            rule = f"a table of {base.name}: {' or '.join(base.tables) or 'it has none'}"
+            profile.broken(f"tables.{name}", rule, "remove it")
+        if (len(rows), len(rows[0])) != (len(known), len(known[0])):
+            rule = f"{len(known)} rows of {len(known[0])} integers, as {base.name} has them"
+            profile.broken(f"tables.{name}", rule, "measure anew: `morello calibrate` writes all rows")
+    return {**base.tables, **profile.tables}
+
+
+def _frozen(rows: Any) -> Any:
+    """Return lists of lists as tuples of tuples; anything else as it is."""
+    return tuple(_frozen(one) for one in rows) if isinstance(rows, list) else rows
+
+
+def _pairs(values: Mapping[str, int | str]) -> Iterable[str]:
+    return (f"{key} = {json.dumps(value)}" for key, value in values.items())

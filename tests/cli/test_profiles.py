@@ -1,0 +1,78 @@
+"""`--profile` and `morello targets`: what a profile does to programs, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from .conftest import Cli, Write
+
+#: Two lines of memory are set: what `hit_cost` says, each.
+ZEROS = "spec zeros = FillZero(32, (f32, GL), serial)\n"
+PROFILE = """\
+name = "own"
+target = "x86_avx2"
+description = "made by hand"
+
+[levels.GL]
+hit_cost = 1000
+"""
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "own.toml"
+    path.write_text(PROFILE)
+    return str(path)
+
+
+def cost(result: Result) -> int:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)[0]["cost"]
+
+
+def test_costs_are_those_of_the_profile(cli: Cli, write: Write, profile: str) -> None:
+    command = ("explain", write(ZEROS), "--json", "--runner-ups", "0")
+    base = cost(cli(*command))
+    assert cost(cli(*command, "--profile", "base")) == base
+    dear = cost(cli(*command, "--profile", profile))
+    assert dear >= 2 * 1000 > base
+    assert cost(cli(*command, MORELLO_PROFILE=profile)) == dear
+    # What is asked for goes before the environment.
+    assert cost(cli(*command, "--profile", "base", MORELLO_PROFILE=profile)) == base
+    assert "zeros for x86_avx2 (profile own): " in cli(*command[:2], "--profile", profile).stdout
+
+
+def test_databases_keep_profiles_apart(cli: Cli, write: Write, profile: str, tmp_path: Path) -> None:
+    command = ("explain", write(ZEROS), "--json", "--runner-ups", "0", "--db", str(tmp_path / "solved.db"))
+    costs = [cost(cli(*command, *option)) for option in ([], ["--profile", profile], [])]
+    assert costs[0] == costs[2] < costs[1]
+    pruned = cli("db", "prune", str(tmp_path / "solved.db"), MORELLO_PROFILE=profile)
+    assert pruned.stdout.startswith("dropped 0 fingerprints")
+
+
+def test_profiles_that_do_not_fit(
+    cli: Cli, write: Write, profile: str, refused: Callable[..., None], tmp_path: Path
+) -> None:
+    file = write(ZEROS)
+    refused(cli("run", file, "--profile", "fast"), "'fast' is no profile of x86_avx2", "hint: profiles are base")
+    other = cli("check", file, "--target", "x86_avx512", "--profile", profile)
+    refused(other, f"{profile}: target must be x86_avx512, for which it is used")
+    solve = ("precompute", file, "--up-to", "2", "--db", str(tmp_path / "solved.db"), "--profile")
+    refused(cli(*solve, "none.toml"), "cannot read the profile none.toml")
+    refused(cli("targets", MORELLO_PROFILE="fast"), "error: 'fast' (MORELLO_PROFILE) is no profile")
+
+
+def test_targets_mark_the_profile_that_is_chosen(cli: Cli, profile: str) -> None:
+    text = cli("targets", MORELLO_PROFILE=profile).stdout
+    assert "    profile base: what the plugins declare\n" in text
+    assert "  * profile own: made by hand; chosen: MORELLO_PROFILE\n" in text
+    found = json.loads(cli("targets", "--json", MORELLO_PROFILE=profile).stdout)["targets"]
+    by_name = {target["name"]: target["profiles"] for target in found}
+    assert [(one["name"], one["chosen"]) for one in by_name["x86_avx2"]] == [("base", False), ("own", True)]
+    assert by_name["x86_avx2"][1]["file"] == profile
+    assert [one["name"] for one in by_name["reference_c"] if one["chosen"]] == ["base"]
