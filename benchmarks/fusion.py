@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 import morello
+from morello.goals import Goal
 from morello.ir.impl import figures
+from morello.runtime.compiled import CompiledKernel
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FILES = ("chain", "fused", "mlp", "attention")
@@ -29,12 +31,12 @@ ROUNDS = 7
 class Timed:
     """The best program of a goal, built and verified, and the times of its calls in seconds."""
 
-    goal: morello.Goal
-    kernel: morello.Kernel
+    goal: Goal
+    kernel: CompiledKernel
     seconds: list[float] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, goal: morello.Goal) -> Timed:
+    def of(cls, goal: Goal) -> Timed:
         done = goal.synthesize()
         kernel = morello.compile(done)
         kernel.check()

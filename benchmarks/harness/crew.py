@@ -1,0 +1,92 @@
+"""The worker processes, seen from outside: each is started once, ordered about, and started anew where it hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from peers.base import Peer
+
+_FOLDER = Path(__file__).resolve().parents[1]
+#: What tells libraries how many threads to use.
+_THREADS = ("OMP", "MKL", "OPENBLAS", "BLIS")
+_START_SECONDS = 120.0
+
+
+class Worker:
+    """A process for one peer, started when it is first needed. `cpus` are those that it may run on."""
+
+    def __init__(self, peer: Peer, cpus: Sequence[int], threads: int):
+        self.peer = peer
+        self._arguments = (peer.runner, json.dumps(dict(peer.options)), ",".join(map(str, cpus)), str(threads))
+        self._environment = {
+            **os.environ,
+            **{f"{name}_NUM_THREADS": str(threads) for name in _THREADS},
+            **({"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"} if threads > 1 else {}),
+            **peer.environment,
+            "PYTHONPATH": str(_FOLDER),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self.missing: str | None = None
+
+    def ask(self, seconds: float, **order: Any) -> dict[str, Any]:
+        """Return the answer to an order: with `failed` if the process ends, `late` if it takes longer than so long."""
+        if self._process is None:
+            first = self._start()
+            if "ready" not in first:
+                self.stop()
+                self.missing = first.get("missing") or first.get("failed") or "does not start"
+                return {"missing": self.missing}
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            self.stop()
+            return {"failed": "its process ended"}
+        return self._answer(seconds)
+
+    def stop(self) -> None:
+        """End the process; the next order starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _start(self) -> dict[str, Any]:
+        command = [sys.executable, "-m", "harness.worker", *self._arguments]
+        self._rest = b""
+        self._process = subprocess.Popen(
+            command,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,
+        )
+        return self._answer(_START_SECONDS)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                self.stop()
+                return {"late": seconds}
+            chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                self.stop()
+                return {"failed": "its process ended"}
+            self._rest += chunk
+        line, self._rest = self._rest.split(b"\n", 1)
+        return json.loads(line)

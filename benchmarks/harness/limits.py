@@ -1,0 +1,77 @@
+"""Measures the limits of a core: multiply-adds and reading, beside everything else."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import attrs
+import numpy as np
+
+from harness import native
+from harness.problems import empty
+from morello.runtime.machine import cpu_features
+
+#: Bytes that are read again and again: of the first cache, the second, the third and of memory, on most machines.
+FOOTPRINTS = (1 << 14, 1 << 18, 1 << 22, 1 << 28)
+#: Kinds of vectors, and the CPU feature and the bytes of each.
+VECTORS = {"avx2": ("avx2", 32), "avx512": ("avx512f", 64)}
+_SECONDS = 0.02
+
+
+@attrs.frozen
+class _Limit:
+    """One thing to measure: the function of limits.c, what a step of it does, and the bytes it reads."""
+
+    function: str
+    feature: str
+    amount: int
+    bytes: int = 0
+
+
+def fma(vectors: str) -> str:
+    """Return the name of the limit of multiply-adds in f32."""
+    return f"FMA {vectors}"
+
+
+def reading(footprint: int, vectors: str) -> str:
+    """Return the name of the limit of reading so many bytes again and again."""
+    return f"read {footprint >> 10} KiB {vectors}"
+
+
+def _limits() -> dict[str, _Limit]:
+    found = {}
+    for vectors, (feature, width) in VECTORS.items():
+        # Twelve multiply-adds a step.
+        found[fma(vectors)] = _Limit(f"fma_{vectors}", feature, 12 * 2 * width // 4)
+        for footprint in FOOTPRINTS:
+            found[reading(footprint, vectors)] = _Limit(f"read_{vectors}", feature, footprint, footprint)
+    return found
+
+
+class Limits:
+    """Measures 10^9 operations or bytes a second; answers with the best that it has seen so far."""
+
+    def __init__(self) -> None:
+        self._library = native.library("limits.c")
+        self._limits = {name: one for name, one in _limits().items() if one.feature in cpu_features()}
+        self._memory = empty((max(FOOTPRINTS),), np.dtype(np.uint8))
+        self._memory.fill(1)
+        self._best = dict.fromkeys(self._limits, 0.0)
+
+    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        for name, limit in self._limits.items():
+            self._best[name] = max(self._best[name], self._measure(limit))
+        return {"limits": self._best}
+
+    def _measure(self, limit: _Limit) -> float:
+        steps = 1
+        while True:
+            work = native.Work(steps, self._memory.ctypes.data, limit.bytes, 0.0)
+            start = time.thread_time()
+            getattr(self._library, limit.function)(ctypes.byref(work))
+            seconds = time.thread_time() - start
+            if seconds >= _SECONDS:
+                return steps * limit.amount / seconds / 1e9
+            steps *= 2

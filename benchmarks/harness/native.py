@@ -1,0 +1,74 @@
+"""The C that times calls, built once and loaded by each worker."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from morello.runtime.build import build
+from morello.runtime.toolchain import find_compiler
+
+_HERE = Path(__file__).parent
+
+
+class Gemm(ctypes.Structure):
+    """A product of row-major matrices in f32, and the function that does it."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "m", "k", "n")),
+        *((name, ctypes.c_void_p) for name in ("a", "b", "c")),
+    )
+
+
+class Primitive(ctypes.Structure):
+    """A primitive of oneDNN with its arguments."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("execute", "wait", "primitive", "stream")),
+        ("count", ctypes.c_int64),
+        ("arguments", ctypes.c_void_p),
+    )
+
+
+class Work(ctypes.Structure):
+    """What a loop of `limits.c` is to do, and a number that keeps it from being left out."""
+
+    _fields_ = (
+        ("steps", ctypes.c_int64),
+        ("memory", ctypes.c_void_p),
+        ("bytes", ctypes.c_int64),
+        ("result", ctypes.c_double),
+    )
+
+
+@cache
+def library(name: str = "loop.c") -> ctypes.CDLL:
+    """Return one of the C files next to this one, compiled. Raises ToolchainError."""
+    return compiled((_HERE / name).read_text(encoding="utf-8"))
+
+
+def compiled(source: str, *flags: str) -> ctypes.CDLL:
+    """Return C source, compiled and loaded. Raises ToolchainError."""
+    return ctypes.CDLL(str(build({"bench.c": source}, ["-march=native", *flags], find_compiler())))
+
+
+def timer(function: Any, context: ctypes.Structure, wall: bool) -> Callable[[int], float]:
+    """Return what calls `function(context)` n times from C, and gives the seconds that took."""
+    loop = library().bench_time
+    loop.restype = ctypes.c_double
+    pointer = ctypes.cast(function, ctypes.c_void_p)
+
+    def run(calls: int) -> float:
+        return loop(pointer, ctypes.byref(context), ctypes.c_int64(calls), int(wall))
+
+    return run
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data

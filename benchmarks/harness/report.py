@@ -1,0 +1,154 @@
+"""Tables of results: rates, ratios to the best peer of a class, and what falls short."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+from rich.table import Table
+
+from harness.limits import FOOTPRINTS, VECTORS, fma, reading
+from harness.measure import Result
+from harness.problems import Problem
+from morello.errors import MorelloError
+
+#: Below this, ours is a miss.
+MISS = 0.9
+
+
+@attrs.frozen
+class Comparison:
+    """Ours on a problem, against the best peer of its class; peers that pack beforehand do not count."""
+
+    ours: Result
+    peer: Result
+
+    @property
+    def ratio(self) -> float:
+        """Return how many times as fast as the peer ours is, by least times."""
+        return self.peer.best / self.ours.best
+
+
+def by_problem(results: Iterable[Result]) -> dict[Problem, list[Result]]:
+    grouped: dict[Problem, list[Result]] = {}
+    for result in results:
+        grouped.setdefault(result.problem, []).append(result)
+    return grouped
+
+
+def competes(peer: Result, ours: Result) -> bool:
+    """Return if the peer is one that ours is held against."""
+    fair = not peer.packs or peer.problem.packed
+    return not peer.ours and bool(peer.seconds) and fair and (ours.group == "any" or peer.group == ours.group)
+
+
+def comparisons(results: Iterable[Result]) -> list[Comparison]:
+    """Return what can be compared, in the order of the results."""
+    found = []
+    for each in by_problem(results).values():
+        for ours in (one for one in each if one.ours and one.seconds):
+            peers = [one for one in each if competes(one, ours)]
+            if peers:
+                found.append(Comparison(ours, min(peers, key=lambda one: one.best)))
+    return found
+
+
+def mean_ratio(found: Sequence[Comparison]) -> float:
+    """Return the geometric mean of ratios."""
+    return math.exp(sum(math.log(one.ratio) for one in found) / len(found))
+
+
+def misses(found: Iterable[Comparison]) -> list[Comparison]:
+    """Return what is below the aim, worst first."""
+    return sorted((one for one in found if one.ratio < MISS), key=lambda one: one.ratio)
+
+
+def least_seconds(problem: Problem, group: str, limits: Mapping[str, float], threads: int) -> float | None:
+    """Return the time below which no program of a class comes: all its multiply-adds, or reading all operands once."""
+    known = [vectors for vectors in VECTORS if fma(vectors) in limits and (vectors == "avx2" or group != "avx2")]
+    if not known:
+        return None
+    footprint = next((each for each in FOOTPRINTS if problem.bytes <= 2 * each), FOOTPRINTS[-1])
+    fastest = max(limits[fma(vectors)] for vectors in known)
+    widest = max(limits[reading(footprint, vectors)] for vectors in known)
+    return max(problem.flops / fastest, problem.bytes / widest) / 1e9 / threads
+
+
+def rate(result: Result, seconds: float) -> float:
+    """Return 10^9 operations a second; bytes where there are none."""
+    return (result.problem.flops or result.problem.bytes) / seconds / 1e9
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds * 1e6:,.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:,.3g} ms"
+
+
+def table(problem: Problem, results: Sequence[Result], limits: Mapping[str, float], threads: int) -> Table:
+    """Return one problem's results, the fastest first: each one's time over that of ours, too, where they compete."""
+    shown = Table(problem.name, "class", box=None, pad_edge=False, header_style="bold")
+    against = [one for one in results if one.ours and one.seconds]
+    ratios = [f"over {one.runner}" for one in against]
+    for heading in ("least", "median", "GFLOP/s" if problem.flops else "GB/s", "limit", *ratios, "search"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    shown.add_column("remarks", overflow="ellipsis", no_wrap=True)
+    for result in sorted(results, key=lambda one: one.best if one.seconds else math.inf):
+        if not result.seconds:
+            shown.add_row(result.runner, result.group, *["–"] * (5 + len(against)), result.why)
+            continue
+        least = least_seconds(problem, result.group, limits, threads)
+        shown.add_row(
+            result.runner,
+            result.group,
+            duration(result.best),
+            duration(result.median),
+            f"{rate(result, result.best):,.1f}",
+            f"{least / result.best:.0%}" if least else "–",
+            *(f"{result.best / ours.best:.2f}" if competes(result, ours) else "–" for ours in against),
+            f"{result.facts['search_seconds']:.1f} s" if "search_seconds" in result.facts else "–",
+            result.note,
+        )
+    return shown
+
+
+def summary(results: Sequence[Result]) -> list[str]:
+    """Return a line for each program of ours, and one for each miss."""
+    lines = []
+    found = comparisons(results)
+    for runner in dict.fromkeys(one.runner for one in results if one.ours):
+        own = [one for one in found if one.ours.runner == runner]
+        none = [one for one in results if one.runner == runner and not one.seconds]
+        if own:
+            lines.append(f"{runner}: {mean_ratio(own):.2f} of the best peer in geometric mean of {len(own)} problems")
+        short = misses(own)
+        lines.append(f"{runner}: {len(short)} below {MISS:g}, {len(none)} without a program")
+        lines += [f"  {one.ours.problem.name} {one.ratio:.2f} of {one.peer.runner}" for one in short]
+        lines += [f"  {one.problem.name}: {one.why}" for one in none]
+    return lines
+
+
+def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
+    """Draw the percent of the limit that each runner reaches on each problem. Raises MorelloError."""
+    try:
+        # Not imported by name, as it need not be there.
+        figures: Any = importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
+    groups = by_problem(results)
+    figure = figures.Figure(figsize=(max(8, 0.6 * len(groups)), 6), layout="constrained")
+    axes = figure.add_subplot()
+    names = [problem.name for problem in groups]
+    for runner in dict.fromkeys(one.runner for one in results if one.seconds):
+        heights = []
+        for problem, each in groups.items():
+            own = next((one for one in each if one.runner == runner and one.seconds), None)
+            least = least_seconds(problem, "any", limits, threads)
+            heights.append(100 * least / own.best if own and least else math.nan)
+        mine = any(one.ours for one in results if one.runner == runner)
+        axes.plot(names, heights, "o-" if mine else ".:", label=runner, linewidth=2 if mine else 1)
+    axes.set_ylabel("percent of the core's limit")
+    axes.tick_params(axis="x", rotation=60)
+    axes.legend(fontsize=7, ncols=2)
+    figure.savefig(path)

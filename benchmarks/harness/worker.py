@@ -1,0 +1,87 @@
+"""A process that runs one peer: takes lines of JSON on its standard input, answers each with one.
+
+    python -m harness.worker RUNNER OPTIONS CPUS THREADS
+
+Orders are {"prepare": problem, "expected": file}, which answers with how wrong the result is, and {"calls": n},
+which answers with the seconds that n calls of what was prepared last took.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+
+from harness.limits import Limits
+from harness.problems import PROBLEMS
+from peers.base import Missing, NotOffered, Prepared, Runner
+
+
+class Session:
+    """A peer, and what it has prepared."""
+
+    def __init__(self, runner: str, options: dict[str, str], threads: int):
+        module, name = runner.split(":")
+        self._runner: Runner = getattr(importlib.import_module(module), name)(**options)
+        self._threads = threads
+        self._inputs: list[np.ndarray] = []
+        self._prepared: Prepared | None = None
+
+    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        if "prepare" in order:
+            return self._prepare(order["prepare"], order["expected"])
+        assert self._prepared is not None
+        return {"seconds": self._prepared.run(order["calls"])}
+
+    def _prepare(self, name: str, expected: str) -> dict[str, Any]:
+        self._prepared = None
+        problem = PROBLEMS[name]
+        self._inputs = problem.inputs()
+        prepared = self._runner.prepare(problem, self._inputs, self._threads)
+        prepared.run(1)
+        wanted = np.load(expected)
+        with np.errstate(all="ignore"):
+            error = float(
+                np.max(np.abs(prepared.output().astype(np.float64) - wanted)) / max(np.max(np.abs(wanted)), 1e-30)
+            )
+        if not error <= prepared.tolerance:
+            return {"wrong": f"differs from float64 by {error:.1e} of the largest value"}
+        self._prepared = prepared
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"error": error, "note": prepared.note, "facts": {**prepared.facts, "peak_bytes": memory}}
+
+
+def main(runner: str, options: str, cpus: str, threads: str) -> None:
+    # What libraries print must not come between answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    try:
+        session: Any = Limits() if runner == "limits" else Session(runner, json.loads(options), int(threads))
+    except Missing as error:
+        say({"missing": str(error)})
+        return
+    say({"ready": True})
+    for line in sys.stdin:
+        try:
+            say(session.answer(json.loads(line)))
+        except NotOffered as error:
+            say({"not_offered": str(error)})
+        except Exception as error:
+            traceback.print_exc()
+            say({"failed": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

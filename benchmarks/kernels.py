@@ -1,0 +1,115 @@
+"""Measures how fast the programs run that search finds, beside libraries that do the same.
+
+    python benchmarks/kernels.py [--suite NAME]... [--only NAME]... [--target NAME]... [--peer NAME]... [--threads N]
+                                 [--seconds S] [--search-seconds S] [--db FILE] [--json] [--plot FILE]
+
+Each runner is a process of its own that stays; on each problem they take turns until the time is up. All are pinned to
+the same core, and their thread's processor time counts; on several threads, time as it passes. Every result is compared
+with numpy in float64 first. Peers come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
+Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+from rich.console import Console
+
+import peers
+from harness import report
+from harness.crew import Worker
+from harness.measure import Result, measure
+from harness.problems import PROBLEMS, SUITES, Problem
+from morello.errors import MorelloError
+from morello.plugins.registry import installed
+from morello.runtime.machine import missing_features
+from peers.base import Peer
+
+_TARGETS = ("x86_avx2", "x86_avx512")
+#: Asked before and after each problem, as clocks come and go.
+_LIMITS = Peer("limits", "limits", "any")
+
+
+@click.command()
+@click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(SUITES), help="Only this suite; repeatable.")
+@click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(PROBLEMS)), help="Only this problem.")
+@click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
+@click.option("--peer", metavar="NAME", multiple=True, help="Only peers whose names begin so; repeatable.")
+@click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--seconds", metavar="S", type=click.FloatRange(0), default=4.0, show_default=True, help="A problem.")
+@click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For each program of ours.")
+@click.option("--db", metavar="FILE", default="", help="Database to keep what is searched.  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--plot", metavar="FILE", help="Draw the percent of the limit.")
+def main(
+    suite: tuple[str, ...],
+    only: tuple[str, ...],
+    target: tuple[str, ...],
+    peer: tuple[str, ...],
+    threads: int,
+    seconds: float,
+    search_seconds: float,
+    db: str,
+    as_json: bool,
+    plot: str | None,
+) -> None:
+    """Time programs and peers in turn on the same problems."""
+    console = Console(stderr=as_json, width=160)
+    cpus = _cpus(threads)
+    chosen = [one for one in peers.PEERS if not peer or one.name.startswith(peer)]
+    workers = [Worker(one, cpus, threads) for one in (*peers.ours(_targets(target), db), *chosen)]
+    limiter = Worker(_LIMITS, cpus[:1], 1)
+    results: list[Result] = []
+    limits: dict[str, float] = {}
+    try:
+        for problem in _problems(suite, only):
+            limiter.ask(60.0)
+            with console.status("") as status:
+                found = measure(
+                    problem,
+                    workers,
+                    seconds,
+                    search_seconds,
+                    lambda doing, name=problem.name: status.update(f"{name}: {doing}"),
+                )
+            results += found
+            limits = limiter.ask(60.0).get("limits", {})
+            console.print(report.table(problem, found, limits, threads), "")
+    finally:
+        for worker in (*workers, limiter):
+            worker.stop()
+    for name, limit in limits.items():
+        console.print(f"{name}: {limit:,.1f} {'GFLOP/s' if name.startswith('FMA') else 'GB/s'}")
+    for line in (*report.summary(results), *(f"{one.peer.name}: {one.missing}" for one in workers if one.missing)):
+        console.print(line)
+    if as_json:
+        print(json.dumps({"limits": limits, "threads": threads, "results": [one.as_dict() for one in results]}))
+    if plot:
+        report.plot(results, limits, threads, plot)
+
+
+def _problems(suites: tuple[str, ...], names: tuple[str, ...]) -> list[Problem]:
+    wanted = [one for one in PROBLEMS.values() if one.suite in suites or one.name in names]
+    return wanted or list(PROBLEMS.values())
+
+
+def _targets(asked: tuple[str, ...]) -> list[str]:
+    """Return the targets that this machine can run. Raises MorelloError for one asked for that does not exist."""
+    return [name for name in asked or _TARGETS if not missing_features(installed().target(name).info.cpu_features)]
+
+
+def _cpus(threads: int) -> list[int]:
+    """Return the CPUs to run on, the last ones first: the first one does the system's work."""
+    free = sorted(os.sched_getaffinity(0), reverse=True)
+    if threads > len(free):
+        raise click.BadParameter(f"there are {len(free)} CPUs", param_hint="--threads")
+    return free[:threads]
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=True)
+    except MorelloError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -1,0 +1,59 @@
+"""Morello and the libraries that it is compared with: one line each here, one small class each in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peers.base import Peer
+
+_SCIPY = {"library": "libscipy_openblas64*.so", "symbol": "scipy_cblas_sgemm64_", "integers": "64"}
+
+
+def _blas(name: str, group: str, library: dict[str, str], **environment: str) -> Peer:
+    return Peer(name, "peers.blas:Blas", group, library, environment)
+
+
+def _onednn(group: str, isa: str) -> list[Peer]:
+    """Return oneDNN for a class of instructions: plain, its sgemm, and with packed weights."""
+    environment = {"ONEDNN_MAX_CPU_ISA": isa}
+    runner = "peers.onednn:OneDnn"
+    suffix = "" if group == "any" else f" {group}"
+    return [
+        Peer(f"oneDNN{suffix}", runner, group, {}, environment),
+        Peer(f"oneDNN sgemm{suffix}", runner, group, {"call": "sgemm"}, environment),
+        Peer(f"oneDNN packed{suffix}", runner, group, {"weights": "any"}, environment, packs=True),
+    ]
+
+
+#: All but Morello. The class `any` is without matrix units (AMX), which is why some are told of a lesser CPU.
+PEERS: tuple[Peer, ...] = (
+    _blas("OpenBLAS Haswell", "avx2", _SCIPY, OPENBLAS_CORETYPE="Haswell"),
+    _blas("OpenBLAS Zen", "avx2", _SCIPY, OPENBLAS_CORETYPE="Zen"),
+    _blas("OpenBLAS SkylakeX", "any", _SCIPY, OPENBLAS_CORETYPE="SkylakeX"),
+    _blas("OpenBLAS Cooperlake", "any", _SCIPY, OPENBLAS_CORETYPE="Cooperlake"),
+    _blas("OpenBLAS", "any", _SCIPY),
+    _blas("MKL avx2", "avx2", {"library": "libmkl_rt.so*"}, MKL_ENABLE_INSTRUCTIONS="AVX2"),
+    _blas("MKL", "any", {"library": "libmkl_rt.so*"}, MKL_ENABLE_INSTRUCTIONS="AVX512_E3"),
+    _blas("BLIS zen3", "avx2", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="6"),
+    _blas("BLIS skx", "any", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="0"),
+    *_onednn("avx2", "AVX2"),
+    *_onednn("any", "AVX512_CORE_FP16"),
+    Peer("libxsmm avx2", "peers.xsmm:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
+    Peer("libxsmm", "peers.xsmm:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
+    Peer(
+        "torch avx2",
+        "peers.pytorch:Torch",
+        "avx2",
+        {},
+        {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+    ),
+    Peer("torch", "peers.pytorch:Torch", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}),
+)
+
+
+def ours(targets: Sequence[str], database: str) -> list[Peer]:
+    """Return Morello for each target: AVX2 competes with its class, everything else with all."""
+    return [
+        Peer(target, "peers.ours:Ours", "avx2" if "avx2" in target else "any", {"target": target, "database": database})
+        for target in targets
+    ]

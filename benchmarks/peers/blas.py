@@ -1,0 +1,44 @@
+"""Libraries with `cblas_sgemm`, called from C: OpenBLAS, MKL, BLIS."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from harness import native
+from harness.problems import Problem, empty
+from peers.base import Missing, NotOffered, Prepared
+
+
+class Blas:
+    """A BLAS: `library` is a pattern of file names, `symbol` its cblas_sgemm, `integers` their width."""
+
+    def __init__(self, library: str, symbol: str = "cblas_sgemm", integers: str = "32"):
+        files = [*installed_files(library)]
+        if not files:
+            raise Missing(f"there is no {library}")
+        try:
+            self._library = ctypes.CDLL(files[0])
+            self._function = ctypes.cast(getattr(self._library, symbol), ctypes.c_void_p).value
+        except (OSError, AttributeError) as error:
+            raise Missing(str(error)) from error
+        self._call = getattr(native.library(), f"run_cblas{integers}")
+
+    def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
+        if problem.what != "matmul" or problem.types != ("f32", "f32", "f32"):
+            raise NotOffered("only products of f32")
+        batch, m, k, n = problem.sizes
+        c = empty((batch, m, n), problem.output)
+        context = native.Gemm(self._function, batch, m, k, n, *map(native.address, (*inputs, c)))
+        return Prepared(native.timer(self._call, context, wall=threads > 1), lambda: c)
+
+
+def installed_files(pattern: str) -> list[str]:
+    """Return files of that name: of Python packages first, then of the system."""
+    prefix = Path(sys.prefix) / "lib"
+    places = (prefix, *prefix.glob("python3*/site-packages/numpy.libs"), Path("/usr/lib/x86_64-linux-gnu"))
+    return [str(file) for place in places for file in sorted(place.glob(pattern))]

@@ -1,0 +1,117 @@
+"""Morello's own programs: found by search, called from C."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from harness import native
+from harness.problems import Problem
+from morello import api
+from morello.db.store import SpecStore
+from morello.errors import NoImplementation
+from morello.runtime.arrays import empty, pack, unpack
+from morello.runtime.compiled import CompiledKernel
+from peers.base import NotOffered, Prepared
+
+#: The program's own call, with all arguments in a context; a file of its own, so that nothing is hoisted.
+_SOURCE = """\
+#include <stddef.h>
+{header}
+typedef __typeof__(&{name}) bench_kernel;
+struct call {{ bench_kernel function; void *pointers[{pointers}]; ptrdiff_t numbers[{numbers}]; }};
+void bench_call(void *context) {{
+    const struct call *call = context;
+    call->function({arguments});
+}}
+"""
+
+
+class Ours:
+    """Programs for `target`, searched for with the database in `database` (none if empty)."""
+
+    def __init__(self, target: str, database: str = ""):
+        self._target = target
+        self._store = SpecStore(database) if database else None
+
+    def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
+        start = time.perf_counter()
+        try:
+            with _unpinned():
+                kernel = api.compile(problem.text(self._target, threads), db=self._store)
+        except NoImplementation as error:
+            raise NotOffered(str(error)) from error
+        seconds = time.perf_counter() - start
+        return prepared(kernel, inputs, threads, {"search_seconds": seconds, "cost": float(kernel.cost)})
+
+
+def prepared(kernel: CompiledKernel, inputs: list[np.ndarray], threads: int, facts: dict[str, float]) -> Prepared:
+    """Return a kernel as something to run, on inputs of logical shapes in the order of its operands."""
+    waiting = iter(inputs)
+    arrays = [
+        pack(next(waiting), tensor) if argument.reads else empty(tensor)
+        for argument, tensor in zip(kernel.arguments, kernel.spec.operands, strict=True)
+    ]
+    count = kernel.threads(threads)
+    function, context = _call(kernel, arrays, count)
+    run = native.timer(function, context, wall=threads > 1)
+    place = next(position for position, argument in enumerate(kernel.arguments) if argument.writes)
+    return Prepared(run, lambda: unpack(arrays[place], kernel.spec.operands[place]), facts=facts)
+
+
+def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tuple[object, ctypes.Structure]:
+    """Return a function of C that calls the kernel, and what to hand it."""
+    words, numbers = [], []
+    for position, (argument, array) in enumerate(zip(kernel.arguments, arrays, strict=True)):
+        strides = argument.form.outer_strides(array)
+        words += [f"call->pointers[{position}]"]
+        words += [f"call->numbers[{len(numbers) + each}]" for each in range(len(strides))]
+        numbers += strides
+    memory = list(arrays)
+    if kernel.program.workspace_for(threads):
+        words.append(f"call->pointers[{len(memory)}]")
+        memory.append(kernel.workspace(threads))
+    if kernel.program.parallel:
+        words.append(f"(int)call->numbers[{len(numbers)}]")
+        numbers.append(threads)
+    source = _SOURCE.format(
+        header=kernel.header,
+        name=kernel.program.name,
+        arguments=", ".join(words),
+        pointers=len(memory),
+        numbers=max(1, len(numbers)),
+    )
+    loaded = kernel.load()
+    library = native.compiled(source)
+
+    class Call(ctypes.Structure):
+        _fields_ = (
+            ("function", ctypes.c_void_p),
+            ("pointers", ctypes.c_void_p * len(memory)),
+            ("numbers", ctypes.c_ssize_t * max(1, len(numbers))),
+        )
+
+    context = Call(
+        int(loaded.ffi.cast("uintptr_t", loaded.function)),
+        tuple(each.ctypes.data for each in memory),
+        tuple(numbers),
+    )
+    # The loader and the workspace must live as long as what calls them.
+    context.kept = (loaded, memory, library)
+    return library.bench_call, context
+
+
+@contextlib.contextmanager
+def _unpinned() -> Iterator[None]:
+    """Search on all CPUs."""
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, pinned)

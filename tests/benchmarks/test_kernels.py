@@ -1,0 +1,122 @@
+"""The benchmark of kernels: its problems are Specs of both targets, and its sums add up."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import peers
+from harness import report
+from harness.limits import FOOTPRINTS, VECTORS, fma, reading
+from harness.measure import Result, reason
+from harness.problems import PROBLEMS, SUITES, Problem
+from morello import api
+
+ROOT = Path(__file__).parents[2]
+LIMITS = {fma("avx2"): 100.0, fma("avx512"): 200.0} | {reading(f, v): 50.0 for f in FOOTPRINTS for v in VECTORS}
+
+
+def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs: bool = False) -> Result:
+    return Result(PROBLEMS[problem], runner, group, runner.startswith("x86"), packs, seconds)
+
+
+@pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_specs_take_the_data_of_their_problem(problem: Problem, target: str) -> None:
+    (goal,) = api.parse(problem.text(target, 1)).values()
+    *inputs, output = goal.spec.operands
+    assert [tuple(map(int, one.shape)) for one in inputs] == problem.shapes()
+    assert [str(one.state.dtype) for one in goal.spec.operands] == list(problem.types)
+    assert math.prod(map(int, output.shape)) == problem.expected_size
+    assert goal.spec.logical.serial
+
+
+def test_specs_for_threads_are_not_serial() -> None:
+    for problem in PROBLEMS.values():
+        (goal,) = api.parse(problem.text("x86_avx2", 2)).values()
+        assert not goal.spec.logical.serial
+
+
+def test_data_is_the_same_each_time() -> None:
+    first, second = (PROBLEMS["17³"].inputs() for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first, second, strict=True))
+    assert [each.ctypes.data % 64 for each in first] == [0, 0]
+
+
+def test_suites_are_not_empty() -> None:
+    assert {problem.suite for problem in PROBLEMS.values()} == set(SUITES)
+    assert len(PROBLEMS) > 15
+
+
+def test_names_of_runners_are_distinct() -> None:
+    names = [one.name for one in (*peers.ours(["x86_avx2", "x86_avx512"], ""), *peers.PEERS)]
+    assert len(set(names)) == len(names)
+
+
+def test_only_peers_of_the_class_count_for_avx2() -> None:
+    results = [
+        timed("64³", "x86_avx2", 4.0, group="avx2"),
+        timed("64³", "x86_avx512", 2.0, 3.0),
+        timed("64³", "narrow", 5.0, 3.0, group="avx2"),
+        timed("64³", "wide", 1.0),
+        timed("64³", "packs", 0.5, packs=True),
+    ]
+    found = report.comparisons(results)
+    assert [(one.ours.runner, one.peer.runner, one.ratio) for one in found] == [
+        ("x86_avx2", "narrow", 0.75),
+        ("x86_avx512", "wide", 0.5),
+    ]
+
+
+def test_means_are_geometric_and_misses_come_worst_first() -> None:
+    results = [
+        *(timed("64³", "x86_avx512", 1.0), timed("64³", "peer", 0.8)),
+        *(timed("16³", "x86_avx512", 1.0), timed("16³", "peer", 0.2)),
+        *(timed("32³", "x86_avx512", 1.0), timed("32³", "peer", 6.25)),
+    ]
+    found = report.comparisons(results)
+    assert report.mean_ratio(found) == pytest.approx(1.0)
+    assert [one.ours.problem.name for one in report.misses(found)] == ["16³", "64³"]
+    assert report.summary([*results, Result(PROBLEMS["100³"], "x86_avx512", "any", True, False, why="no program")]) == [
+        "x86_avx512: 1.00 of the best peer in geometric mean of 3 problems",
+        "x86_avx512: 2 below 0.9, 1 without a program",
+        "  16³ 0.20 of peer",
+        "  64³ 0.80 of peer",
+        "  100³: no program",
+    ]
+
+
+def test_limits_are_those_of_the_class() -> None:
+    problem = PROBLEMS["1000³"]
+    assert report.least_seconds(problem, "avx2", LIMITS, 1) == pytest.approx(0.02)
+    assert report.least_seconds(problem, "any", LIMITS, 2) == pytest.approx(0.005)
+    thin = PROBLEMS["1×1024×1024"]
+    assert report.least_seconds(thin, "any", LIMITS, 1) == pytest.approx(thin.bytes / 50e9)
+    assert report.least_seconds(thin, "any", {}, 1) is None
+
+
+def test_reasons_are_told_in_words() -> None:
+    assert reason({"late": 60.0}, ours=True) == "no program in 60 s"
+    assert reason({"missing": "there is none"}, ours=False) == "missing: there is none"
+    assert reason({"not_offered": "only f32"}, ours=False) == "not offered: only f32"
+
+
+@pytest.mark.slow
+def test_a_small_problem_is_timed(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "kernels.py"), "--only", "16³", "--target", "x86_avx2"]
+    done = subprocess.run(
+        [*command, "--peer", "OpenBLAS Haswell", "--seconds", "0.1", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    ours, peer = found["results"]
+    assert ours["runner"] == "x86_avx2"
+    assert len(ours["seconds"]) >= 7
+    assert ours["error"] < 1e-5
+    assert peer["why"].startswith("missing") or peer["error"] < 1e-5
+    assert found["limits"][fma("avx2")] > 1
