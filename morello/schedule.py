@@ -44,13 +44,13 @@ Schedule: TypeAlias = tuple[Statement, ...]
 def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
     """Return the schedule as it is written in a Spec file, a statement a line."""
     margin = "    " * indent
-    found: list[str] = []
+    text: list[str] = []
     for statement in schedule:
         if isinstance(statement, Subschedule):
-            found += [f"{margin}{statement} {{", *lines(statement.body, indent + 1), f"{margin}}}"]
+            text += [f"{margin}{statement} {{", *lines(statement.body, indent + 1), f"{margin}}}"]
         else:
-            found.append(f"{margin}{statement}")
-    return found
+            text.append(f"{margin}{statement}")
+    return text
 
 
 def default_child(node: Node) -> int | None:
@@ -78,7 +78,7 @@ class Position:
     path: tuple[int, ...] = ()
 
 
-def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
+def apply(position: Position, schedule: Sequence[Statement], target: Target, synthesize: Synthesizer) -> Position:
     """Carry out a schedule. Raises Inapplicable for a step that cannot be taken, naming the step."""
     for before, statement in pairwise(schedule):
         if isinstance(before, Synthesize):
@@ -89,24 +89,24 @@ def apply(at: Position, schedule: Sequence[Statement], target: Target, synthesiz
             raise error
     for statement in schedule:
         try:
-            at = _carry_out(at, statement, target, synthesize)
+            position = _carry_out(position, statement, target, synthesize)
         except Inapplicable as error:
             error.statement = error.statement or statement
             raise
-    return at
+    return position
 
 
-def _carry_out(at: Position, statement: Statement, target: Target, synthesize: Synthesizer) -> Position:
+def _carry_out(position: Position, statement: Statement, target: Target, synthesize: Synthesizer) -> Position:
     if isinstance(statement, Synthesize):
-        return Position(finish(at.impl, synthesize), at.path)
+        return Position(finish(position.impl, synthesize), position.path)
     if isinstance(statement, Subschedule):
-        path = (*at.path, *statement.path)
-        child = apply(Position(child_at(at.impl, path)), statement.body, target, synthesize)
-        return Position(with_child(at.impl, path, child.impl), at.path)
-    path = _default_leaf(at, statement)
-    leaf = child_at(at.impl, path)
+        path = (*position.path, *statement.path)
+        child = apply(Position(child_at(position.impl, path)), statement.body, target, synthesize)
+        return Position(with_child(position.impl, path, child.impl), position.path)
+    path = _default_leaf(position, statement)
+    leaf = child_at(position.impl, path)
     assert isinstance(leaf, Leaf)
-    return Position(with_child(at.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
+    return Position(with_child(position.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
 
 
 def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:

@@ -53,16 +53,16 @@ def command(
     threads as its BLAS likes.
     """
     compiler = find_compiler(cc)
-    found: list[tuple[Goal, Speed]] = []
+    speeds: list[tuple[Goal, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         with doing(f"timing {goal.name}"):
-            found.append((goal, measure(kernel, min_time, seed, threads)))
+            speeds.append((goal, measure(kernel, min_time, seed, threads)))
     if as_json:
         head = {"compiler": str(compiler), "seed": seed}
-        print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in found])
+        print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in speeds])
     else:
-        print_table(_table(found))
+        print_table(_table(speeds))
 
 
 def _table(found: Sequence[tuple[Goal, Speed]]) -> Table:

@@ -109,22 +109,22 @@ def _bytes_on_disk(path: Path) -> int:
     return sum(one.stat().st_size for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
 
 
-def _counted(one: upkeep.Summary, size: int) -> dict[str, object]:
-    current = any(fingerprint(target) == one.print.hash for target in _targets())
+def _counted(summary: upkeep.Summary, size: int) -> dict[str, object]:
+    current = any(fingerprint(target) == summary.print.hash for target in _targets())
     return {
-        "fingerprint": one.print.hash,
-        "target": one.print.target,
+        "fingerprint": summary.print.hash,
+        "target": summary.print.target,
         "current": current,
-        "tables": one.tables,
-        "rectangles": one.boxes,
-        "foreign": one.foreign,
-        "specs": one.specs,
-        "exact": one.exact,
-        "none": one.none,
-        "lower": one.lower,
-        "specs_per_rectangle": one.specs / one.boxes,
+        "tables": summary.tables,
+        "rectangles": summary.boxes,
+        "foreign": summary.foreign,
+        "specs": summary.specs,
+        "exact": summary.exact,
+        "none": summary.none,
+        "lower": summary.lower,
+        "specs_per_rectangle": summary.specs / summary.boxes,
         "bytes": size,
-        "bytes_per_spec": size / one.specs,
+        "bytes_per_spec": size / summary.specs,
     }
 
 

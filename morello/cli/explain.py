@@ -45,8 +45,8 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
     trees = []
     for goal in goals:
         made = make(goal, db)
-        found = made.searched > 0 and made.solved == 0 and db is not None
-        count = (0 if found else 1) if runner_ups is None else runner_ups
+        searched = made.searched > 0 and made.solved == 0 and db is not None
+        count = (0 if searched else 1) if runner_ups is None else runner_ups
         others = _others(goal, made, db, count) if count else (lambda impl: None)
         tree = program_tree(made.kernel.impl, goal.target, others)
         if as_json:
@@ -56,7 +56,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
         click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}")
         print_table(tree_table(tree))
-        if found and runner_ups is None:
+        if searched and runner_ups is None:
             click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
         click.echo()
     if as_json:

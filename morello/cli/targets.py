@@ -28,23 +28,23 @@ def command(ctx: click.Context, as_json: bool) -> None:
     configuration choose another one, in this order, before the CPU does.
     """
     registry = installed()
-    found, faults = [], []
+    targets, faults = [], []
     for name in registry.names:
         try:
-            found.append(registry.target(name))
+            targets.append(registry.target(name))
         except MorelloError as error:
             faults.append(error)
-    described = [_describe(target, registry) for target in found]
+    described = [_describe(target, registry) for target in targets]
     if as_json:
         print_json({"plugins": [attrs.asdict(one) for one in registry.plugins], "targets": described})
     else:
-        for target, one in zip(found, described, strict=True):
-            _print(target, one)
+        for target, description in zip(targets, described, strict=True):
+            _print(target, description)
     if not registry.names:
         click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
     for fault in dict.fromkeys(map(str, faults)):
         click.echo(f"error: {fault}", err=True)
-    if faults or not found:
+    if faults or not targets:
         ctx.exit(1)
 
 

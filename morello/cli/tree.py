@@ -97,7 +97,9 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         _branch(child, target, part.role, runs * int(part.times), total, others)
         for part, child in zip(expansion.parts, impl.children, strict=True)
     )
-    found = combine(expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.exact)
+    total_figures = combine(
+        expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.exact
+    )
     return Branch(
         step=str(expansion.step),
         kind=expansion.kind,
@@ -105,12 +107,12 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         view=isinstance(expansion, Alloc) and expansion.view,
         role=role,
         spec=short(impl.spec.logical),
-        cost=int(found.cost),
+        cost=int(total_figures.cost),
         own=int(expansion.cost),
         runs=runs,
         share=100 * int(expansion.cost) * runs / total,
         holds=by_level(_held(expansion.needs, expansion.parts), target),
-        peak=by_level(found.peak, target),
+        peak=by_level(total_figures.peak, target),
         continued=isinstance(expansion, Loop)
         and not expansion.parallel
         and len(children) == 1

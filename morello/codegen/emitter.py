@@ -169,14 +169,14 @@ class Emission:
         return f"void {self.name}({', '.join(written)})"
 
     def _banner(self) -> str:
-        found = figures(self.impl)
+        totals = figures(self.impl)
         peaks = ", ".join(
-            f"{level.name} {peak}" for level, peak in zip(self.target.levels, found.peak, strict=True) if peak
+            f"{level.name} {peak}" for level, peak in zip(self.target.levels, totals.peak, strict=True) if peak
         )
         rows = [
             f"{short(self.impl.spec.logical)} for {self.target.name}, made by Morello.",
             "",
-            f"Cost {found.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
+            f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
             *(f"    {row}" for row in lines(schedule_of(self.impl))),
         ]
         return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
@@ -313,17 +313,17 @@ class Emission:
         if not counted and self._copies_together(part, child, logical, views, copied):
             return
         with self.names.scope() if counted else nullcontext():
-            at: dict[int, Index] = {}
+            counters: dict[int, Index] = {}
             heads = []
             for dim, count in zip(counted, trips, strict=True):
                 if count > 1:
                     counter = Symbol(self.names.fresh(logical.dims[dim]), count)
-                    at[dim] = as_index(counter)
+                    counters[dim] = as_index(counter)
                     heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {count}; ++{counter})")
             if jam:
-                self._nest(heads, lambda: self._together(jam, part, child, logical, views, at, counted[-1]))
+                self._nest(heads, lambda: self._together(jam, part, child, logical, views, counters, counted[-1]))
             else:
-                self._nest(heads, lambda: self._bodies(part, child, logical, views, at, copied))
+                self._nest(heads, lambda: self._bodies(part, child, logical, views, counters, copied))
 
     def _together(
         self,
@@ -348,13 +348,13 @@ class Emission:
         self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], dims: list[int]
     ) -> bool:
         """Calls of a microkernel that unrolled loops come to, as many together as may be; False if they are others."""
-        found = (call for within in copies(part, logical, views, {}, dims) for call in calls(child, within))
-        first, operands = next(found)
+        calls_found = (call for within in copies(part, logical, views, {}, dims) for call in calls(child, within))
+        first, operands = next(calls_found)
         same = jammed(first, self.target)
         if same is None:
             return False
         sites = [KernelSite(first.spec.logical, operands, self)]
-        for impl, operands in found:
+        for impl, operands in calls_found:
             if impl != first:
                 return False
             sites.append(KernelSite(impl.spec.logical, operands, self))

@@ -160,18 +160,18 @@ class ParallelLoops:
         """Return the struct of variables that a loop is given, and the function that runs a range of its tiles."""
         writer = Writer()
         with writer.block(f"struct {name}", end=";"):
-            for one in captured:
-                writer.line(f"{one.kind}{one.name};")
+            for variable in captured:
+                writer.line(f"{variable.kind}{variable.name};")
         writer.line()
         parameters = (
             f"const void *{names.given}, ptrdiff_t {names.thread}, ptrdiff_t {names.first}, ptrdiff_t {names.end}"
         )
         with writer.block(f"static void {name}({parameters})"):
             writer.line(f"const struct {name} *const {names.loop} = {names.given};")
-            for one in captured:
-                shift = f" + {names.thread} * {body.workspace}" if one.name == self._workspace_name else ""
-                kind = f"{one.kind}const " if "*" in one.kind else f"const {one.kind}"
-                writer.line(f"{kind}{one.name} = {names.loop}->{one.name}{shift};")
+            for variable in captured:
+                shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
+                kind = f"{variable.kind}const " if "*" in variable.kind else f"const {variable.kind}"
+                writer.line(f"{kind}{variable.name} = {names.loop}->{variable.name}{shift};")
             if not body.workspace:
                 writer.line(f"(void){names.thread};")
             with writer.block(
@@ -185,18 +185,18 @@ class ParallelLoops:
 
 def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Captured) -> list[Captured]:
     """Return the variables that a loop's body may use of the code around it."""
-    found: dict[str, Captured] = {}
+    variables: dict[str, Captured] = {}
     for one, view in zip(logical.op.operands(len(logical.shape)), views, strict=True):
         buffer = view.buffer
         const = "" if one.writes else "const "
-        if buffer.name not in found or one.writes:
+        if buffer.name not in variables or one.writes:
             kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
-            found[buffer.name] = Captured(buffer.name, kind, buffer.name)
+            variables[buffer.name] = Captured(buffer.name, kind, buffer.name)
         for index in (*buffer.strides, *view.starts):
             for symbol in as_index(index).symbols():
-                found[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
-    found[workspace.name] = workspace
-    return [*found.values()]
+                variables[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
+    variables[workspace.name] = workspace
+    return [*variables.values()]
 
 
 def _counted(counters: Sequence[Symbol], tile: str) -> Iterator[str]:

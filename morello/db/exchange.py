@@ -89,16 +89,16 @@ def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, NewBoxes]]:
         yield waiting[0].print, _together(waiting)
 
 
-def _together(found: list[Sheet]) -> NewBoxes:
+def _together(tables: list[Sheet]) -> NewBoxes:
     steps: dict[str, int] = {}
     parts = []
-    for number, sheet in enumerate(found):
+    for number, sheet in enumerate(tables):
         numbers = np.array([*(steps.setdefault(text, len(steps)) for text in sheet.steps), -1], dtype=np.int64)
         boxes, size = sheet.boxes, len(sheet.boxes)
         row = np.full(size, -1, dtype=np.int64)
         parts.append(attrs.evolve(boxes, table=np.full(size, number), step=numbers[boxes.step], row=row))
-    rank = found[0].rank
-    return NewBoxes(rank, [sheet.labels for sheet in found], list(steps), merged(joined(parts), rank))
+    rank = tables[0].rank
+    return NewBoxes(rank, [sheet.labels for sheet in tables], list(steps), merged(joined(parts), rank))
 
 
 def merge(into: SpecStore, others: Iterable[SpecStore], *, trust: bool = False) -> None:
@@ -248,20 +248,20 @@ def _corners(ends: Ints, rank: int, whose: Print) -> tuple[Ints, Ints]:
     return low, high
 
 
-def _sheet(whose: Print, labels: str, found: list[dict[str, Any]]) -> Sheet:
-    rank, size = len(found[0]["sizes"]), len(found)
-    ends = np.stack([one["ends"] for one in found])
+def _sheet(whose: Print, labels: str, rows: list[dict[str, Any]]) -> Sheet:
+    rank, size = len(rows[0]["sizes"]), len(rows)
+    ends = np.stack([one["ends"] for one in rows])
     low, high = _corners(ends, rank, whose)
-    steps = list(dict.fromkeys(one["step"] for one in found if one["step"] is not None))
+    steps = list(dict.fromkeys(one["step"] for one in rows if one["step"] is not None))
     boxes = Boxes(
         np.zeros(size, dtype=np.int64),
         low,
         high,
-        np.array([one["kind"] for one in found], dtype=np.int8),
-        np.array([one["cost"][0] for one in found], dtype=np.int64),
-        np.array([one["cost"][1] for one in found], dtype=np.int64),
-        np.array([-1 if one["step"] is None else steps.index(one["step"]) for one in found], dtype=np.int64),
+        np.array([one["kind"] for one in rows], dtype=np.int8),
+        np.array([one["cost"][0] for one in rows], dtype=np.int64),
+        np.array([one["cost"][1] for one in rows], dtype=np.int64),
+        np.array([-1 if one["step"] is None else steps.index(one["step"]) for one in rows], dtype=np.int64),
         np.full(size, -1, dtype=np.int64),
-        np.array([one["foreign"] for one in found], dtype=np.bool_),
+        np.array([one["foreign"] for one in rows], dtype=np.bool_),
     )
     return Sheet(whose, labels, boxes, steps)

@@ -199,17 +199,17 @@ class File:
     def _recognised(self, connection: Guarded) -> bool:
         """Return True for a database of this format, False for an empty one. Raises MorelloError if it is neither."""
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
-        if mark == APPLICATION and found == FORMAT:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if mark == APPLICATION and version == FORMAT:
             fault = schema_fault(connection, self.size())
             if fault:
                 raise self.damaged(fault)
             return True
         if mark == APPLICATION:
-            age = "a newer" if found > FORMAT else "an older"
-            remedy = "update Morello, or give another path" if found > FORMAT else "delete it, or give another path"
+            age = "a newer" if version > FORMAT else "an older"
+            remedy = "update Morello, or give another path" if version > FORMAT else "delete it, or give another path"
             raise MorelloError(
-                f"database {self.path} was written by {age} version of Morello: format {found}, not {FORMAT}", remedy
+                f"database {self.path} was written by {age} version of Morello: format {version}, not {FORMAT}", remedy
             )
         if mark or connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone():
             raise MorelloError(f"{self.path} is no Morello database", "give another path")

@@ -113,17 +113,17 @@ class StoreKeeper:
         return low, high
 
 
-def block_of(found: Solved) -> AnswerBlock:
+def block_of(answers: Solved) -> AnswerBlock:
     """Return the answers of search as the store takes them."""
-    none = found.costs < 0
+    none = answers.costs < 0
     kinds = np.where(none, AnswerKind.NONE, AnswerKind.EXACT).astype(np.int8)
     return AnswerBlock(
-        labels=found.labels,
-        shapes=found.shapes,
-        limits=found.limits,
-        peaks=found.peaks,
-        costs=np.where(none, 0, found.costs),
+        labels=answers.labels,
+        shapes=answers.shapes,
+        limits=answers.limits,
+        peaks=answers.peaks,
+        costs=np.where(none, 0, answers.costs),
         kinds=kinds,
-        steps=found.steps,
-        step=found.step.astype(np.int32),
+        steps=answers.steps,
+        step=answers.step.astype(np.int32),
     )

@@ -53,13 +53,13 @@ def read(text: str, operations: Operations) -> LogicalSpec:
 
 
 def _read_state(text: str) -> OperandState:
-    found = _STATE.fullmatch(text)
-    if found is None:
+    fields = _STATE.fullmatch(text)
+    if fields is None:
         raise _unknown(text)
-    vector = None if found["vector"] is None else int(found["vector"])
-    layout = None if found["layout"] == "-" else _read_layout(found["layout"])
-    dtype = dtypes.by_name(found["dtype"])
-    return OperandState(dtype, found["level"], layout, int(found["contig"]), not found["ua"], vector)
+    vector = None if fields["vector"] is None else int(fields["vector"])
+    layout = None if fields["layout"] == "-" else _read_layout(fields["layout"])
+    dtype = dtypes.by_name(fields["dtype"])
+    return OperandState(dtype, fields["level"], layout, int(fields["contig"]), not fields["ua"], vector)
 
 
 def _read_layout(text: str) -> Layout:

@@ -113,13 +113,13 @@ def solved_blocks(impl: Impl) -> list[AnswerBlock]:
     """Return an EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
     solved: dict[Spec, tuple[Figures, str]] = {}
 
-    def visit(one: Impl) -> Figures:
-        if isinstance(one, Leaf):
+    def visit(node: Impl) -> Figures:
+        if isinstance(node, Leaf):
             raise SpecError("an unfinished program is no answer", "finish it: `synthesize`, or select kernels")
-        if one.spec not in solved:
-            figures = combine(one.expansion, [visit(child) for child in one.children], one.exact)
-            solved[one.spec] = figures, str(one.expansion.step)
-        return solved[one.spec][0]
+        if node.spec not in solved:
+            figures = combine(node.expansion, [visit(child) for child in node.children], node.exact)
+            solved[node.spec] = figures, str(node.expansion.step)
+        return solved[node.spec][0]
 
     visit(impl)
     tables: dict[LogicalSpec, list[Spec]] = defaultdict(list)

@@ -98,16 +98,16 @@ def _crc(*values: Any) -> int:
 
 def read_prints(file: File) -> list[Print]:
     """Return all fingerprints. Raises Damaged where one is not what was written."""
-    found: dict[str, Print] = {}
+    prints: dict[str, Print] = {}
     for row in file.rows("SELECT id, hash, target, levels, crc FROM fingerprints"):
         _expect(file, f"fingerprint {row[0]}", checks.print_fault(row))
-        one = Print(*row[:-1])
-        if one.crc != row[-1]:
-            raise file.damaged(f"fingerprint {one.id} has changed")
-        if one.hash in found:
-            raise file.damaged(f"fingerprints {found[one.hash].id} and {one.id} are the same")
-        found[one.hash] = one
-    return [*found.values()]
+        known = Print(*row[:-1])
+        if known.crc != row[-1]:
+            raise file.damaged(f"fingerprint {known.id} has changed")
+        if known.hash in prints:
+            raise file.damaged(f"fingerprints {prints[known.hash].id} and {known.id} are the same")
+        prints[known.hash] = known
+    return [*prints.values()]
 
 
 def read_headers(file: File, of: Print, labels: str | None = None) -> list[Header]:
@@ -117,29 +117,29 @@ def read_headers(file: File, of: Print, labels: str | None = None) -> list[Heade
         rows = file.rows(f"{query} ORDER BY labels", of.id)
     else:
         rows = file.rows(f"{query} AND labels = ?", of.id, labels)
-    found: list[Header] = []
+    headers: list[Header] = []
     for row in rows:
         _expect(file, f"table {row[0]}", checks.header_fault(row))
-        one = Header(row[0], of, *row[1:4])
-        if one.crc != row[4]:
-            raise file.damaged(f"table {one.id} has changed")
-        if found and found[-1].labels == one.labels:
-            raise file.damaged(f"tables {found[-1].id} and {one.id} are the same")
-        found.append(one)
-    return found
+        header = Header(row[0], of, *row[1:4])
+        if header.crc != row[4]:
+            raise file.damaged(f"table {header.id} has changed")
+        if headers and headers[-1].labels == header.labels:
+            raise file.damaged(f"tables {headers[-1].id} and {header.id} are the same")
+        headers.append(header)
+    return headers
 
 
 def read_steps(file: File) -> dict[int, str]:
     """Return all steps by their ids. Raises Damaged where one is none, or there twice."""
-    found: dict[int, str] = {}
+    steps: dict[int, str] = {}
     ids: dict[str, int] = {}
     for row in file.rows("SELECT id, text FROM steps"):
         number, text = row
         _expect(file, f"step {number}", checks.step_fault(row))
-        if number in found or ids.setdefault(text, number) != number:
+        if number in steps or ids.setdefault(text, number) != number:
             raise file.damaged(f"steps {ids[text]} and {number} are the same")
-        found[number] = text
-    return found
+        steps[number] = text
+    return steps
 
 
 def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:

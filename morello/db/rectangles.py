@@ -127,20 +127,20 @@ def pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Int
     asking = np.flatnonzero(mine & small)
     counts = sizes[table[asking]]
     ends = np.cumsum(counts)
-    at = 0
-    while at < len(asking):
-        until = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + _CHUNK, side="right")))
-        i = np.repeat(asking[at:until], counts[at:until])
-        offsets = np.repeat(ends[at:until] - counts[at:until], counts[at:until])
-        j = starts[table[i]] + np.arange(len(i)) + (ends[at - 1] if at else 0) - offsets
+    begin = 0
+    while begin < len(asking):
+        until = max(begin + 1, int(np.searchsorted(ends, (ends[begin - 1] if begin else 0) + _CHUNK, side="right")))
+        i = np.repeat(asking[begin:until], counts[begin:until])
+        offsets = np.repeat(ends[begin:until] - counts[begin:until], counts[begin:until])
+        j = starts[table[i]] + np.arange(len(i)) + (ends[begin - 1] if begin else 0) - offsets
         yield _intersecting(boxes, i, j)
-        at = until
+        begin = until
     for start, size in zip(starts[sizes > MANY], sizes[sizes > MANY], strict=True):
         own = np.arange(start, start + size)
         tree = Tree(boxes.low[own], boxes.high[own])
         asks = own[mine[own]]
-        for at in range(0, len(asks), MANY):
-            some = asks[at : at + MANY]
+        for begin in range(0, len(asks), MANY):
+            some = asks[begin : begin + MANY]
             query, found = tree.intersecting(boxes.low[some], boxes.high[some])
             yield _intersecting(boxes, some[query], own[found])
 
@@ -165,12 +165,12 @@ def _exceeds(boxes: Boxes, i: Ints, j: Ints) -> npt.NDArray[np.bool_]:
     return (mine > boxes.numerator[j].astype(object) * boxes.denominator[i]).astype(bool)
 
 
-def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_], found: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
+def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_], searched: npt.NDArray[np.bool_]) -> tuple[Boxes, Ints]:
     """Leave out boxes that others make superfluous; and pairs [M, 2] of the given boxes that contradict each other.
 
     Two boxes contradict each other if they answer one Spec differently, or one bounds it above the other's answer.
     Only pairs with one of the `new` boxes are looked at. The boxes are sorted by table. Another's word makes no answer
-    superfluous that was proven here, and what is stored of it gives way to new boxes that search has `found`.
+    superfluous that was proven here, and what is stored of it gives way to new boxes that search has found: `searched`.
     """
     superfluous = np.zeros(len(boxes), dtype=bool)
     contradictions: list[Ints] = []
@@ -183,7 +183,7 @@ def settle(boxes: Boxes, rank: int, new: npt.NDArray[np.bool_], found: npt.NDArr
         bounding = np.flatnonzero(~settled[i] & exact[j] & ~cost)
         wrong[bounding] |= _exceeds(boxes, i[bounding], j[bounding])
         for mine, other in ((i, j), (j, i)):
-            refuted = wrong & found[mine] & boxes.foreign[other] & ~new[other]
+            refuted = wrong & searched[mine] & boxes.foreign[other] & ~new[other]
             superfluous[other[refuted]] = True
             wrong &= ~refuted
         contradictions.append(np.stack([i[wrong], j[wrong]], axis=1))

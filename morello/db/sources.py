@@ -36,14 +36,14 @@ def core() -> str:
 
 def hash_of(root: Entry, aside: frozenset[str] = frozenset()) -> str:
     """Return the hash of a file, or of all files in a folder but those `aside` at its top."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, entry in _files(root, "", aside) if root.is_dir() else [(root.name, root)]:
         data = entry.read_bytes()
         if b"\0" not in data:
             # Text may have got other ends of lines on its way.
             data = data.replace(b"\r\n", b"\n")
-        found.update(f"{len(name)} {name} {len(data)} ".encode("utf-8", "surrogateescape") + data)
-    return found.hexdigest()
+        digest.update(f"{len(name)} {name} {len(data)} ".encode("utf-8", "surrogateescape") + data)
+    return digest.hexdigest()
 
 
 def _files(folder: Entry, prefix: str, aside: frozenset[str] = frozenset()) -> Iterator[tuple[str, Entry]]:

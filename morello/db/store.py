@@ -155,13 +155,13 @@ class SpecStore:
         shape = np.array([spec.shape], dtype=np.int64)
         units = units_of(target)
         point = np.concatenate([of_sizes(shape), of_limits(np.array([spec.limits], dtype=np.int64), units)], axis=1)
-        _, found = table.tree.containing(point)
-        if not len(found):
+        _, rows = table.tree.containing(point)
+        if not len(rows):
             return None
-        boxes = table.boxes.take(found)
+        boxes = table.boxes.take(rows)
         boxes = boxes.take(~boxes.foreign | (boxes.kind == AnswerKind.EXACT))
-        found = found[: len(boxes)]
-        entries = entries_of(boxes, np.repeat(shape, len(found), axis=0), units, table.steps)
+        rows = rows[: len(boxes)]
+        entries = entries_of(boxes, np.repeat(shape, len(rows), axis=0), units, table.steps)
 
         def preference(entry: Entry) -> tuple[Any, ...]:
             # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
@@ -196,13 +196,13 @@ class SpecStore:
         if table is None:
             return costs, kinds, foreign
         points = np.concatenate([of_sizes(shapes), of_limits(limits, units_of(target))], axis=1)
-        cell, found = table.tree.containing(points)
+        cell, row = table.tree.containing(points)
         boxes = table.boxes
-        told = boxes.foreign[found]
-        claimed = np.unique(cell[told & (boxes.kind[found] == AnswerKind.EXACT)])
-        cell, found = cell[~told], found[~told]
-        cost = costs_of(boxes.numerator[found], boxes.denominator[found], volumes(shapes)[cell])
-        kind = boxes.kind[found]
+        told = boxes.foreign[row]
+        claimed = np.unique(cell[told & (boxes.kind[row] == AnswerKind.EXACT)])
+        cell, row = cell[~told], row[~told]
+        cost = costs_of(boxes.numerator[row], boxes.denominator[row], volumes(shapes)[cell])
+        kind = boxes.kind[row]
         order = np.lexsort((cost, kind != AnswerKind.LOWER, cell))
         self._expect_one_answer(cell[order], kind[order], cost[order])
         best = order[np.flatnonzero(np.diff(cell[order], append=-1))]
@@ -267,7 +267,7 @@ class SpecStore:
         if version != self._seen.version or self._seen.kept > _KEPT:
             self._seen.forget(version)
 
-    def _write(self, whose: Print, fresh: NewBoxes, steps: dict[int, str], found: bool) -> None:
+    def _write(self, whose: Print, fresh: NewBoxes, steps: dict[int, str], searched: bool) -> None:
         """Merge boxes into the tables they belong to."""
         ids = records.step_ids(self.file, fresh.steps, steps)
         tables: dict[int, Stored] = {}
@@ -275,15 +275,15 @@ class SpecStore:
         stored: list[Boxes] = []
         for labels in fresh.labels:
             header = next(iter(records.read_headers(self.file, whose, labels)), None)
-            one = (
+            stored_table = (
                 records.read_boxes(self.file, header, steps)
                 if header
                 else Stored.empty(records.new_header(self.file, whose, labels))
             )
-            numbers.append(one.header.id)
-            tables[one.header.id] = one
-            if len(one.boxes):
-                stored.append(one.boxes)
+            numbers.append(stored_table.header.id)
+            tables[stored_table.header.id] = stored_table
+            if len(stored_table.boxes):
+                stored.append(stored_table.boxes)
         boxes = attrs.evolve(
             fresh.boxes,
             table=np.array(numbers, dtype=np.int64)[fresh.boxes.table],
@@ -297,7 +297,7 @@ class SpecStore:
             boxes = merged(joined([old, boxes]), fresh.rank)
         boxes = boxes.take(np.argsort(boxes.table, kind="stable"))
         new = boxes.row < 0
-        kept, contradictions = settle(boxes, fresh.rank, new, new & (~boxes.foreign | found))
+        kept, contradictions = settle(boxes, fresh.rank, new, new & (~boxes.foreign | searched))
         if len(contradictions):
             raise self._conflict(boxes, contradictions, tables, fresh.rank)
         records.write_boxes(self.file, tables, kept, origin, steps)

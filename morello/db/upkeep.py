@@ -49,21 +49,21 @@ class Summary:
 
 def summaries(store: SpecStore) -> list[Summary]:
     """Return counts by fingerprint. `weight` is a share of the file's size: bytes of rows, without SQLite's own."""
-    found: dict[int, Summary] = {}
+    by_print: dict[int, Summary] = {}
     waiting: dict[tuple[int, int], list[Boxes]] = {}
     for whose, stored, _ in stored_tables(store):
-        one, boxes = found.setdefault(whose.id, Summary(whose)), stored.boxes
-        one.tables += 1
-        one.boxes += len(boxes)
-        one.foreign += int(boxes.foreign.sum())
-        one.weight += len(stored.header.labels) + len(boxes) * (16 + 2 * boxes.axes)
+        summary, boxes = by_print.setdefault(whose.id, Summary(whose)), stored.boxes
+        summary.tables += 1
+        summary.boxes += len(boxes)
+        summary.foreign += int(boxes.foreign.sum())
+        summary.weight += len(stored.header.labels) + len(boxes) * (16 + 2 * boxes.axes)
         tables = waiting.setdefault((whose.id, boxes.axes), [])
         tables.append(boxes)
         if sum(map(len, tables)) > _TOGETHER:
-            _count(one, joined(waiting.pop((whose.id, boxes.axes))))
+            _count(summary, joined(waiting.pop((whose.id, boxes.axes))))
     for (number, _), tables in waiting.items():
-        _count(found[number], joined(tables))
-    return list(found.values())
+        _count(by_print[number], joined(tables))
+    return list(by_print.values())
 
 
 def _count(into: Summary, boxes: Boxes) -> None:

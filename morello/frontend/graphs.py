@@ -58,14 +58,14 @@ C = TypeVar("C", bound=Configurable)
 def configured(source: Source, op: C, node: OperationNode) -> C:
     """Return the operation with the parameters of the text, if it has any."""
     given: dict[str, Value] = {}
-    for one in node.parameters:
-        if one.name not in op.parameters:
+    for parameter in node.parameters:
+        if parameter.name not in op.parameters:
             takes = f"{op.name} takes {', '.join(op.parameters) or 'no parameters'}"
-            hint = suggestion(one.name, op.parameters, takes)
-            raise source.error(span(one.name), f"{op.name} has no parameter {quoted(one.name)}", hint)
-        if one.name in given:
-            raise source.error(span(one.name), f"a second {one.name}", "leave one of them out")
-        given[str(one.name)] = _value(source, one)
+            hint = suggestion(parameter.name, op.parameters, takes)
+            raise source.error(span(parameter.name), f"{op.name} has no parameter {quoted(parameter.name)}", hint)
+        if parameter.name in given:
+            raise source.error(span(parameter.name), f"a second {parameter.name}", "leave one of them out")
+        given[str(parameter.name)] = _value(source, parameter)
     if not given:
         return op
     with source.at(node.span):
@@ -117,14 +117,16 @@ def read_graph(source: Source, known: Operations, components: Sequence[Operation
 
 def _equations(source: Source, known: Operations, equations: list[Equation], place: Span) -> Graph:
     made: dict[str, int] = {}
-    for number, one in enumerate(equations):
-        if str(one.name) in made:
-            raise source.error(span(one.name), f"a second equation for {quoted(one.name)}", "every name is made once")
-        made[str(one.name)] = number
+    for number, equation in enumerate(equations):
+        if str(equation.name) in made:
+            raise source.error(
+                span(equation.name), f"a second equation for {quoted(equation.name)}", "every name is made once"
+            )
+        made[str(equation.name)] = number
     _check_use(source, equations)
     external: dict[str, Token] = {}
-    for one in equations:
-        for name in one.inputs:
+    for equation in equations:
+        for name in equation.inputs:
             if str(name) not in made:
                 external.setdefault(str(name), name)
     entries = {name: number for number, name in enumerate(external)} | {name: ~number for name, number in made.items()}
@@ -146,13 +148,13 @@ def _check_use(source: Source, equations: list[Equation]) -> None:
             f"{quoted(circle[0])} is made of itself: {' → '.join(reversed(circle))}",
             "let one of these equations use an operand instead",
         ) from None
-    for one in equations[1:]:
-        if str(one.name) not in used:
+    for equation in equations[1:]:
+        if str(equation.name) not in used:
             known = {str(name) for each in equations for name in each.inputs} - by_name.keys()
             hint = "the first equation makes the output; leave out what is not needed"
-            meant = closest(one.name, sorted(known))
+            meant = closest(equation.name, sorted(known))
             hint = f"did you mean it where {meant!r} is used? {hint}" if meant else hint
-            raise source.error(span(one.name), f"nothing uses {quoted(one.name)}", hint)
+            raise source.error(span(equation.name), f"nothing uses {quoted(equation.name)}", hint)
 
 
 def parse_operation(text: str, rank: int, known: Operations) -> Operation:

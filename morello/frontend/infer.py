@@ -126,13 +126,13 @@ def _mismatch(
     number: Token,
 ) -> SourceError:
     """Return the error for an operand that contradicts what is known, with the shape that was expected."""
-    one = compose.operands(compose.rank)[index]
-    expected = [_expected(each, unknowns, size) for each, size in zip(extents(one), shape, strict=True)]
+    operand = compose.operands(compose.rank)[index]
+    expected = [_expected(each, unknowns, size) for each, size in zip(extents(operand), shape, strict=True)]
     differs = f"but {_times(expected)} was expected"
     if expected == list(shape):
         differs = "which does not fit the other operands"
     message = f"operand {index} ({name}) is {_times(shape)}, {differs}"
-    return source.error(span(number), message, _reason(compose, one, unknowns))
+    return source.error(span(number), message, _reason(compose, operand, unknowns))
 
 
 def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:

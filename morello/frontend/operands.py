@@ -54,27 +54,27 @@ def read_state(source: Source, target: Target, node: Token | Group, shape: tuple
     A layout drops its dimensions of size 1 before `cN` counts. Registers that hold a value each have neither
     layout nor alignment: what is said of these is passed over.
     """
-    found = _properties(source, target, node)
-    if "memory level" not in found:
+    properties = _properties(source, target, node)
+    if "memory level" not in properties:
         raise source.error(span(node), "this operand has no memory level", _levels(target))
-    level: MemoryLevel = found["memory level"].value
-    dtype = found["data type"].value if "data type" in found else dtypes.F32
-    if "vector size" in found:
-        _check_vector(source, target, level, dtype, found["vector size"])
+    level: MemoryLevel = properties["memory level"].value
+    dtype = properties["data type"].value if "data type" in properties else dtypes.F32
+    if "vector size" in properties:
+        _check_vector(source, target, level, dtype, properties["vector size"])
     if level.kind == "scalar":
         return target.state(level.name, dtype, Layout(()))
-    layout, contig = _layout(source, found, shape, span(node))
-    state = target.state(level.name, dtype, layout, contig=contig, aligned="ua" not in found)
+    layout, contig = _layout(source, properties, shape, span(node))
+    state = target.state(level.name, dtype, layout, contig=contig, aligned="ua" not in properties)
     if level.kind != "vector":
         return state
-    vector = found["vector size"].value if "vector size" in found else None
+    vector = properties["vector size"].value if "vector size" in properties else None
     return attrs.evolve(state, vector=vector or _widest(source, target, TensorSpec(shape, state), span(node)))
 
 
 def _properties(source: Source, target: Target, node: Token | Group) -> dict[str, _Property]:
     """Return the properties of an operand by their kind."""
     parts = node.properties if isinstance(node, Group) else (node,)
-    found: dict[str, _Property] = {}
+    properties: dict[str, _Property] = {}
     unknown: list[Token] = []
     for part in parts:
         known = _property(source, target, part)
@@ -83,13 +83,13 @@ def _properties(source: Source, target: Target, node: Token | Group) -> dict[str
             unknown.append(part)
             continue
         kind, value = known
-        if kind in found:
+        if kind in properties:
             raise source.error(span(part), f"a second {kind} for this operand", "leave one of them out")
-        found[kind] = _Property(value, span(part))
+        properties[kind] = _Property(value, span(part))
     if unknown:
         first = isinstance(node, Group) and len(parts) > 1 and unknown[0] is parts[0]
-        raise _unknown(source, target, unknown[0], set(found), first)
-    return found
+        raise _unknown(source, target, unknown[0], set(properties), first)
+    return properties
 
 
 def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple[str, Any] | None:
@@ -111,7 +111,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
     return None
 
 
-def _unknown(source: Source, target: Target, word: Token, found: set[str], first: bool) -> SourceError:
+def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str], first: bool) -> SourceError:
     """Return the error for a word that is no property, as the kind of property it was probably meant to be."""
     kinds: dict[str, tuple[list[str], str]] = {
         "memory level": ([level.name for level in target.levels], _levels(target)),
@@ -120,7 +120,7 @@ def _unknown(source: Source, target: Target, word: Token, found: set[str], first
         "vector size": ([], "vector sizes are written v4, v8, ..."),
         "contiguity": ([], "contiguity is written c0, c1, ...: how many physical dimensions lie contiguously"),
     }
-    missing = [kind for kind in kinds if kind not in found]
+    missing = [kind for kind in kinds if kind not in kinds_given]
     likely = [kind for kind in missing if closest(word, kinds[kind][0])]
     if re.match("[cv][0-9]", word):
         likely = [_COUNTS[word[0]]]
@@ -136,19 +136,19 @@ def _levels(target: Target) -> str:
 
 
 def _layout(
-    source: Source, found: dict[str, _Property], shape: tuple[int, ...], place: Span
+    source: Source, properties: dict[str, _Property], shape: tuple[int, ...], place: Span
 ) -> tuple[Layout, int | None]:
     """Return the layout without dimensions of size 1, and how many of the others lie contiguously; None is all."""
-    build: Callable[[int], Layout] = found["layout"].value if "layout" in found else NAMED["row_major"]
-    with source.at(found["layout"].span if "layout" in found else place):
+    build: Callable[[int], Layout] = properties["layout"].value if "layout" in properties else NAMED["row_major"]
+    with source.at(properties["layout"].span if "layout" in properties else place):
         layout = build(len(shape))
         # Raises where the layout does not describe this shape.
         TensorSpec(shape, OperandState(dtypes.U8, "", layout, len(layout.dims))).canonical()
     codes = layout.tile_codes(shape, shape)
     dims = tuple(physical for physical, code in zip(layout.dims, codes, strict=True) if code != TileCode.UNIT)
-    if "contiguity" not in found:
+    if "contiguity" not in properties:
         return Layout(dims), None
-    contig = found["contiguity"]
+    contig = properties["contiguity"]
     if contig.value > len(dims):
         size = "×".join(map(str, shape))
         raise source.error(

@@ -92,7 +92,7 @@ def _target(
 
 def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Located]:
     """Return schedules, and where their statements stand, by the name of their Spec."""
-    found: dict[str, Located] = {}
+    schedules: dict[str, Located] = {}
     for node in nodes:
         if not isinstance(node, ScheduleNode):
             continue
@@ -100,8 +100,8 @@ def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target
         if name not in names:
             hint = suggestion(name, names, f"specs are {', '.join(names)}")
             raise source.error(span(node.name), f"a schedule for {quoted(name)}, which is no spec of this file", hint)
-        if name in found:
+        if name in schedules:
             raise source.error(span(node.name), f"a second schedule for {quoted(name)}", "a spec has one schedule")
         schedule = read_schedule(source, target, node.block)
-        found[name] = schedule, dict(places(schedule, node.block))
-    return found
+        schedules[name] = schedule, dict(places(schedule, node.block))
+    return schedules

@@ -90,13 +90,13 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
 def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) -> _Read:
     """LayerNorm and RMSNorm are other ways to write a Compose."""
     norm = configured(source, NORMS[call.name], call.operation)
-    found = norm.arranged(len(shape))
+    graph = norm.arranged(len(shape))
     nodes, serial = _operands(source, call)
     _check_count(source, norm.name, call, nodes, norm.operands)
-    nodes = [nodes[entry] for entry in (*found.inputs, -1)]
-    declared = found.compose.operands(len(shape))
+    nodes = [nodes[entry] for entry in (*graph.inputs, -1)]
+    declared = graph.compose.operands(len(shape))
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
-    return LogicalSpec(found.compose, shape, tuple(states), serial), nodes
+    return LogicalSpec(graph.compose, shape, tuple(states), serial), nodes
 
 
 def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
@@ -115,14 +115,14 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
     groups = _labelled(source, call, graph, [one for one in operands if isinstance(one, Group)])
     output = groups[-1].shape
     assert output is not None, "the grammar has a shape for each operand of a Compose"
-    found = graph.arranged(source, len(output.numbers))
-    compose = found.compose
+    composed = graph.arranged(source, len(output.numbers))
+    compose = composed.compose
     names = [one.name for one in compose.operands(compose.rank)]
     if graph.names is None:
         _check_count(source, compose, call, groups, names)
     else:
-        names = [str(graph.names[entry]) for entry in (*found.inputs, -1)]
-        groups = [groups[entry] for entry in (*found.inputs, -1)]
+        names = [str(graph.names[entry]) for entry in (*composed.inputs, -1)]
+        groups = [groups[entry] for entry in (*composed.inputs, -1)]
     texts = [group.shape for group in groups if group.shape is not None]
     shapes = [_shape(source, text) for text in texts]
     shape = infer_shape(source, compose, names, shapes, texts, place)
@@ -142,27 +142,27 @@ def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> 
                 )
         return groups
     names = list(map(str, graph.names))
-    found: dict[str, Group] = {}
+    labelled: dict[str, Group] = {}
     for group in groups:
         if group.label is None:
             raise source.error(
                 group.span, "this operand has no name", f"write NAME: (...); names are {', '.join(names)}"
             )
-        if group.label in found:
+        if group.label in labelled:
             raise source.error(span(group.label), f"a second operand {quoted(group.label)}", "leave one of them out")
         if group.label not in names:
             hint = suggestion(group.label, names, f"the operands are {', '.join(names)}")
             raise source.error(span(group.label), f"{quoted(group.label)} is no operand of this Compose", hint)
-        found[str(group.label)] = group
+        labelled[str(group.label)] = group
     for name in graph.names:
-        if name not in found:
-            known = [one for one in (*found, *_made(call)) if one != name]
+        if name not in labelled:
+            known = [one for one in (*labelled, *_made(call)) if one != name]
             listing = f"list it: {name}: (1×64×128, f32, GL)"
             if name is graph.names[-1]:
                 raise source.error(span(name), f"the output {quoted(name)} is no operand", listing)
             hint = suggestion(name, known, listing)
             raise source.error(span(name), f"{quoted(name)} is neither made by an equation nor an operand", hint)
-    return [found[name] for name in names]
+    return [labelled[name] for name in names]
 
 
 def _made(call: Call) -> list[str]:

@@ -202,16 +202,16 @@ class Layout:
             if physical.size is None:
                 codes.append(shrunk)
                 continue
-            strip, at = physical.size, first[physical.dim]
-            whole = (part % strip == 0) & (at % strip == 0)
+            strip, offset = physical.size, first[physical.dim]
+            whole = (part % strip == 0) & (offset % strip == 0)
             code = choose(part == 1, TileCode.GONE, TileCode.STRADDLES)
             if not physical.odd_even:
-                inside = (part < strip) & (strip % part == 0) & (at % part == 0)
+                inside = (part < strip) & (strip % part == 0) & (offset % part == 0)
                 code = choose(inside & (part != 1), TileCode.CUT, code)
             codes.append(choose(whole, TileCode.WHOLE, code))
             outer[physical.dim] = size // strip
             inner[physical.dim] = choose(whole, part // strip, 1)
-            first[physical.dim] = at // strip
+            first[physical.dim] = offset // strip
         return tuple(reversed(codes))
 
     def tiled(self, contig: int, codes: Sequence[int]) -> tuple[Layout, int]:

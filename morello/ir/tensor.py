@@ -78,7 +78,7 @@ class OperandState:
         """Return tiles that may begin anywhere break up strips and vectors, unless they are whole or single values."""
         assert self.layout is not None
         strides = self.layout.strides(shape)
-        found: list[Num] = []
+        slid: list[Num] = []
         for physical, stride, code in zip(self.layout.dims, strides, codes, strict=True):
             size, part = shape[physical.dim], tile[physical.dim]
             if sliding[physical.dim]:
@@ -87,8 +87,8 @@ class OperandState:
                     code = choose(whole, code, choose(part == 1, TileCode.GONE, TileCode.STRADDLES))
                 if self.vector is not None:
                     code = choose(whole | (stride % self.vector == 0), code, TileCode.STRADDLES)
-            found.append(code)
-        return tuple(found)
+            slid.append(code)
+        return tuple(slid)
 
     def _keeps_alignment(
         self,

@@ -47,25 +47,25 @@ def print_lines(template: Template, site: KernelSite) -> None:
 
 def _spelled(site: KernelSite, name: str, turn: int, turns: int) -> str:
     """Return the C that a name stands for in one turn."""
-    one = site.operands[name.removesuffix(_TYPE)]
-    dtype, each = one.tensor.state.dtype, _values(name, one, turns)
+    operand = site.operands[name.removesuffix(_TYPE)]
+    dtype, each = operand.tensor.state.dtype, _values(name, operand, turns)
     if name.endswith(_TYPE):
         return site.vector_type(dtype, each) if each > 1 else dtype.c_name
-    if one.tensor.volume == 1:
-        return one.scalar()
-    if one.in_registers:
-        return one.register(turn * each)
+    if operand.tensor.volume == 1:
+        return operand.scalar()
+    if operand.in_registers:
+        return operand.register(turn * each)
     if each == 1:
-        return one.scalar(turn)
+        return operand.scalar(turn)
     if any(declared.name == name and declared.writes for declared in site.spec.declared):
         raise ValueError(f"the line writes {{{name}}}, which is {each} values in memory: print it with `emit`")
-    return f"{site.load(dtype, each)}({one.pointer(turn * each)})"
+    return f"{site.load(dtype, each)}({operand.pointer(turn * each)})"
 
 
-def _values(name: str, one: OperandSite, turns: int) -> int:
+def _values(name: str, operand: OperandSite, turns: int) -> int:
     """Return how many values of an operand a turn is for."""
-    volume = int(one.tensor.volume)
+    volume = int(operand.tensor.volume)
     each, rest = divmod(volume, turns)
-    if volume > 1 and (rest or not each or (one.in_registers and each != (one.tensor.state.vector or 1))):
+    if volume > 1 and (rest or not each or (operand.in_registers and each != (operand.tensor.state.vector or 1))):
         raise ValueError(f"{name}: its {volume} values do not make {turns} vectors")
     return each or 1

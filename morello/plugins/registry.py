@@ -200,23 +200,23 @@ class Registry:
     @cached_property
     def _added(self) -> dict[str, tuple[str, Operation]]:
         """Return the operations that plugins add, each with its plugin."""
-        found: dict[str, tuple[str, Operation]] = {}
+        operations: dict[str, tuple[str, Operation]] = {}
         for plugin, op in self._ask("morello_operations"):
             rule = operation_rule(op)
             if rule:
                 raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin))
-            if op.name in found or op.name in (*BY_NAME, *NORMS, "Compose"):
-                owner = found[op.name][0] if op.name in found else "Morello"
+            if op.name in operations or op.name in (*BY_NAME, *NORMS, "Compose"):
+                owner = operations[op.name][0] if op.name in operations else "Morello"
                 rule = f"the name {op.name} is taken by an operation of {owner}"
                 raise PluginError(f"plugin {plugin!r}, operation {op.name}: {rule}", "give it another name")
-            found[op.name] = plugin, op
-        return found
+            operations[op.name] = plugin, op
+        return operations
 
     def _assemble(self, info: TargetInfo, owner: str) -> Target:
         origins = {label_of("operation", op): plugin for plugin, op in self._added.values()}
 
         def collect(hook: str, kind: str) -> tuple[Any, ...]:
-            found = []
+            items = []
             for plugin, item in self._ask(hook, target=info.name, operations=self.operations):
                 label = label_of(kind, item)
                 if label in origins:
@@ -225,9 +225,9 @@ class Registry:
                         "names are unique within a target: rename one",
                     )
                 origins[label] = plugin
-                found.append((plugin != owner, item))
+                items.append((plugin != owner, item))
             # What the owner gives comes first, whatever the order of installation.
-            return tuple(item for _, item in sorted(found, key=lambda pair: pair[0]))
+            return tuple(item for _, item in sorted(items, key=lambda pair: pair[0]))
 
         def single(hook: str, kind: str, default: Any) -> Any:
             plugin, answer = self._one(hook, info.name) or (owner, default)

@@ -56,26 +56,26 @@ class MoveStep(Rewrite):
         # What ends in vector kernels only when it has become other operations is laid out for them then.
         hints = logical.op.search_hints
         plain = not hints.all_to_registers
-        for index, one in enumerate(declared):
+        for index, operand in enumerate(declared):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
                 if level.is_register and not hints.to_registers(index):
                     continue
-                for dtype in _dtypes(one, state, target):
+                for dtype in _dtypes(operand, state, target):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-                    for layout in _layouts(level, dtype, one.shape(logical.shape), target, plain=plain):
+                    for layout in _layouts(level, dtype, operand.shape(logical.shape), target, plain=plain):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
-        one, tensor = self._operand(logical)
+        operand, tensor = self._operand(logical)
         self._level(tensor.state, target)
         if self.dtype is not None:
-            self._cast(one, tensor.state, target)
-        for state, cells in self.fresh(one.name, tensor, target):
+            self._cast(operand, tensor.state, target)
+        for state, cells in self.fresh(operand.name, tensor, target):
             try:
-                yield from self._alloc(logical, one, tensor, state, cells, target)
+                yield from self._alloc(logical, operand, tensor, state, cells, target)
             except Inapplicable:
                 if cells is None:
                     raise
@@ -112,27 +112,33 @@ class MoveStep(Rewrite):
             yield state, within(inside, cells)
 
     def _alloc(
-        self, logical: LogicalSpec, one: Operand, tensor: TensorSpec, state: OperandState, cells: Cells, target: Machine
+        self,
+        logical: LogicalSpec,
+        operand: Operand,
+        tensor: TensorSpec,
+        state: OperandState,
+        cells: Cells,
+        target: Machine,
     ) -> Iterator[Case]:
         """Yield the node for one new operand state."""
         require(
             state != tensor.state,
-            f"`{self}` leaves {one.name} where and as it is",
+            f"`{self}` leaves {operand.name} where and as it is",
             "choose another level, layout or vector, or leave it out",
         )
         shape = tuple(take(size, cells) for size in tensor.shape)
         fine = require(
             TensorSpec(shape, state).has_whole_vectors(),
-            f"{one.name} does not fill vectors of {state.vector}",
+            f"{operand.name} does not fill vectors of {state.vector}",
             "choose a smaller vector, or tile it to multiples of this one",
         )
         cells = masked(cells, fine)
         kept = select_cells(logical, cells)
         source = kept.operand(self.operand)
-        yield Case(cells, self._expansion(kept, one, source, TensorSpec(source.shape, state), target))
+        yield Case(cells, self._expansion(kept, operand, source, TensorSpec(source.shape, state), target))
 
     def _expansion(
-        self, logical: LogicalSpec, one: Operand, source: TensorSpec, fresh: TensorSpec, target: Machine
+        self, logical: LogicalSpec, operand: Operand, source: TensorSpec, fresh: TensorSpec, target: Machine
     ) -> Alloc:
         level = target.level(fresh.state.level)
         view = is_view(level, source.state, fresh.state, target)
@@ -141,10 +147,10 @@ class MoveStep(Rewrite):
         states = tuple(fresh.state if i == self.operand else state for i, state in enumerate(logical.states))
         args = tuple(count if i == self.operand else i for i in range(count))
         parts = [Part(attrs.evolve(logical, states=states), args, 1, live)]
-        if not view and one.reads:
+        if not view and operand.reads:
             load = LogicalSpec(Move(), source.shape, (source.state, fresh.state), logical.serial)
             parts.insert(0, Part(load, (self.operand, count), 1, live, role="load"))
-        if not view and one.writes:
+        if not view and operand.writes:
             store = LogicalSpec(Move(), source.shape, (fresh.state, source.state), logical.serial)
             parts.append(Part(store, (count, self.operand), 1, live, role="store"))
         cost = target.move_cost(source) + target.move_cost(fresh)

@@ -49,13 +49,13 @@ class SpatialSplit(Rewrite):
         require(single, "a product of matrices has one filter position and one row", "tile h, fh and fw by 1")
         row = single & (shape[B] == 1) & ((shape[W] == 1) | (op.strides[1] == 1))
         batch = single & (shape[B] > 1) & (shape[W] == 1)
-        found = False
+        applies = False
         for pixels, mask in ((W, row), (B, batch)):
             cells = masked(None, mask)
             if mask is not False and (cells is None or len(cells)):
-                found = True
+                applies = True
                 yield Case(cells, pipeline(self, *self._product(select_cells(logical, cells), pixels), target))
-        if not found:
+        if not applies:
             raise Inapplicable(
                 f"{op} has several images of several pixels, or a stride between pixels",
                 "tile w by 1, or where there is no stride, b by 1",
@@ -64,12 +64,12 @@ class SpatialSplit(Rewrite):
     def _product(self, logical: LogicalSpec, pixels: int) -> tuple[LogicalSpec, list[TensorSpec], list[Job]]:
         """Return the Matmul over channels; `pixels` is the iteration dimension of its rows (or columns)."""
         # Where the pixels are in image and output: both are batch × channels × rows × columns.
-        at = 3 if pixels == W else 0
+        place = 3 if pixels == W else 0
         shape = logical.shape
         if self.filters:
-            dim_maps = ((None, 0, 1), (None, 1, at), (None, 1, at))
+            dim_maps = ((None, 0, 1), (None, 1, place), (None, 1, place))
             job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], shape[pixels]), (1, 0, 2), dim_maps)
         else:
-            dim_maps = ((None, at, 1), (None, 1, 0), (None, at, 1))
+            dim_maps = ((None, place, 1), (None, 1, 0), (None, place, 1))
             job = Job(Matmul(accumulate=True), (1, shape[pixels], shape[C], shape[F]), (0, 1, 2), dim_maps)
         return logical, [], [job]

@@ -101,17 +101,17 @@ class Placed(Rewrite):
             groups = grown
         yield from groups
 
-    def _grown(self, one: NewTensor, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
+    def _grown(self, new: NewTensor, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
         """Yield states of one new tensor, for each group of these cells for which it is the same."""
-        shape = tuple(take(size, cells) for size in one.shape)
-        tensor = TensorSpec(shape, OperandState(one.dtype, self.level, None))
+        shape = tuple(take(size, cells) for size in new.shape)
+        tensor = TensorSpec(shape, OperandState(new.dtype, self.level, None))
         move = MoveStep(0, self.level, self.layout, self.vector)
-        for state, inner in move.fresh(one.name, tensor, target):
+        for state, inner in move.fresh(new.name, tensor, target):
             made = TensorSpec(tuple(take(size, inner) for size in shape), state)
             try:
                 fine = require(
                     made.has_whole_vectors(),
-                    f"{one.name} does not fill vectors of {state.vector}",
+                    f"{new.name} does not fill vectors of {state.vector}",
                     "choose a smaller vector, or tile it to multiples of this one",
                 )
             except Inapplicable:

@@ -72,13 +72,13 @@ def size_limit() -> int:
     text = os.environ.get("MORELLO_CACHE_SIZE")
     if not text:
         return _DEFAULT_SIZE
-    found = _SIZE.fullmatch(text)
-    if not found:
+    parsed = _SIZE.fullmatch(text)
+    if not parsed:
         raise ToolchainError(
             f"MORELLO_CACHE_SIZE is {text!r}, which is no size",
             "set it to a whole number with a unit of B, KiB, MiB, GiB or TiB, such as 500MiB",
         )
-    return int(found[1]) << _UNITS[found[2] or ""]
+    return int(parsed[1]) << _UNITS[parsed[2] or ""]
 
 
 def find(folder: Path, key: str) -> Path | None:

@@ -42,17 +42,17 @@ class Expectation:
         """Return errors elementwise, as fractions of the bound; infinite for a value of the wrong kind."""
         if not self.dtype.is_float:
             return np.where(got == self.values, 0.0, np.inf)
-        found = as_float64(got)
+        doubles = as_float64(got)
         with np.errstate(all="ignore"):
-            error = np.abs(found - self.values)
+            error = np.abs(doubles - self.values)
             fraction = np.where(error == 0, 0.0, error / self.bound)
             same_bits = _bits(got) == _bits(convert(self.values, self.dtype))
         expected_nan, expected_inf = np.isnan(self.values), np.isinf(self.values)
-        finite = np.isfinite(found)
+        finite = np.isfinite(doubles)
         fraction = np.where(finite, fraction, np.where(self.loose, 0.0, np.inf))
-        fine = ~finite & (self.loose | self.any_infinite) | (found == self.values)
+        fine = ~finite & (self.loose | self.any_infinite) | (doubles == self.values)
         fraction = np.where(expected_inf, np.where(fine, 0.0, np.inf), fraction)
-        fine = ~finite if self.any_infinite else np.isnan(found)
+        fine = ~finite if self.any_infinite else np.isnan(doubles)
         fraction = np.where(self.exact, np.where(same_bits, 0.0, np.inf), fraction)
         return np.where(expected_nan, np.where(fine | self.free, 0.0, np.inf), np.where(self.free, 0.0, fraction))
 
@@ -112,16 +112,18 @@ def _whole(made: Sequence[Computed]) -> bool:
     )
 
 
-def _expectation(op: Operation, one: Computed, whole: bool, overflow: bool, parts: Sequence[Operation]) -> Expectation:
-    dtype, values, bound = one.dtype, one.values, one.error
+def _expectation(
+    op: Operation, computed: Computed, whole: bool, overflow: bool, parts: Sequence[Operation]
+) -> Expectation:
+    dtype, values, bound = computed.dtype, computed.values, computed.error
     with np.errstate(all="ignore"):
         # What is on the way to a value may overflow even if the value does not.
-        largest = np.maximum(one.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
+        largest = np.maximum(computed.largest_intermediate, np.where(np.isfinite(values), bound + np.abs(values), 0.0))
         loose = ~(largest < dtype.limits[1]) | overflow
         as_stored = convert(values, dtype).astype(np.float64) == values
     exact = (as_stored | np.isnan(values)) if op.error_analysis.copies else np.zeros(values.shape, bool)
     if whole and np.all(np.rint(values) == values):
-        bound = np.where(one.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
+        bound = np.where(computed.magnitude <= 1 / dtype.unit_roundoff, 0.0, bound)
     free = np.isnan(values) & any(part.error_analysis.any_for_nan for part in parts)
     return Expectation(dtype, values, bound, loose, exact, free, len(parts) > 1)
 

@@ -96,15 +96,15 @@ def available_compilers() -> list[Compiler]:
     """Return every compiler on this machine that `find_compiler` could choose, in its order of preference."""
     timeout_seconds()
     asked = os.environ.get("MORELLO_CC")
-    found = [_asked_for(asked, "MORELLO_CC")] if asked else []
+    compilers = [_asked_for(asked, "MORELLO_CC")] if asked else []
     for command in _candidates():
         try:
             compiler = _probe(command)
         except ToolchainError:
             continue
-        if compiler not in found:
-            found.append(compiler)
-    return found
+        if compiler not in compilers:
+            compilers.append(compiler)
+    return compilers
 
 
 def _candidates() -> list[tuple[str, ...]]:

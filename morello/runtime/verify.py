@@ -173,14 +173,14 @@ def _call(
     kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet, threads: int
 ) -> list[np.ndarray]:
     tensors = kernel.spec.operands
-    for one, value, tensor in zip(guarded, values, tensors, strict=True):
-        one.fill(pack(value, tensor) if one.argument.reads else None)
+    for array, value, tensor in zip(guarded, values, tensors, strict=True):
+        array.fill(pack(value, tensor) if array.argument.reads else None)
     kernel(*(one.array for one in guarded), threads=threads)
-    for one in guarded:
-        stray = one.changed()
+    for array in guarded:
+        stray = array.changed()
         if stray is not None:
             raise VerificationError(
-                f"{kernel.program.name} on data set {data.name!r}: {_stray(one, *stray)}",
+                f"{kernel.program.name} on data set {data.name!r}: {_stray(array, *stray)}",
                 "the emitter or a microkernel writes past a tile or through an input pointer; "
                 "morello.testing.sanitize finds the place",
             )

@@ -141,16 +141,16 @@ class Campaign:
 
     def _lost(self, worker: Worker, kind: str) -> None:
         """Go on without the Spec that ended a worker; the others of its chunk are examined anew."""
-        numbers, target, at = worker.chunk.numbers, worker.chunk.target, worker.at
-        if at is None and len(numbers) > 1:
+        numbers, target, lost = worker.chunk.numbers, worker.chunk.target, worker.at
+        if lost is None and len(numbers) > 1:
             self.waiting += [Chunk(target, (number,)) for number in numbers]
             self._finish(worker, [])
             return
-        rest = tuple(number for number in numbers if number != at)
-        if rest and at is not None:
+        rest = tuple(number for number in numbers if number != lost)
+        if rest and lost is not None:
             self.waiting.append(Chunk(target, rest))
         story = f"{kind}\n{worker.trace.read_text(errors='replace')}"
-        self._finish(worker, [Outcome(min(numbers) if at is None else at, target, FAILED, None, kind, story)])
+        self._finish(worker, [Outcome(min(numbers) if lost is None else lost, target, FAILED, None, kind, story)])
 
     def _finish(self, worker: Worker, outcomes: Sequence[Outcome]) -> None:
         self.workers.remove(worker)
@@ -178,17 +178,17 @@ class Campaign:
         titles = ("verified", "no program", "not run", "out of time", "failed", "brute force: equal", "took too long")
         table = Table("target", "Specs", *titles)
         ends: dict[str, Counter[str | None]] = defaultdict(Counter)
-        for one in self.outcomes:
-            for row in (one.target, "all"):
-                ends[row].update([one.end, one.brute, ""])
+        for outcome in self.outcomes:
+            for row in (outcome.target, "all"):
+                ends[row].update([outcome.end, outcome.brute, ""])
         for row, count in sorted(ends.items(), key=lambda pair: (pair[0] == "all", pair[0])):
             columns = ("", VERIFIED, NO_PROGRAM, NOT_RUN, OUT_OF_TIME, FAILED, EQUAL, TOO_LONG)
             table.add_row(row, *(f"{count[column]:,}" for column in columns))
         self.console.print(table)
         kinds: dict[str, list[Outcome]] = defaultdict(list)
-        for one in self.outcomes:
-            if one.end == FAILED:
-                kinds[one.kind].append(one)
+        for outcome in self.outcomes:
+            if outcome.end == FAILED:
+                kinds[outcome.kind].append(outcome)
         for kind, those in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
             self._print(f"{len(those)} × {kind}; first: Spec {those[0].number} on {those[0].target}")
 
@@ -218,14 +218,14 @@ def _ending(code: int | None) -> str:
 
 def _chunks(options: argparse.Namespace) -> list[Chunk]:
     """Return the Specs asked for, in the order of their numbers; targets take turns."""
-    targets, found = options.target or sorted(installed().names), []
+    targets, chunks = options.target or sorted(installed().names), []
     for start in range(options.first, options.first + options.specs, CHUNK * len(targets)):
         numbers = range(start, min(start + CHUNK * len(targets), options.first + options.specs))
         for turn, target in enumerate(targets):
             mine = tuple(number for number in numbers if number % len(targets) == turn)
             if mine:
-                found.append(Chunk(target, mine))
-    return found
+                chunks.append(Chunk(target, mine))
+    return chunks
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -91,13 +91,13 @@ def kernel_checks(
 
     Nothing is generated or compiled before the first check runs; then, a dozen kernels at a time.
     """
-    found = []
+    checks = []
     for start in range(0, len(target.kernels), _GROUP):
         kernels = target.kernels[start : start + _GROUP]
         options = {"compiler": compiler, "flags": flags, "sanitize": sanitize, "seed": seed, "reference": reference}
         group = _Group(target, kernels, count, seed, options)
-        found += [KernelCheck(kernel, group) for kernel in kernels]
-    return found
+        checks += [KernelCheck(kernel, group) for kernel in kernels]
+    return checks
 
 
 @attrs.define(eq=False)
@@ -123,13 +123,13 @@ class _Group:
 
     @cached_property
     def _specs(self) -> dict[str, list[Spec] | PluginError]:
-        found: dict[str, list[Spec] | PluginError] = {}
+        specs: dict[str, list[Spec] | PluginError] = {}
         for kernel in self.kernels:
             try:
-                found[kernel.name] = accepted_specs(self.target, kernel, self.count, self.seed)
+                specs[kernel.name] = accepted_specs(self.target, kernel, self.count, self.seed)
             except PluginError as error:
-                found[kernel.name] = error
-        return found
+                specs[kernel.name] = error
+        return specs
 
     @cached_property
     def _trials(self) -> tuple[Trials, dict[str, list[int]]]:
@@ -152,7 +152,7 @@ def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[
     """
     if kernel.jam is None:
         return []
-    found = []
+    loops = []
     for spec in specs[:_JAMMED]:
         for dim, size in enumerate(spec.shape):
             sizes = tuple(int(size) if dim == other else 0 for other in range(len(spec.shape)))
@@ -163,10 +163,10 @@ def _jammed(target: Target, kernel: Microkernel, specs: Sequence[Spec]) -> list[
             except Inapplicable:
                 continue
             if jam_of(call, target, kernel.jam.most):
-                found.append(with_child(loop, (0,), call))
-    if not found:
+                loops.append(with_child(loop, (0,), call))
+    if not loops:
         raise target.fault(kernel, "its jam is of no use: no loop consists of calls that it accepts")
-    return found
+    return loops
 
 
 def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tuple[Num, ...]) -> LogicalSpec:
@@ -262,22 +262,22 @@ class _Drawing:
         """At least `count` of them, all different, with every data type; fewer only if there are no more."""
         kinds = self._kinds()
         missing = {(index, dtype) for one in kinds for index, dtype in enumerate(one)}
-        found: dict[LogicalSpec, None] = {}
+        drawn: dict[LogicalSpec, None] = {}
         for draws in _ROUNDS:
             for one in kinds:
                 new = missing & set(enumerate(one))
-                if new or len(found) < count:
-                    spec = self._draw(one, draws, found) or (self._like(one, found) if new else None)
+                if new or len(drawn) < count:
+                    spec = self._draw(one, draws, drawn) or (self._like(one, drawn) if new else None)
                     if spec:
-                        found[spec] = None
+                        drawn[spec] = None
                         missing -= new
-            if len(found) >= count and (not missing or draws * len(kinds) >= _ENOUGH):
+            if len(drawn) >= count and (not missing or draws * len(kinds) >= _ENOUGH):
                 break
-        if not found:
+        if not drawn:
             raise self._target.fault(
                 self._kernel, f"it accepts none of many Specs drawn from its declaration, {self._kernel.describe()}"
             )
-        return [*found]
+        return [*drawn]
 
     def _kinds(self) -> list[tuple[DType, ...]]:
         """Combinations of data types that the patterns allow, shuffled; some, if there are very many."""

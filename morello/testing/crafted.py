@@ -167,7 +167,7 @@ def _late(_signal: int, _frame: object) -> None:
 def run(folder: Path, every: int = 1) -> Counter[str]:
     """Try each `every`-th kind. Raises AssertionError, naming the kind, for a wrong answer, a traceback or a hang."""
     cost = make(folder / "right.db")
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     before = signal.signal(signal.SIGALRM, _late)
     try:
         for name, statements in [*kinds()][::every]:
@@ -175,18 +175,18 @@ def run(folder: Path, every: int = 1) -> Counter[str]:
                 leftover.unlink()
             shutil.copy(folder / "right.db", folder / "crafted.db")
             if not craft(folder / "crafted.db", statements):
-                found["not possible in SQLite"] += 1
+                outcomes["not possible in SQLite"] += 1
                 continue
             signal.alarm(_PATIENCE)
             try:
-                found[ask(folder / "crafted.db", cost)] += 1
+                outcomes[ask(folder / "crafted.db", cost)] += 1
             except (Exception, KeyboardInterrupt) as error:
                 raise AssertionError(f"{name}: {error!r}") from error
             finally:
                 signal.alarm(0)
     finally:
         signal.signal(signal.SIGALRM, before)
-    return found
+    return outcomes
 
 
 def main() -> None:

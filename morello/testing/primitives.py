@@ -95,11 +95,11 @@ class Survey:
         mixed = "dtype" in kernel.same and len(set(dtypes)) > 1
         if mixed or any(names and dtype.name not in names for names, dtype in zip(named, dtypes, strict=True)):
             return NONE
-        found = NONE
+        best = NONE
         for shape in shapes(kernel, op, rank):
             declared = op.operands(len(shape))
             sizes = [product(one.shape(shape)) for one in declared]
-            if op.check(shape, dtypes) or (found == SCALAR and max(sizes) < 4):
+            if op.check(shape, dtypes) or (best == SCALAR and max(sizes) < 4):
                 continue
             choices = [
                 [state for state in self._states(one.shape(shape), dtype) if pattern.accepts(state, len(one.dims))]
@@ -108,8 +108,8 @@ class Survey:
             if any(kernel.accepts(LogicalSpec(op, shape, each)) for each in itertools.product(*choices)):
                 if max(sizes) >= 4:
                     return VECTOR
-                found = SCALAR
-        return found
+                best = SCALAR
+        return best
 
     @cache  # noqa: B019
     def _states(self, shape: tuple[int, ...], dtype: DType) -> list[OperandState]:
@@ -118,15 +118,15 @@ class Survey:
         Strips are left out: kernels that take them are other ways to what there are kernels for without.
         """
         target = self._target
-        found: dict[OperandState, None] = {}
+        states: dict[OperandState, None] = {}
         for level in target.levels:
             vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
             for layout, vector in itertools.product((row_major(len(shape)), col_major(len(shape))), vectors):
                 if layout.applies(shape):
                     tensor = TensorSpec(shape, target.state(level.name, dtype, layout, vector=vector)).canonical()
                     if tensor.has_whole_vectors():
-                        found[tensor.state] = None
-        return [*found]
+                        states[tensor.state] = None
+        return [*states]
 
     def _by_rewrites(self, op: Operation, dtypes: tuple[DType, ...], shape: tuple[Num, ...]) -> str:
         target = self._target
@@ -135,25 +135,25 @@ class Survey:
             target.state(self._far, dtype, row_major(len(one.dims)))
             for one, dtype in zip(declared, dtypes, strict=True)
         )
-        found = NONE
+        best = NONE
         try:
             logical = LogicalSpec(op, shape, states).canonical()
         except SpecError:
             # A cast on the way made types of it that nobody may write.
-            return found
+            return best
         for part in self._tiles(logical):
             for rewrite in self._rewrites:
                 for step in rewrite.steps(part, target):
-                    if found in (FUSED, VECTOR):
-                        return found
+                    if best in (FUSED, VECTOR):
+                        return best
                     if isinstance(step, MoveStep) and step.dtype is None:
                         continue
                     try:
                         parts = step.expansion(part, target).parts
                     except MorelloError:
                         continue
-                    found = max(found, self._of_parts(op, [one.logical for one in parts]), key=ORDER.index)
-        return found
+                    best = max(best, self._of_parts(op, [one.logical for one in parts]), key=ORDER.index)
+        return best
 
     def _tiles(self, logical: LogicalSpec) -> Iterator[LogicalSpec]:
         """Yield the Spec, and what loops leave of it in the end: rewrites of convolutions ask for small tiles."""

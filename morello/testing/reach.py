@@ -70,13 +70,13 @@ class Reach:
             written = [state for state, one in zip(states, operands, strict=True) if one.writes]
             fills = [(fill, (state,)) for fill, state in zip(op.initials(), written, strict=True) if fill]
             yield ((accumulating, states), *fills)
-        for index, (one, state) in enumerate(zip(operands, states, strict=True)):
-            for moved in self._moved(state, widens=not one.writes):
+        for index, (operand, state) in enumerate(zip(operands, states, strict=True)):
+            for moved in self._moved(state, widens=not operand.writes):
                 parts: list[OperationClass] = [(op, (*states[:index], moved, *states[index + 1 :]))]
                 copies = self._target.level(moved[1]).kind != "cache" or moved[0] != state[0]
-                if copies and one.reads:
+                if copies and operand.reads:
                     parts.append((Move(), (state, moved)))
-                if copies and one.writes:
+                if copies and operand.writes:
                     parts.append((Move(), (moved, state)))
                 if (op, states) not in parts:
                     yield tuple(parts)

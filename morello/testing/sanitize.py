@@ -186,14 +186,14 @@ def _buffers(job: Job, start: int) -> list[_Buffer]:
             f"{program.name} takes {len(program.parameters)} arrays, got {len(job.arrays)}",
             "give one for each parameter",
         )
-    found: list[_Buffer] = []
+    buffers: list[_Buffer] = []
     for index, (parameter, tensor) in enumerate(zip(program.parameters, job.spec.operands, strict=True)):
         form = form_of(tensor)
         alignment = _default_alignment(tensor) if job.alignments is None else job.alignments[index]
-        found.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, start))
-        _check(found[-1], job.arrays[index])
-        start += found[-1].bytes
-    return found
+        buffers.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, start))
+        _check(buffers[-1], job.arrays[index])
+        start += buffers[-1].bytes
+    return buffers
 
 
 def _write(jobs: Sequence[Job], placed: Sequence[Sequence[_Buffer]], folder: Path) -> None:

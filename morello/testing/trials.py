@@ -163,14 +163,14 @@ class Trials:
     @cached_property
     def _data(self) -> list[tuple[DataSet, list[np.ndarray]]]:
         """Return, per program, one of the data sets and an array for each operand."""
-        found = []
+        sets = []
         for index, impl in enumerate(self.impls):
             logical = impl.spec.logical
             setting = Setting.of(logical.op, tuple(map(int, logical.shape)), [one.dtype for one in logical.states])
             choices = [*data_sets(setting, thorough=False)]
             data = choices[index % len(choices)]
-            found.append((data, data.arrays(self._seed, setting)))
-        return found
+            sets.append((data, data.arrays(self._seed, setting)))
+        return sets
 
     @cached_property
     def _sanitized(self) -> dict[int, list[np.ndarray] | VerificationError]:

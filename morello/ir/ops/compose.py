@@ -68,16 +68,16 @@ def _check_links(stages: Sequence[ComposeStage]) -> None:
         ~number: (len(stage.output.dims), stage.op) for number, stage in enumerate(stages)
     }
     for stage in stages:
-        for entry, one in zip(stage.inputs, stage.reads, strict=True):
-            rank, op = ranks.setdefault(entry, (len(one.dims), stage.op))
-            if rank != len(one.dims) and entry < 0:
+        for entry, read in zip(stage.inputs, stage.reads, strict=True):
+            rank, op = ranks.setdefault(entry, (len(read.dims), stage.op))
+            if rank != len(read.dims) and entry < 0:
                 raise SpecError(
-                    f"{stage.op} reads {len(one.dims)} dimensions, but {op} before it makes {rank}",
+                    f"{stage.op} reads {len(read.dims)} dimensions, but {op} before it makes {rank}",
                     "put an operation between them that changes the number of dimensions, or write Specs of their own",
                 )
-            if rank != len(one.dims):
+            if rank != len(read.dims):
                 raise SpecError(
-                    f"{stage.op} reads {len(one.dims)} dimensions where {op} reads {rank}",
+                    f"{stage.op} reads {len(read.dims)} dimensions where {op} reads {rank}",
                     "use tensors of their own, or write Specs of their own",
                 )
 
@@ -218,15 +218,15 @@ class Compose(Operation):
                 return SpecError(f"{stage.op}: {fault.message}", fault.hint)
         return None
 
-    def run(self, inputs: Sequence[T], one: Callable[[int, list[T]], T]) -> list[T]:
-        """Return `one(stage, its inputs)` for each stage; `inputs` are those of all operands that are read.
+    def run(self, inputs: Sequence[T], apply: Callable[[int, list[T]], T]) -> list[T]:
+        """Return `apply(stage, its inputs)` for each stage; `inputs` are those of all operands that are read.
 
         A head that adds to its output gets that as its last input.
         """
         made: dict[int, T] = dict(enumerate(inputs[: self.inputs]))
         for number in reversed(range(len(self.stages))):
             given = [made[entry] for entry in self.stages[number].inputs]
-            made[~number] = one(number, given if number else [*given, *inputs[self.inputs :]])
+            made[~number] = apply(number, given if number else [*given, *inputs[self.inputs :]])
         return [made[~number] for number in range(len(self.stages))]
 
     def values(self, shape: Sequence[int], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
@@ -382,13 +382,13 @@ def _wiring(compose: Compose) -> Wiring:
 @cache
 def _operands(compose: Compose) -> tuple[Operand, ...]:
     stages, wiring = compose.stages, compose.wiring
-    found: dict[int, Operand] = {}
+    inputs: dict[int, Operand] = {}
     for number, stage in enumerate(stages):
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
-            if entry >= 0 and entry not in found:
-                found[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
+            if entry >= 0 and entry not in inputs:
+                inputs[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
     output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
-    return (*(found[entry] for entry in range(compose.inputs)), output)
+    return (*(inputs[entry] for entry in range(compose.inputs)), output)
 
 
 def _made_of(dims: Sequence[Extent], one: Operand) -> Operand:

@@ -29,33 +29,33 @@ def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: i
 
     Raises SpecError where they do not follow.
     """
-    found = [op.rank for op in ops]
-    _spread_ranks(ops, wires, found)
-    if output is not None and found[0] is None:
-        found[0] = _rank(ops[0], -1, output)
-        _spread_ranks(ops, wires, found)
-    unknown = [str(op) for op, rank in zip(ops, found, strict=True) if rank is None]
+    ranks = [op.rank for op in ops]
+    _spread_ranks(ops, wires, ranks)
+    if output is not None and ranks[0] is None:
+        ranks[0] = _rank(ops[0], -1, output)
+        _spread_ranks(ops, wires, ranks)
+    unknown = [str(op) for op, rank in zip(ops, ranks, strict=True) if rank is None]
     if unknown:
         raise SpecError(
             f"the number of dimensions of {unknown[0]} does not follow from the other operations",
             "let an operation of the others use what it makes, or make what it uses",
         )
-    return tuple(rank for rank in found if rank is not None)
+    return tuple(rank for rank in ranks if rank is not None)
 
 
-def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], found: list[int | None]) -> None:
+def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], ranks: list[int | None]) -> None:
     """Ranks that follow from those known already: what one stage reads has the rank of what the other makes."""
     links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
     progress = True
     while progress:
-        before = list(found)
+        before = list(ranks)
         for user, at, maker in links:
-            reader, writer = found[user], found[maker]
+            reader, writer = ranks[user], ranks[maker]
             if writer is None and reader is not None:
-                found[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
+                ranks[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
             elif reader is None and writer is not None:
-                found[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
-        progress = found != before
+                ranks[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
+        progress = ranks != before
 
 
 def _rank(op: Operation, operand: int, dims: int) -> int:

@@ -117,16 +117,16 @@ def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
     maker = _Maker()
     asked: dict[int, list[tuple[Extent, ...]]] = {}
     names: dict[int, str] = {}
-    found: list[tuple[Extent, ...]] = []
+    wired: list[tuple[Extent, ...]] = []
     for number, stage in enumerate(stages):
         wanted = maker.agree(f"the output of {stage.op}", asked[~number]) if number else ()
         own = maker.stage(number, stage, wanted)
-        found.append(own)
+        wired.append(own)
         for entry, one in zip(stage.inputs, stage.reads, strict=True):
             asked.setdefault(entry, []).append(tuple(each.within(own) for each in extents(one)))
             names.setdefault(entry, f"{one.name}{number}")
     external = [maker.agree(names[entry], asked[entry]) for entry in range(inputs)]
-    return maker.wiring(stages, found, external)
+    return maker.wiring(stages, wired, external)
 
 
 @attrs.define
@@ -169,17 +169,17 @@ class _Maker:
             dim = self.parents[dim]
         return dim
 
-    def _same(self, tensor: str, one: Extent, other: Extent) -> None:
+    def _same(self, tensor: str, extent: Extent, other: Extent) -> None:
         """Two extents are one size. What differs is kept whole: a tile of the one is no tile of the other."""
-        one, other = self._renamed(one), self._renamed(other)
-        if one == other:
+        extent, other = self._renamed(extent), self._renamed(other)
+        if extent == other:
             return
-        self.whole.update(dim for dim, _ in one.terms + other.terms)
-        if one.is_dimension and other.is_dimension:
-            first, second = sorted((one.terms[0][0], other.terms[0][0]))
+        self.whole.update(dim for dim, _ in extent.terms + other.terms)
+        if extent.is_dimension and other.is_dimension:
+            first, second = sorted((extent.terms[0][0], other.terms[0][0]))
             self.parents[second] = first
         else:
-            self.agreements.append(Agreement(tensor, one, other))
+            self.agreements.append(Agreement(tensor, extent, other))
 
     def _renamed(self, extent: Extent) -> Extent:
         return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)

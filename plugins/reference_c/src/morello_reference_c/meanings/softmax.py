@@ -74,13 +74,13 @@ def per_part(op: Operation, values: Sequence[Value], dims: Sequence[str], shape:
     assert isinstance(op, SoftmaxDenominatorAndMaxPerPart)
     source, largest, out = values
     *outer, part, value = dims
-    one = source.read("double", *outer, f"{part} * {op.of} + {value}")
-    larger = [f"double value_here = {one};", "part_max = value_here > part_max ? value_here : part_max;"]
+    element = source.read("double", *outer, f"{part} * {op.of} + {value}")
+    larger = [f"double value_here = {element};", "part_max = value_here > part_max ? value_here : part_max;"]
     return [
         "double part_max = -INFINITY;",
         *loop(value, shape[-1], *larger),
         "double sum = 0;",
-        *loop(value, shape[-1], f"sum += exp_below({one}, part_max);"),
+        *loop(value, shape[-1], f"sum += exp_below({element}, part_max);"),
         largest.write("part_max", *outer, part),
         out.write("sum", *outer, part),
     ]
