@@ -7,26 +7,35 @@ from collections.abc import Iterator
 import numpy as np
 
 from morello.search.arrays import Floats
-from morello.search.bounds.relaxed import Classes, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.bounds.relaxed import Classes, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.shapes import Key
 
 
 class KernelBounds(StepBounds):
-    """Kernels: they lead to no other Specs."""
+    """Kernels: they lead to no other Specs, so that theirs are ways to none."""
 
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(KernelTables).by_key
+        self._taken_of: dict[Key, set[Classes]] = {}
 
-    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
-        yield from ()
+    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
+        if classes in self._taken(key):
+            yield ()
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from ()
 
     def may_take(self, key: Key, classes: Classes) -> set[int]:
         return {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
+
+    def _taken(self, key: Key) -> set[Classes]:
+        """Return the class tuples that kernels take."""
+        if key not in self._taken_of:
+            classes = self.relaxed.states.cls
+            self._taken_of[key] = {tuple(int(classes[state]) for state in table.states) for table in self.by_key[key]}
+        return self._taken_of[key]
 
     def relaxer(self, bounds: SpaceBounds) -> Relaxer:
         return _KernelRelaxer(self, bounds)

@@ -8,7 +8,7 @@ import numpy as np
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.parallel import ParallelRelaxer, is_parallel
-from morello.search.bounds.relaxed import Classes, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.bounds.relaxed import Classes, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
 
@@ -23,10 +23,13 @@ class LoopBounds(StepBounds):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(LoopTables).by_key
 
-    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
         for loop in self.by_key[key]:
-            for part in loop.parts:
-                yield part.space.key, tuple(classes[arg] for arg in part.args)
+            nodes = [(part.space.key, tuple(classes[arg] for arg in part.args)) for part in loop.parts]
+            always = [bool(np.all(part.shape[loop.valid] >= 0)) for part in loop.parts]
+            yield tuple(nodes)
+            if any(always):
+                yield tuple(node for node, needed in zip(nodes, always, strict=True) if needed)
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from (part.space.key for loop in self.by_key[key] for part in loop.parts if part.space.key != key)
@@ -103,7 +106,7 @@ class _LoopRelaxer(Relaxer):
         """Take a step to other spaces: what its parts cost under the same limits."""
         there = np.flatnonzero(loop.valid[rows])
         cells = rows[there]
-        for columns in self._bounds.columns if len(there) else ():
+        for columns in self._bounds.solvable_columns() if len(there) else ():
             if not self._relaxed.apply_to(loop.suits, columns.classes):
                 continue
             total = np.broadcast_to(loop.cost[cells][:, None].astype(np.float64), (len(there), columns.count)).copy()

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.search.arrays import Floats, Ints
-from morello.search.bounds.relaxed import Classes, Columns, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.bounds.relaxed import Classes, Columns, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.shapes import Key, Space
@@ -44,15 +44,19 @@ class MoveBounds(StepBounds):
         self._classes: dict[tuple[Key, int, int], list[MoveClass]] = {}
         self._copy_shapes: dict[tuple[Key, int], Ints] = {}
 
-    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
         space = self.relaxed.spaces.by_key[key]
         for operand, cls in enumerate(classes):
+            one = space.operands[operand]
             for move in self.classes(key, operand, cls):
-                yield key, _after(classes, move)
-                if space.operands[operand].reads:
-                    yield self.copy_key(space, operand), (cls, move.into)
-                if space.operands[operand].writes:
-                    yield self.copy_key(space, operand), (move.into, cls)
+                copies = self.copy_key(space, operand)
+                load = [(copies, (cls, move.into))] if one.reads else []
+                store = [(copies, (move.into, cls))] if one.writes else []
+                body = key, _after(classes, move)
+                yield body, *load, *store
+                # Classes do not tell if it is a view, or a copy all the same.
+                if move.view:
+                    yield (body,)
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         space = self.relaxed.spaces.by_key[key]
@@ -174,10 +178,11 @@ class _MoveRelaxer(Relaxer):
     def _planned(self) -> Iterator[_Planned]:
         """Yield moves between classes, those of operands in the fastest levels first."""
         classes, bounds, key = self._relaxed.states.classes, self._bounds, self._space.key
-        for columns in sorted(bounds.columns, key=lambda columns: sum(classes[cls].level for cls in columns.classes)):
+        order = sorted(bounds.solvable_columns(), key=lambda one: sum(classes[cls].level for cls in one.classes))
+        for columns in order:
             for operand, cls in enumerate(columns.classes):
                 for move in self._moves.classes(key, operand, cls):
-                    if move.into == cls:
+                    if move.into == cls or _after(columns.classes, move) not in bounds.solvable:
                         continue
                     child = bounds.columns_of(_after(columns.classes, move))
                     amounts, which = np.unique(move.bytes, return_inverse=True)

@@ -33,7 +33,7 @@ class ParallelRelaxer(Relaxer):
         self._below = relaxed.by_key[loops[0].parts[0].space.key]
         #: The columns that the loops apply to, and those of their bodies.
         self._here, self._there = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        for columns in bounds.columns:
+        for columns in bounds.solvable_columns():
             if relaxed.apply_to(loops[0].suits, columns.classes):
                 child = self._below.columns_of(columns.classes)
                 self._here = np.append(self._here, columns.first + np.arange(columns.count))

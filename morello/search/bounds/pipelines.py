@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.bounds.relaxed import Classes, Columns, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.bounds.relaxed import Classes, Columns, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key
@@ -35,10 +35,10 @@ class PipelineBounds(StepBounds):
         self.tables = relaxed.tables.of(PipelineTables)
         self._classes: dict[tuple[Key, Classes], list[PipelineClass]] = {}
 
-    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
+    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
         for pipeline in self.classes(key, classes):
-            for part, below in zip(pipeline.table.parts, pipeline.parts, strict=True):
-                yield part.space.key, below
+            parts = zip(pipeline.table.parts, pipeline.parts, strict=True)
+            yield tuple((part.space.key, below) for part, below in parts)
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from (part.space.key for table in self.tables.of_space(key) for part in table.parts)
@@ -86,7 +86,7 @@ class _PipelineRelaxer(Relaxer):
 
     def start(self, values: Floats, before: Floats) -> None:
         # A pipeline that leads to the space itself goes by what its bounds were before.
-        for columns in self._bounds.columns:
+        for columns in self._bounds.solvable_columns():
             for pipeline in self._pipelines.classes(self._bounds.space.key, columns.classes):
                 cells = np.flatnonzero(pipeline.valid)
                 total = self._cost(pipeline, columns, cells, before)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -21,6 +21,8 @@ from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key, Space
 
 Classes = tuple[int, ...]
+#: A class tuple of a space.
+Node = tuple[Key, Classes]
 
 #: Bounds that one space may have: 1.6 gigabytes. Above this, whole levels are dropped from the index, which only
 #: loosens the bounds.
@@ -63,6 +65,8 @@ class SpaceBounds:
         self.width = 0
         self.values: Floats = np.zeros((0, 0))
         self.full: list[int] = []  # per class tuple, the column of full limits
+        #: The class tuples that may have programs: kernels take the others in no way.
+        self.solvable: set[Classes] = set()
 
     def number(self, classes: Classes) -> int:
         """Return the number of a class tuple, a new one if need be."""
@@ -71,6 +75,10 @@ class SpaceBounds:
     def columns_of(self, classes: Classes) -> Columns:
         """Return the columns of a class tuple."""
         return self.columns[self.tuples[classes]]
+
+    def solvable_columns(self) -> Iterator[Columns]:
+        """Yield the columns of class tuples that may have programs."""
+        return (columns for columns in self.columns if columns.classes in self.solvable)
 
 
 class Relaxer:
@@ -96,8 +104,11 @@ class StepBounds(ABC):
         self.relaxed = relaxed
 
     @abstractmethod
-    def leads_to(self, key: Key, classes: Classes) -> Iterator[tuple[Key, Classes]]:
-        """Yield the class tuples that one step leads to."""
+    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
+        """Yield for each step from a class tuple those that it leads to: a way, which needs programs for all of them.
+
+        Where a step leads to some of them for some shapes only, there is a way without them, too.
+        """
 
     @abstractmethod
     def spaces_below(self, key: Key) -> Iterator[Key]:
@@ -155,14 +166,17 @@ class Relaxed:
     def _close(self, goals: Sequence[tuple[Key, Classes]]) -> None:
         """Find every class tuple that steps lead to."""
         waiting = list(dict.fromkeys(goals))
-        seen = set(waiting)
+        ways: dict[Node, list[tuple[Node, ...]]] = {node: [] for node in waiting}
         while waiting:
-            key, classes = waiting.pop()
+            key, classes = node = waiting.pop()
             self.by_key[key].number(classes)
-            for child in (child for steps in self.steps for child in steps.leads_to(key, classes)):
-                if child not in seen:
-                    seen.add(child)
+            ways[node] = [way for steps in self.steps for way in steps.ways(key, classes)]
+            for child in (child for way in ways[node] for child in way):
+                if child not in ways:
+                    ways[child] = []
                     waiting.append(child)
+        for key, classes in _solvable(ways):
+            self.by_key[key].solvable.add(classes)
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
         """Give each class tuple its columns: one per combination of tracked limits."""
@@ -190,11 +204,13 @@ class Relaxed:
     def _tracked(self, key: Key, classes: Classes) -> set[int]:
         """Return the levels whose limit is worth a column per value.
 
-        Those are levels of which some operand has taken memory, and of which more can be taken. To leave one out
-        is to assume that all of it is free, which only lowers the bound.
+        Those are levels of which some operand has taken memory, and of which more can be taken. To leave one out is to
+        assume that all of it is free, which only lowers the bound.
         """
         taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
         more = {level for steps in self.steps for level in steps.may_take(key, classes)}
+        if classes not in self.by_key[key].solvable:
+            return set()
         return {level for level in taken & more if self.target.levels[level].kind != "scalar"}
 
     def _passed(self, level: int) -> set[int]:
@@ -211,3 +227,19 @@ class Relaxed:
                 break
             into |= more
         return {number for number in into if self.target.levels[number].kind != "memory"}
+
+
+def _solvable(ways: Mapping[Node, Sequence[tuple[Node, ...]]]) -> set[Node]:
+    """Return the nodes from which some way leads to solvable nodes only; a way to none at all is a kernel."""
+    parents: dict[Node, list[Node]] = {}
+    for node, options in ways.items():
+        for child in {child for way in options for child in way}:
+            parents.setdefault(child, []).append(node)
+    solvable: set[Node] = set()
+    waiting = list(ways)
+    while waiting:
+        node = waiting.pop()
+        if node not in solvable and any(solvable.issuperset(way) for way in ways[node]):
+            solvable.add(node)
+            waiting += parents.get(node, ())
+    return solvable
