@@ -120,12 +120,12 @@ def _chosen(text: str, file: str, spec: str | None, target: str | None, profile:
     return list(goals.values()) if spec is None else [named(goals, spec, file)]
 
 
-def named(found: Mapping[str, _T], name: str, file: str) -> _T:
+def named(goals: Mapping[str, _T], name: str, file: str) -> _T:
     """Return what a file has under the name of a Spec. Raises MorelloError if there is no such Spec."""
-    if name not in found:
-        hint = suggestion(name, found, f"its Specs are {', '.join(found)}")
+    if name not in goals:
+        hint = suggestion(name, goals, f"its Specs are {', '.join(goals)}")
         raise MorelloError(f"{file} has no Spec {quoted(name)}", hint)
-    return found[name]
+    return goals[name]
 
 
 def _database(path: str | None) -> SpecStore | None:

@@ -142,12 +142,12 @@ def _overview(rows: Sequence[dict[str, object]]) -> Table:
 
 
 def _largest(store: SpecStore, count: int) -> Table:
-    found = [(len(stored.boxes), stored.header) for _, stored, _ in exchange.stored_tables(store)]
+    tables = [(len(stored.boxes), stored.header) for _, stored, _ in exchange.stored_tables(store)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("table", justify="right")
     table.add_column("rectangles", justify="right")
     table.add_column("Specs")
-    for boxes, header in sorted(found, key=lambda one: (-one[0], one[1].id))[:count]:
+    for boxes, header in sorted(tables, key=lambda one: (-one[0], one[1].id))[:count]:
         table.add_row(str(header.id), f"{boxes:,}", header.labels)
     return table
 
@@ -198,12 +198,12 @@ def verify(
 
 def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: int) -> None:
     with doing("while proving; what was proven before is stored"):
-        found = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
-    _report(found.wrong)
-    told = f"{found.proven:,} foreign rectangles are right, {len(found.wrong):,} wrong and removed"
-    left = f"\n{found.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
-    click.echo(f"{store.path}: {told}{left if found.left else ''}", err=bool(found.wrong))
-    if found.wrong:
+        outcome = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
+    _report(outcome.wrong)
+    told = f"{outcome.proven:,} foreign rectangles are right, {len(outcome.wrong):,} wrong and removed"
+    left = f"\n{outcome.left:,} are left: of other targets, of more than {points:,} points, or beyond --limit"
+    click.echo(f"{store.path}: {told}{left if outcome.left else ''}", err=bool(outcome.wrong))
+    if outcome.wrong:
         click.echo("  hint: do not trust where they came from; what they answered is searched when asked", err=True)
         ctx.exit(1)
 

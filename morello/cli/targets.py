@@ -104,15 +104,15 @@ def _print(target: Target, described: dict[str, Any]) -> None:
     runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
     click.echo(f"{target.name}: {target.info.description}")
     click.echo(f"  plugin {owner.name} ({owner}); {runs}")
-    for one in described["extended_by"]:
-        what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in one["contributes"].items())
-        click.echo(f"  extended by plugin {one['name']} ({one['distribution']} {one['version']}): {what}")
+    for plugin in described["extended_by"]:
+        what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in plugin["contributes"].items())
+        click.echo(f"  extended by plugin {plugin['name']} ({plugin['distribution']} {plugin['version']}): {what}")
     click.echo(f"  {len(target.rewrites)} rewrites: {', '.join(target.rewrites_by_name)}")
     click.echo(f"  {len(target.kernels)} microkernels: {', '.join(target.kernels_by_name)}")
-    for one in described["profiles"]:
-        mark, why = ("*", f"; chosen: {one['reason']}") if one["chosen"] else (" ", "")
-        what = f": {one['description']}" if one["description"] else ""
-        click.echo(f"  {mark} profile {one['name']}{what}{why}")
+    for profile in described["profiles"]:
+        mark, why = ("*", f"; chosen: {profile['reason']}") if profile["chosen"] else (" ", "")
+        what = f": {profile['description']}" if profile["description"] else ""
+        click.echo(f"  {mark} profile {profile['name']}{what}{why}")
     weights = target.weights
     click.echo(f"  parallel loops count with {weights.threads} threads, which cost {weights.sync:,} to start")
     print_table(_levels(target))

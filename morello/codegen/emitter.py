@@ -194,12 +194,14 @@ class Emission:
         guard = f"MORELLO_{self.name.upper()}_H"
         rows = [f"/* {short(self.impl.spec.logical)} for {self.target.name}, made by Morello. */"]
         rows += [f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>", ""]
-        for one in parameters:
-            shape = "×".join(map(str, one.tensor.shape))
-            layout = one.tensor.state.layout or "in order"
-            rows.append(f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */")
-            if one.strides:
-                rows.append(f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */")
+        for argument in parameters:
+            shape = "×".join(map(str, argument.tensor.shape))
+            layout = argument.tensor.state.layout or "in order"
+            rows.append(f"/* {argument.name}: {shape} {argument.tensor.state.dtype}, {layout} */")
+            if argument.strides:
+                rows.append(
+                    f"/* {argument.name}_stride*: distance in values along its outer dimensions, slowest first */"
+                )
         macro = f"{self.name.upper()}_WORKSPACE"
         if self._parallel:
             rows += self._parallel.description(macro, self._most_held)

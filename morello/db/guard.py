@@ -167,12 +167,12 @@ def schema_fault(connection: Guarded, size: int) -> str | None:
     expected = {(name, "table", name, sql) for name, sql in TABLES.items()}
     expected |= {(name, "index", of, None) for name, of in _INDICES.items()}
     query = f"SELECT name, type, tbl_name, sql, rootpage FROM sqlite_master LIMIT {len(expected) + 1}"
-    found = [*connection.rows(query, (), size)]
-    strange = [row[:2] for row in found if row[:4] not in expected]
+    schema = [*connection.rows(query, (), size)]
+    strange = [row[:2] for row in schema if row[:4] not in expected]
     if strange:
         name, kind = (str(word)[:40] for word in strange[0])
         return f"its {kind} {name!r} is none of a Morello database"
-    if len({row[4] for row in found}) != len(expected):
+    if len({row[4] for row in schema}) != len(expected):
         return "its schema is not that of a Morello database"
     return None
 

@@ -44,12 +44,12 @@ def read(text: str, operations: Operations) -> LogicalSpec:
 
     Raises MorelloError for any other text.
     """
-    found = _LABELS.fullmatch(text)
-    if found is None:
+    fields = _LABELS.fullmatch(text)
+    if fields is None:
         raise _unknown(text)
-    states = tuple(_read_state(state) for state in found["states"].split(_SEPARATOR))
-    rank = int(found["rank"])
-    return LogicalSpec(parse_operation(found["op"], rank, operations), (1,) * rank, states, bool(found["serial"]))
+    states = tuple(_read_state(state) for state in fields["states"].split(_SEPARATOR))
+    rank = int(fields["rank"])
+    return LogicalSpec(parse_operation(fields["op"], rank, operations), (1,) * rank, states, bool(fields["serial"]))
 
 
 def _read_state(text: str) -> OperandState:

@@ -56,18 +56,18 @@ def program(
     # Specs whose programs are being built: no program contains itself.
     open_: set[Spec] = set()
 
-    def build(one: Spec) -> tuple[Impl, Figures] | None:
-        if one not in done:
-            open_.add(one)
-            done[one] = expanded(one)
-            open_.remove(one)
-        return done[one]
+    def build(spec: Spec) -> tuple[Impl, Figures] | None:
+        if spec not in done:
+            open_.add(spec)
+            done[spec] = expanded(spec)
+            open_.remove(spec)
+        return done[spec]
 
-    def expanded(one: Spec) -> tuple[Impl, Figures] | None:
-        entry = find(one)
+    def expanded(spec: Spec) -> tuple[Impl, Figures] | None:
+        entry = find(spec)
         if entry is None or entry.kind != AnswerKind.EXACT or entry.step is None:
             return None
-        node = _node(one, entry.step, target, path)
+        node = _node(spec, entry.step, target, path)
         below: list[tuple[Impl, Figures]] = []
         for leaf in node.children:
             if leaf.spec in open_:

@@ -69,12 +69,12 @@ class Values:
             return _mix("again", str(len(self._open) - self._open[id(value)]))
         self._open[id(value)] = len(self._open)
         try:
-            found = _mix(*self._parts(value))
+            digest = _mix(*self._parts(value))
         finally:
             del self._open[id(value)]
         # Kept with the value, so that no other one gets its id meanwhile.
-        self._done[id(value)] = found, value
-        return found
+        self._done[id(value)] = digest, value
+        return digest
 
     def _parts(self, value: Any) -> Iterator[str | bytes]:
         kind = type(value)
@@ -250,11 +250,11 @@ _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def _mix(*parts: str | bytes) -> bytes:
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
-        found.update(b"%d " % len(data) + data)
-    return found.digest()
+        hashed.update(b"%d " % len(data) + data)
+    return hashed.digest()
 
 
 def _unknown(value: Any) -> PluginError:

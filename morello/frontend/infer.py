@@ -83,12 +83,14 @@ def infer_shape(
     """
     rank = compose.rank
     unknowns = _Unknowns(waiting=_agreements(compose))
-    for index, (one, shape) in enumerate(zip(compose.operands(rank), shapes, strict=True)):
-        if len(shape) != len(one.dims):
-            sizes = "×".join(_dimension(each, compose) for each in extents(one))
-            message = f"operand {index} ({names[index]}) has the {len(one.dims)} dimensions {sizes}, not {len(shape)}"
+    for index, (operand, shape) in enumerate(zip(compose.operands(rank), shapes, strict=True)):
+        if len(shape) != len(operand.dims):
+            sizes = "×".join(_dimension(each, compose) for each in extents(operand))
+            message = (
+                f"operand {index} ({names[index]}) has the {len(operand.dims)} dimensions {sizes}, not {len(shape)}"
+            )
             raise source.error(texts[index].span, message, "write a size for each of these dimensions")
-        for axis, (extent, size) in enumerate(zip(extents(one), shape, strict=True)):
+        for axis, (extent, size) in enumerate(zip(extents(operand), shape, strict=True)):
             try:
                 unknowns.add(_Equation(extent.terms, size - 1 + extent.less, index, axis), names[index])
             except _Contradiction as error:
@@ -141,12 +143,12 @@ def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:
     return 1 - extent.less + sum(c * unknowns.values[dim] for dim, c in extent.terms)
 
 
-def _reason(compose: Compose, one: Operand, unknowns: _Unknowns) -> str:
+def _reason(compose: Compose, operand: Operand, unknowns: _Unknowns) -> str:
     """Return a hint that names where the sizes of an operand were given already."""
     names = compose.dims(compose.rank)
-    dims = [dim for terms in one.dims for dim, _ in terms if dim in unknowns.values]
+    dims = [dim for terms in operand.dims for dim, _ in terms if dim in unknowns.values]
     known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]
-    return f"its dimensions are {'×'.join(_dimension(each, compose) for each in extents(one))}: {', '.join(known)}"
+    return f"its dimensions are {'×'.join(_dimension(each, compose) for each in extents(operand))}: {', '.join(known)}"
 
 
 def _dimension(extent: Extent, compose: Compose) -> str:

@@ -319,9 +319,9 @@ def name_of(layout: Layout, shape: Sequence[int]) -> str | None:
 
 def with_strips(base: Layout, packs: Sequence[int], odd_evens: Sequence[int]) -> tuple[Layout, ...]:
     """`base`, then `base` with one innermost strip: `packs` on all but its last dimension, `odd_evens` on any."""
-    found = [base]
+    layouts = [base]
     for physical in base.dims[:-1]:
-        found += [Layout((*base.dims, Packed(physical.dim, size))) for size in packs]
+        layouts += [Layout((*base.dims, Packed(physical.dim, size))) for size in packs]
     for physical in base.dims:
-        found += [Layout((*base.dims, OddEven(physical.dim, size))) for size in odd_evens]
-    return tuple(found)
+        layouts += [Layout((*base.dims, OddEven(physical.dim, size))) for size in odd_evens]
+    return tuple(layouts)

@@ -173,11 +173,11 @@ class MoveStep(Rewrite):
             )
         return level
 
-    def _cast(self, one: Operand, state: OperandState, target: Machine) -> DType:
+    def _cast(self, operand: Operand, state: OperandState, target: Machine) -> DType:
         dtype = by_name(self.dtype or "")
-        if dtype not in _dtypes(one, state, target):
+        if dtype not in _dtypes(operand, state, target):
             raise Inapplicable(
-                f"{one.name} cannot be cast from {state.dtype} to {dtype} on a move",
+                f"{operand.name} cannot be cast from {state.dtype} to {dtype} on a move",
                 "moves widen operands that are only read, by the casts the target declares",
             )
         return dtype

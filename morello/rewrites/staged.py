@@ -90,11 +90,11 @@ class Placed(Rewrite):
         In a batch, groups whose tensors cannot be so are left out.
         """
         groups: list[tuple[tuple[OperandState, ...], Cells]] = [((), None)]
-        for one in wanted:
+        for new in wanted:
             grown: list[tuple[tuple[OperandState, ...], Cells]] = []
             for states, cells in groups:
                 try:
-                    grown += [((*states, state), inner) for state, inner in self._grown(one, cells, target)]
+                    grown += [((*states, state), inner) for state, inner in self._grown(new, cells, target)]
                 except Inapplicable:
                     if cells is None:
                         raise

@@ -51,19 +51,19 @@ def follow(
     inexact inputs does not say how their errors propagate.
     """
     exact = [Computed(dtype, value, _nothing(value), value, value) for value, dtype in zip(inputs, dtypes, strict=True)]
-    known, found = exact, []
+    known, bounds = exact, []
     for (op, shape, sources), written in zip(stages, types, strict=True):
         results = _stage(op, shape, [known[source] for source in sources], written, flushes)
-        found.append(results)
+        bounds.append(results)
         known = [*known, *map(_handed_on, results)]
-    return found
+    return bounds
 
 
-def _handed_on(one: Computed) -> Computed:
+def _handed_on(computed: Computed) -> Computed:
     """Return a result as the next stage finds it: what may overflow may be anything, and 1 / √∞ is finite again."""
     with np.errstate(all="ignore"):
-        overflows = one.largest_intermediate + one.error >= float(one.dtype.limits[1])
-    return attrs.evolve(one, error=np.where(overflows, np.inf, one.error))
+        overflows = computed.largest_intermediate + computed.error >= float(computed.dtype.limits[1])
+    return attrs.evolve(computed, error=np.where(overflows, np.inf, computed.error))
 
 
 def _stage(
@@ -110,11 +110,11 @@ def _nothing(value: np.ndarray) -> np.ndarray:
     return np.zeros(value.shape)
 
 
-def _conversion(one: Computed, dtype: DType) -> np.ndarray | float:
+def _conversion(computed: Computed, dtype: DType) -> np.ndarray | float:
     """Return the error of converting a value to a float type; 0 where all its values fit."""
-    if _fits(one.dtype, dtype):
+    if _fits(computed.dtype, dtype):
         return 0.0
-    return np.where(np.isfinite(one.values), np.abs(one.values) * dtype.unit_roundoff + dtype.smallest, 0.0)
+    return np.where(np.isfinite(computed.values), np.abs(computed.values) * dtype.unit_roundoff + dtype.smallest, 0.0)
 
 
 def _fits(source: DType, dtype: DType) -> bool:

@@ -82,12 +82,12 @@ def expectations(
     if all(dtype.is_float for dtype in outputs):
         return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
     values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
-    found = []
+    expected = []
     for value, dtype in zip(values, outputs, strict=True):
         none = np.zeros(value.shape, bool)
         values_stored = convert(value.astype(np.int64), dtype)
-        found.append(Expectation(dtype, values_stored, np.zeros(value.shape), none, ~none, none))
-    return found
+        expected.append(Expectation(dtype, values_stored, np.zeros(value.shape), none, ~none, none))
+    return expected
 
 
 def _float_expectations(

@@ -69,11 +69,11 @@ class Reference:
     def unknown(self) -> Operation | None:
         """Return an operation of a plugin that the reference has no kernel for; None if it knows them all."""
         op, kernels = self._logical.op, self._target.kernels
-        for one in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
-            kind = type(one)
+        for inner in [stage.op for stage in op.stages] if isinstance(op, Compose) else [op]:
+            kind = type(inner)
             # A kernel for a class that it is derived from may mean something else.
-            if type(BY_NAME.get(one.name)) is not kind and not any(each.op in (kind, one) for each in kernels):
-                return one
+            if type(BY_NAME.get(inner.name)) is not kind and not any(each.op in (kind, inner) for each in kernels):
+                return inner
         return None
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

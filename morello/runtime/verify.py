@@ -188,19 +188,19 @@ def _call(
     return [unpack(one.array, tensor) for one, tensor in written if one.argument.writes]
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.dtype.kind in "iu":
-        return np.array_equal(one, other)
-    unlike = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
-    return not np.any(unlike & ~(np.isnan(one) & np.isnan(other)))
+def _same(first: np.ndarray, other: np.ndarray) -> bool:
+    if first.dtype.kind in "iu":
+        return np.array_equal(first, other)
+    unlike = first.view(f"u{first.itemsize}") != other.view(f"u{other.itemsize}")
+    return not np.any(unlike & ~(np.isnan(first) & np.isnan(other)))
 
 
-def _stray(one: GuardedArray, first: int, count: int) -> str:
-    name = f"operand {one.argument.index} ({one.argument.name})"
-    if 0 <= first < one.bytes:
-        what = "gaps between its elements were" if one.argument.writes else "is an input but was"
+def _stray(array: GuardedArray, first: int, count: int) -> str:
+    name = f"operand {array.argument.index} ({array.argument.name})"
+    if 0 <= first < array.bytes:
+        what = "gaps between its elements were" if array.argument.writes else "is an input but was"
         return f"{name}: {what} overwritten, {count} bytes, the first at byte {first}"
-    side = f"{-first} bytes before it" if first < 0 else f"{first - one.bytes} bytes after its end"
+    side = f"{-first} bytes before it" if first < 0 else f"{first - array.bytes} bytes after its end"
     return f"{name}: {count} bytes outside of it were overwritten, the first {side}"
 
 

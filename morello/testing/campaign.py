@@ -162,12 +162,12 @@ class Campaign:
         failed = sum(one.end == FAILED for one in self.outcomes)
         self._print(f"{len(self.outcomes):,} of {self.options.specs:,} Specs examined, {failed} failed")
 
-    def _again(self, one: Outcome) -> str:
+    def _again(self, outcome: Outcome) -> str:
         """Return the command that repeats one Spec."""
         options = self.options
         return (
-            f"repeat it with: python -m morello.testing.campaign --seed {options.seed} --first {one.number} --specs 1 "
-            f"--target {one.target} --seconds {options.seconds:g} --patience {options.patience:g}"
+            f"repeat it with: python -m morello.testing.campaign --seed {options.seed} --first {outcome.number}"
+            f" --specs 1 --target {outcome.target} --seconds {options.seconds:g} --patience {options.patience:g}"
         )
 
     def _print(self, text: str) -> None:

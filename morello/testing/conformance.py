@@ -173,12 +173,12 @@ def _spread(target: Target, kernel: Microkernel, logical: LogicalSpec, shape: tu
     """Return a Spec of this shape with operands like those of `logical`: in memory where the kernel takes them, as
     loops over registers are unrolled, and larger ones in a layout by the pattern."""
     states = []
-    for one, pattern, state in zip(logical.op.operands(len(shape)), kernel.operands, logical.states, strict=True):
+    for operand, pattern, state in zip(logical.op.operands(len(shape)), kernel.operands, logical.states, strict=True):
         levels = [level for level in target.levels if not pattern.levels or level.name in pattern.levels]
         level = next((level.name for level in levels if not level.is_register), state.level)
-        if one.shape(shape) != one.shape(logical.shape) or level != state.level:
-            layout = (col_major if pattern.layout == "col_major" else row_major)(len(one.dims))
-            tensor = TensorSpec(one.shape(shape), target.state(level, state.dtype, layout))
+        if operand.shape(shape) != operand.shape(logical.shape) or level != state.level:
+            layout = (col_major if pattern.layout == "col_major" else row_major)(len(operand.dims))
+            tensor = TensorSpec(operand.shape(shape), target.state(level, state.dtype, layout))
             state = tensor.canonical().state
         states.append(state)
     return attrs.evolve(logical, shape=shape, states=tuple(states))
@@ -306,12 +306,12 @@ class _Drawing:
 
     def _like(self, kinds: tuple[DType, ...], known: Iterable[LogicalSpec]) -> LogicalSpec | None:
         """Return a Spec found for other types as wide as these, with these instead, if the kernel accepts that."""
-        for one in known:
-            if any(state.dtype.bytes != dtype.bytes for state, dtype in zip(one.states, kinds, strict=True)):
+        for example in known:
+            if any(state.dtype.bytes != dtype.bytes for state, dtype in zip(example.states, kinds, strict=True)):
                 continue
-            states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(one.states, kinds, strict=True))
-            logical = attrs.evolve(one, states=states)
-            shape = tuple(map(int, one.shape))
+            states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(example.states, kinds, strict=True))
+            logical = attrs.evolve(example, states=states)
+            shape = tuple(map(int, example.shape))
             if logical.op.check(shape, kinds) is None and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None

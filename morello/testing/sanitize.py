@@ -219,12 +219,12 @@ def _write(jobs: Sequence[Job], placed: Sequence[Sequence[_Buffer]], folder: Pat
 
 def _outputs(buffers: Sequence[_Buffer], folder: Path) -> list[np.ndarray]:
     with (folder / _DATA).open("rb") as file:
-        found = []
+        outputs = []
         for buffer in buffers:
             if buffer.parameter.writes:
                 file.seek(buffer.start)
-                found.append(buffer.elements(file.read(buffer.bytes)))
-        return found
+                outputs.append(buffer.elements(file.read(buffer.bytes)))
+        return outputs
 
 
 def _default_alignment(tensor: TensorSpec) -> int:

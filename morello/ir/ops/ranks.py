@@ -49,12 +49,12 @@ def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], rank
     progress = True
     while progress:
         before = list(ranks)
-        for user, at, maker in links:
+        for user, place, maker in links:
             reader, writer = ranks[user], ranks[maker]
             if writer is None and reader is not None:
-                ranks[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[at].dims))
+                ranks[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[place].dims))
             elif reader is None and writer is not None:
-                ranks[user] = _rank(ops[user], at, len(ops[maker].operands(writer)[-1].dims))
+                ranks[user] = _rank(ops[user], place, len(ops[maker].operands(writer)[-1].dims))
         progress = ranks != before
 
 

@@ -104,12 +104,14 @@ class Wiring:
 
     def tile_multiple(self, stages: Sequence[ComposeStage], dim: int) -> int:
         """Return what tiles of `dim` are multiples of, so that each stage's own tiles are of its multiples."""
-        found = 1
+        multiple = 1
         for stage, own in zip(stages, self.stages, strict=True):
             for number, extent in enumerate(own):
                 own_multiple = stage.op.tile_multiple(number)
-                found = lcm(found, *(own_multiple // gcd(own_multiple, c) for other, c in extent.terms if other == dim))
-        return found
+                multiple = lcm(
+                    multiple, *(own_multiple // gcd(own_multiple, c) for other, c in extent.terms if other == dim)
+                )
+        return multiple
 
 
 def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:

@@ -86,13 +86,13 @@ class Injector:
             raise Broken(f"{work.__name__} does not work without any fault: {ending}")
         return self._shim.fired().calls
 
-    def inject(self, one: Injection) -> tuple[str, str]:
+    def inject(self, call: Injection) -> tuple[str, str]:
         """Return the outcome of one fault, and what is wrong with it, or an empty text."""
-        promises = self._fresh(one.work)
-        ending = forked(lambda: self._run(one, promises))
+        promises = self._fresh(call.work)
+        ending = forked(lambda: self._run(call, promises))
         fired = self._shim.fired()
-        outcome, finding = _judged(ending, one, fired)
-        after = forked(lambda: told(lambda: one.work.again(self._folder, promises.made())))
+        outcome, finding = _judged(ending, call, fired)
+        after = forked(lambda: told(lambda: call.work.again(self._folder, promises.made())))
         wrong = after.died or after.result
         if wrong:
             return "broken", f"afterwards: {wrong}, after {fired.call} failed"
@@ -104,11 +104,11 @@ class Injector:
         work.prepare(self._folder)
         return Promises()
 
-    def _run(self, one: Injection, promises: Promises) -> dict[str, Any]:
-        work = one.work(self._folder, promises)
+    def _run(self, call: Injection, promises: Promises) -> dict[str, Any]:
+        work = call.work(self._folder, promises)
         steps = work.steps()
         said = [""] * len(steps)
-        self._shim.arm(self._folder, one.what, one.at, forever=one.forever)
+        self._shim.arm(self._folder, call.what, call.at, forever=call.forever)
         errors = [_tried(step) for step in steps]
         self._shim.disarm()
         for i, error in enumerate(errors):
@@ -160,12 +160,12 @@ def told(check: Step) -> str:
     return ""
 
 
-def _judged(ending: Ending, one: Injection, fired: Fired) -> tuple[str, str]:
+def _judged(ending: Ending, call: Injection, fired: Fired) -> tuple[str, str]:
     """Return the outcome of a process that a fault was injected into, and what is wrong with it."""
     if ending.died:
-        if one.what == Fault.ENOMEM and _ABORT in ending.died:
+        if call.what == Fault.ENOMEM and _ABORT in ending.died:
             return "no memory: the C library aborts", ""
-        if one.what == Fault.ENOMEM and "hung" not in ending.died and "ended with" not in ending.died:
+        if call.what == Fault.ENOMEM and "hung" not in ending.died and "ended with" not in ending.died:
             if fired.place.startswith(_FRAGILE):
                 return f"no memory: {fired.place.partition('.')[0]} crashes", ""
             return "died", f"{ending.died}, after {fired.call} for {fired.place} failed"

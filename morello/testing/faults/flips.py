@@ -35,7 +35,7 @@ def damage(
     whole: Path, pieces: int, times: int, luck: random.Random, change: Callable[[bytearray, random.Random], None]
 ) -> Counter[str]:
     """Change a copy of a database, ask it everything, store more, and ask again: no answer may be wrong."""
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     original = whole.read_bytes()
     copy = whole.with_name("damaged.db")
     for _ in range(times):
@@ -44,8 +44,8 @@ def damage(
         for leftover in whole.parent.glob("damaged.db*"):
             leftover.unlink()
         copy.write_bytes(data)
-        found[_ask(copy, pieces)] += 1
-    return found
+        outcomes[_ask(copy, pieces)] += 1
+    return outcomes
 
 
 def _ask(path: Path, pieces: int) -> str:

@@ -63,7 +63,7 @@ def writer(path: Path, start: int, step: int = 1, stop: int = 1 << 30) -> Iterat
 
 def kill(path: Path, times: int, luck: random.Random) -> Counter[str]:
     """Kill a writer again and again, each time a random moment after some commits."""
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     following = 0
     safe: list[int] = []
     for turn in range(times):
@@ -72,8 +72,8 @@ def kill(path: Path, times: int, luck: random.Random) -> Counter[str]:
             one.wait(turn % 6)
             time.sleep(luck.choice([0, luck.uniform(0, 0.03)]))
             one.kill()
-        found["kills"] += 1
-        found["commits"] += len(one.committed)
+        outcomes["kills"] += 1
+        outcomes["commits"] += len(one.committed)
         store = SpecStore(path)
         for number in one.committed:
             require(look(store, number) == "all", f"piece {number} was committed and is lost")
@@ -81,7 +81,7 @@ def kill(path: Path, times: int, luck: random.Random) -> Counter[str]:
         # What was under way when the process died is there in full or not at all.
         state = look(store, following)
         require(state != "some", f"piece {following} is there in part")
-        found[f"under way: {state}"] += 1
+        outcomes[f"under way: {state}"] += 1
         following += state == "all"
         safe += one.committed
         for number in luck.sample(safe, min(3, len(safe))):
@@ -90,7 +90,7 @@ def kill(path: Path, times: int, luck: random.Random) -> Counter[str]:
     store = SpecStore(path)
     require(all(look(store, number) == "all" for number in safe), "a piece is lost")
     require(store.file.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",), "the file is damaged")
-    return found
+    return outcomes
 
 
 def together(path: Path, processes: int, pieces: int) -> Counter[str]:

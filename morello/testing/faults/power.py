@@ -163,13 +163,13 @@ class Disk:
         names = dict(self._synced)
         for change in self._changes[:changes]:
             _carry_out(names, change)
-        found: dict[str, bytes | None] = {}
+        state: dict[str, bytes | None] = {}
         for name, content in sorted(names.items()):
             parent = str(Path(name).parent)
             # Memory that processes share is in a file, too, but nobody trusts it after they are gone.
             if (parent == self._folder or parent in names) and not name.endswith("-shm"):
-                found[name.removeprefix(self._folder)] = content and read(content)
-        return found
+                state[name.removeprefix(self._folder)] = content and read(content)
+        return state
 
 
 def _carry_out(names: dict[str, _Content | None], change: _Change) -> None:
@@ -182,14 +182,14 @@ def _carry_out(names: dict[str, _Content | None], change: _Change) -> None:
 def events(record: Path) -> Iterator[Event]:
     """Yield what was recorded, in order."""
     data = record.read_bytes()
-    at = 0
-    while at < len(data):
-        op, length, inode, offset, size = _HEAD.unpack_from(data, at)
-        at += _HEAD.size
-        path = data[at : at + length].decode()
-        at += length
-        yield Event(chr(op), path, inode, offset, data[at : at + size])
-        at += size
+    place = 0
+    while place < len(data):
+        op, length, inode, offset, size = _HEAD.unpack_from(data, place)
+        place += _HEAD.size
+        path = data[place : place + length].decode()
+        place += length
+        yield Event(chr(op), path, inode, offset, data[place : place + size])
+        place += size
 
 
 def record(shim: Shim, work: type[Work], folder: Path) -> tuple[Disk, list[Event]]:
@@ -215,7 +215,7 @@ def record(shim: Shim, work: type[Work], folder: Path) -> tuple[Disk, list[Event
 def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
     """Lose power at every moment of some work, or at every so many; see that all that was promised is kept."""
     disk, done = record(shim, work, folder)
-    found, seen = Sweep(), set[bytes]()
+    result, seen = Sweep(), set[bytes]()
     for moment, event in enumerate(done, 1):
         disk.apply(event)
         if moment % every:
@@ -228,9 +228,9 @@ def lose(shim: Shim, work: type[Work], folder: Path, every: int = 1) -> Sweep:
             wrong = _look(work, folder / "after", state, disk.promised)
             place = Path(event.path.partition("\n")[0]).name
             shown = f"{work.__name__}: power lost after event {moment} ({event.op} {place}), state {number}"
-            found.add("broken" if wrong else "right", wrong, shown)
-    found.outcomes["moments"] = len(done) // every
-    return found
+            result.add("broken" if wrong else "right", wrong, shown)
+    result.outcomes["moments"] = len(done) // every
+    return result
 
 
 def _look(work: type[Work], folder: Path, state: dict[str, bytes | None], promised: set[int]) -> str:

@@ -39,11 +39,11 @@ class ReferenceEmitter:
             )
         declared = logical.op.operands(len(logical.shape))
         values, parameters = [], []
-        for one, tensor in zip(declared, logical.operands, strict=True):
+        for operand, tensor in zip(declared, logical.operands, strict=True):
             layout = tensor.state.layout
             strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
-            values.append(Value(one.name, tensor, strides))
-            parameters.append(Parameter(one.name, tensor, one.reads, one.writes, strides))
+            values.append(Value(operand.name, tensor, strides))
+            parameters.append(Parameter(operand.name, tensor, operand.reads, operand.writes, strides))
         arguments = ", ".join(value.parameters(one.writes) for value, one in zip(values, declared, strict=True))
         prototype = f"void {name}({arguments})"
         source = _source(logical, values, prototype)

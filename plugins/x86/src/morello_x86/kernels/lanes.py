@@ -121,11 +121,11 @@ class Place:
 
     def write(self, index: int, value: str) -> None:
         """Set an operand's vector."""
-        one = self.site.operand(index)
-        dtype = one.tensor.state.dtype
+        operand = self.site.operand(index)
+        dtype = operand.tensor.state.dtype
         value = vector_as(self.site, value, lane_type(dtype), dtype, self.values)
-        if one.in_registers:
-            self.line(f"{one.register(int(self.at))} = {value};")
+        if operand.in_registers:
+            self.line(f"{operand.register(int(self.at))} = {value};")
         elif self.rest:
             store = _store_rest(self.site, dtype, self.values)
             self.line(f"{store}({self._address(index)}, {value}, {self.rest});")
@@ -198,11 +198,11 @@ def _pointer(site: KernelSite, index: int) -> str:
     return name
 
 
-def _splat(site: KernelSite, one: OperandSite, values: int) -> str:
+def _splat(site: KernelSite, operand: OperandSite, values: int) -> str:
     """Return a C variable with a single value of an operand in all lanes."""
-    dtype = one.tensor.state.dtype
-    name, lane = site.fresh(f"{one.name}_all"), lane_type(dtype)
-    value = scalar_as(site, one.scalar(), dtype, lane)
+    dtype = operand.tensor.state.dtype
+    name, lane = site.fresh(f"{operand.name}_all"), lane_type(dtype)
+    value = scalar_as(site, operand.scalar(), dtype, lane)
     site.line(f"    const {site.vector_type(lane, values)} {name} = {repeat(site, lane, values)}({value});")
     return name
 
