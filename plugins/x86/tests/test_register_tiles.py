@@ -5,8 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 from morello_x86.kernels import register_tiles
+from morello_x86.kernels.tile_cycles import TILE_CYCLES
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
+from morello_x86_testing.tile_cycles import FEATURES, measure
 
 from morello import api
 from morello.errors import PluginError
@@ -15,6 +17,7 @@ from morello.ir.impl import Node
 from morello.plugins import Microkernel, Target, TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
+from morello.runtime.machine import missing_features
 from morello.testing import KernelCheck, Trials, kernel_checks
 
 PLUGINS = {8: AVX2, 16: AVX512}
@@ -25,7 +28,7 @@ REGISTERS = {8: 16, 16: 32}
 def registry(values: int, *others: Microkernel) -> Registry:
     """Return the target of that vector width with the family, and `others`, as its kernels."""
     plugin: TargetPlugin = PLUGINS[values]
-    family = register_tiles.kernels(values, REGISTERS[values])
+    family = register_tiles.kernels(TILE_CYCLES[values], REGISTERS[values])
     return Registry.of(tiles=attrs.evolve(plugin, kernels=(*family, *others)))
 
 
@@ -133,3 +136,62 @@ def test_values_that_have_no_stride_are_told() -> None:
     found = trials(8, {spec: "split 1 ; select RegisterTileAccum"})
     with pytest.raises(PluginError, match="dimension 1 of lhs has no stride: its values lie in strips"):
         found.target.emitter.emit(found.impls[0], found.target, "p")
+
+
+def cost(values: int, text: str) -> int:
+    """Return the tenths of a cycle of a tile that starts at 0."""
+    plain = target(values)
+    return int(plain.kernels_by_name["RegisterTile"].cost(parse_spec(text, plain).logical, plain))
+
+
+@pytest.mark.parametrize(("values", "rows", "vectors"), [(8, 6, 2), (16, 6, 4), (16, 14, 2)])
+def test_costs_are_tenths_of_measured_cycles(values: int, rows: int, vectors: int) -> None:
+    near = ("L1, row_major",) * 3
+    cycles = TILE_CYCLES[values]
+    (tile,) = [one for one in cycles.tiles if (one.rows, one.vectors) == (rows, vectors)]
+    few, many = (cost(values, product("Matmul", (rows, k, values * vectors), *near)) for k in (100, 300))
+    assert many - few == pytest.approx(20 * tile.step, rel=0.01)
+    assert few == pytest.approx(10 * tile.step + tile.zero, rel=0.02)
+    # These are the tiles that programs are made of: next to nothing is lost.
+    assert tile.step <= 1.05 * cycles.add * rows * vectors
+
+
+def test_operands_that_come_from_afar_overlap_with_the_sums_of_large_tiles() -> None:
+    def price(rows: int, level: str, how: str = "") -> int:
+        near, rhs = "L1, row_major", f"{level}, row_major{how}"
+        return cost(16, product("Matmul", (rows, 128, 64), near, rhs, near))
+
+    assert price(6, "L1") < price(6, "GL") < 1.2 * price(6, "L1")
+    assert price(1, "GL") > 1.5 * price(1, "L1")
+    assert price(6, "GL", ", c1") > 1.5 * price(6, "GL")
+
+
+def test_tiles_that_were_not_measured_cost_about_what_their_neighbours_do() -> None:
+    for values, cycles in TILE_CYCLES.items():
+        for tile in cycles.tiles:
+            others = tuple(one for one in cycles.tiles if one != tile)
+            without = attrs.evolve(cycles, tiles=others)
+            (kernel,) = register_tiles.kernels(without, REGISTERS[values])[1:]
+            text = product("Matmul", (tile.rows, 1000, tile.vectors * values), *("L1, row_major",) * 3)
+            filled = kernel.cost(parse_spec(text, target(values)).logical, target(values))
+            assert filled == pytest.approx(100 * tile.step + tile.zero, rel=0.25), tile
+
+
+def test_no_tile_is_faster_than_its_multiply_adds() -> None:
+    for values in PLUGINS:
+        for rows, k, columns in [(1, 1, 1), (1, 8, values), (2, 30, values), (6, 3, 2 * values)]:
+            least = TILE_CYCLES[values].add * rows * k * -(-columns // values) / 10
+            assert cost(values, product("Matmul", (rows, k, columns), *("L1, row_major",) * 3)) >= least + 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", PLUGINS)
+def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) -> None:
+    if missing := missing_features(FEATURES[values]):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    found = measure(values, available_compilers()[:1], repeats=5, tiles=[(1, 1), (6, 2)])
+    slow, fast = found.tiles
+    assert [(one.rows, one.vectors) for one in found.tiles] == [(1, 1), (6, 2)]
+    # Others work on the machine beside the test.
+    assert 0.8 * 12 * found.add < fast.step < 2 * 12 * found.add
+    assert slow.step > 3 * found.add

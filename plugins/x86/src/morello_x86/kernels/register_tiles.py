@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from morello.ir.numbers import Mask, ceil_div
+from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern
+from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.tile_code import Matrix, TileCode
+from morello_x86.kernels.tile_cost import TileCycles
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
@@ -54,8 +55,16 @@ def _emit(values: int) -> Callable[[KernelSite], None]:
     return emit
 
 
-def kernels(values: int, registers: int, levels: Sequence[str] = ("L1", "GL")) -> tuple[Microkernel, ...]:
-    """Return the family for vectors of so many f32, with operands in any of these levels: accumulating, and not."""
+def kernels(cycles: TileCycles, registers: int, levels: Sequence[str] = ("L1", "GL")) -> tuple[Microkernel, ...]:
+    """Return the family for vectors of so many f32 as `cycles` are for, with operands in any of these levels.
+
+    One kernel adds to sums that there are, one starts at 0.
+    """
+    values = cycles.values
+
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        return cycles.cost(spec)
+
     anywhere = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False)
     rows = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False, layout="row_major")
     return tuple(
@@ -65,7 +74,7 @@ def kernels(values: int, registers: int, levels: Sequence[str] = ("L1", "GL")) -
             operands=(anywhere, rows, rows),
             shape=(1, None, None, None),
             when=_fits(values, registers),
-            cost=lambda spec, machine: 1 + 0 * spec.shape[1],
+            cost=cost,
             registers={"VRF": registers},
             emit=_emit(values),
         )

@@ -13,7 +13,7 @@ from morello_x86.kernels.common import PREFIX
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
 #: Intel's type of a vector of f32, by its values.
-_TYPES = {8: "__m256", 16: "__m512"}
+VECTOR_TYPES = {8: "__m256", 16: "__m512"}
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class TileCode:
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent."""
-        kind, names = _TYPES[self.values], [self.fresh(name) for name in ("lhs", "rhs", "out")]
+        kind, names = VECTOR_TYPES[self.values], [self.fresh(name) for name in ("lhs", "rhs", "out")]
         yield "{"
         for name, matrix, const in zip(names, (a, b, c), ("const ", "const ", ""), strict=True):
             yield f"    {const}float *const {name} = {matrix.pointer};"
@@ -102,7 +102,7 @@ class TileCode:
         self, lhs: Matrix, rhs: Matrix, step: int, sums: list[list[str]], mask: str, indent: str
     ) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
-        kind, factors = _TYPES[self.values], [self.fresh("factor") for _ in range(self.vectors)]
+        kind, factors = VECTOR_TYPES[self.values], [self.fresh("factor") for _ in range(self.vectors)]
         for vector, factor in enumerate(factors):
             place = _at(rhs, step, vector * self.values)
             yield f"{indent}const {kind} {factor} = {self._load(place, vector, mask)};"

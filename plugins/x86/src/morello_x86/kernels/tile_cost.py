@@ -1,0 +1,113 @@
+"""Costs of register tiles in tenths of a cycle, from what their steps and the lines they read take on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from morello.ir.numbers import Num, ceil_div, choose
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+
+#: Rows and vectors past which tables do not go.
+_MOST = 32
+_LINE = 64
+#: Steps of k that two calls overlap in at least: what starts a tile is never hidden altogether.
+_CALL = 60
+
+
+@attrs.frozen
+class Tile:
+    """What a tile of `rows`×`vectors` takes: hundredths of a cycle for a step of k, and tenths of a cycle to start.
+
+    `start` is for tiles that read their sums, `zero` for those whose sums start at 0. It is negative where steps wait
+    for the sums of the step before and the next tile's fill the time.
+    """
+
+    rows: int
+    vectors: int
+    step: int
+    start: int
+    zero: int
+
+
+@attrs.frozen
+class Lines:
+    """What a cache line from one level takes, in tenths of a cycle.
+
+    `stream` overlaps with the sums. What it does not hide is `run` where lines follow one another, `apart` where rows
+    lie apart, and `out` for lines of the output, once for reading and once for writing.
+    """
+
+    stream: int
+    run: int
+    apart: int
+    out: int
+
+
+@attrs.frozen(kw_only=True)
+class TileCycles:
+    """What register tiles take on one machine in vectors of `values`.
+
+    `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
+    for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
+    vector that is not full adds to a step. `levels` say what lines take.
+    """
+
+    values: int
+    tiles: tuple[Tile, ...]
+    latency: int
+    add: int
+    load: int
+    mask: int
+    levels: Mapping[str, Lines]
+
+    @cached_property
+    def _steps(self) -> npt.NDArray[np.int64]:
+        """Hundredths of a cycle by rows and vectors: those measured, else the smooth maximum of what limits a step."""
+        rows, vectors = np.meshgrid(*[np.arange(_MOST)] * 2, indexing="ij")
+        limits = self.add * rows * vectors, self.load * (rows + vectors)
+        steps = smooth_maximum(np.full_like(rows, self.latency), *limits).astype(np.int64)
+        for one in self.tiles:
+            steps[one.rows, one.vectors] = one.step
+        return steps
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """Tenths of a cycle by whether sums start at 0, rows and vectors; those of tiles not measured are 0."""
+        starts = np.zeros((2, _MOST, _MOST), np.int64)
+        for one in self.tiles:
+            starts[:, one.rows, one.vectors] = one.start, one.zero
+        return starts
+
+    def cost(self, spec: LogicalSpec) -> Num:
+        """Return the tenths of a cycle of one call. What is read overlaps with the sums, but for some friction."""
+        _, m, k, n = spec.shape
+        vectors = ceil_div(n, self.values)
+        at = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
+        zero = int(spec.op == Matmul())
+        step = self._steps[at] + choose(n % self.values != 0, self.mask, 0)
+        floor = _CALL + k * m * vectors * self.add // 10
+        sums = np.maximum(k * step // 10 + self._starts[(zero, *at)], floor)
+        stream: Num = 0
+        friction: Num = 0
+        for index in (0, 1):
+            lines, level = spec.operand(index).lines(_LINE), self.levels[spec.states[index].level]
+            stream = stream + lines * level.stream
+            friction = friction + lines * (level.run if spec.states[index].contiguous else level.apart)
+        out = spec.operand(2).lines(_LINE) * self.levels[spec.states[2].level].out * (1 if zero else 2)
+        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
+        return total if total.ndim else int(total)
+
+
+def smooth_maximum(*terms: Num) -> npt.NDArray[np.float64]:
+    """Return the root of the sum of eighth powers: roots of squares are the same on every machine, others are not."""
+    total = np.zeros(())
+    for term in terms:
+        squared = np.square(np.asarray(term, np.float64))
+        total = total + np.square(np.square(squared))
+    return np.sqrt(np.sqrt(np.sqrt(total)))

@@ -1,0 +1,128 @@
+"""Cycles of register tiles on the machine that the shipped costs are for: a core of Zen 5 with AVX-512.
+
+`python -m morello_x86_testing.tile_cycles` measures such tables anew. Each tile's row is the better one of gcc 12's and
+clang 14's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import starmap
+
+from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
+
+#: By memory level, where GL is L3. Rows whose distance is a power of two evict one another from L1, which takes 3 to 16
+#: cycles a line; other distances take next to nothing. Nothing tells a kernel the distance: these are in between.
+_LEVELS = {
+    "L1": Lines(stream=0, run=0, apart=4, out=0),
+    "L2": Lines(stream=14, run=1, apart=20, out=10),
+    "GL": Lines(stream=25, run=4, apart=80, out=60),
+}
+
+#: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
+_AVX2 = (
+    (1, 1, 353, -1369, -1377),
+    (2, 1, 402, -1164, -1174),
+    (3, 1, 405, -669, -679),
+    (4, 1, 405, -382, -377),
+    (5, 1, 428, -267, -257),
+    (6, 1, 439, -169, -169),
+    (7, 1, 465, -166, -117),
+    (8, 1, 460, 81, 50),
+    (9, 1, 515, 55, 30),
+    (10, 1, 622, -109, -86),
+    (11, 1, 663, 119, 25),
+    (12, 1, 741, 106, 56),
+    (13, 1, 771, 123, -15),
+    (14, 1, 799, 103, -16),
+    (1, 2, 404, -1262, -1249),
+    (2, 2, 405, -380, -382),
+    (3, 2, 436, -146, -125),
+    (4, 2, 468, -93, -65),
+    (5, 2, 528, -15, -29),
+    (6, 2, 610, -10, 16),
+    (1, 3, 406, -719, -709),
+    (2, 3, 434, -135, -131),
+    (3, 3, 495, -16, -9),
+    (4, 3, 610, 3, 10),
+    (1, 4, 407, -452, -434),
+    (2, 4, 459, 15, -29),
+    (1, 5, 412, -270, -275),
+    (2, 5, 530, -45, -6),
+    (1, 6, 423, -116, -116),
+    (1, 7, 435, -11, -32),
+)
+
+#: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
+_AVX512 = (
+    (1, 1, 351, -1339, -1347),
+    (2, 1, 404, -1231, -1241),
+    (3, 1, 406, -749, -753),
+    (4, 1, 409, -487, -545),
+    (5, 1, 415, -269, -279),
+    (6, 1, 411, -99, -108),
+    (7, 1, 446, -89, -52),
+    (8, 1, 460, 70, 56),
+    (9, 1, 512, 81, 47),
+    (10, 1, 568, 80, 1),
+    (11, 1, 617, 87, 52),
+    (12, 1, 667, 120, 64),
+    (13, 1, 725, 115, -53),
+    (14, 1, 772, 88, 82),
+    (16, 1, 879, 154, 20),
+    (20, 1, 1094, 190, 103),
+    (24, 1, 1294, 286, 55),
+    (28, 1, 1527, 14, 122),
+    (30, 1, 1623, 199, 58),
+    (1, 2, 376, -767, -765),
+    (2, 2, 409, -383, -389),
+    (3, 2, 435, -129, -133),
+    (4, 2, 461, -26, -27),
+    (5, 2, 540, -34, -12),
+    (6, 2, 622, 6, -4),
+    (7, 2, 724, 29, 18),
+    (8, 2, 822, 76, 19),
+    (9, 2, 925, 147, 8),
+    (10, 2, 1028, 163, 19),
+    (11, 2, 1135, 233, -3),
+    (12, 2, 1230, 292, 95),
+    (13, 2, 1319, 427, 151),
+    (14, 2, 1429, 473, 251),
+    (1, 3, 378, -392, -402),
+    (2, 3, 434, -135, -136),
+    (3, 3, 506, -16, -33),
+    (4, 3, 613, 26, 5),
+    (5, 3, 764, 35, 14),
+    (6, 3, 919, 166, 2),
+    (7, 3, 1072, 223, 33),
+    (8, 3, 1226, 362, 72),
+    (9, 3, 1398, 283, 124),
+    (1, 4, 371, -135, -156),
+    (2, 4, 454, -32, 0),
+    (3, 4, 616, 27, 10),
+    (4, 4, 820, 54, 3),
+    (5, 4, 1024, 288, 36),
+    (6, 4, 1226, 289, 69),
+    (1, 5, 385, -72, -80),
+    (2, 5, 526, 15, 2),
+    (3, 5, 765, 101, 45),
+    (4, 5, 1030, 259, 28),
+    (5, 5, 1267, 371, 75),
+    (1, 6, 397, 37, 21),
+    (2, 6, 617, 19, 8),
+    (3, 6, 928, 210, 29),
+    (4, 6, 1230, 297, 62),
+    (1, 7, 427, 32, 14),
+    (2, 7, 720, 67, 15),
+    (3, 7, 1091, 258, 29),
+    (1, 8, 463, 64, 31),
+    (2, 8, 809, 129, 60),
+)
+
+#: By values of f32 in a vector.
+TILE_CYCLES: Mapping[int, TileCycles] = {
+    values: TileCycles(
+        values=values, tiles=tuple(starmap(Tile, tiles)), latency=400, add=51, load=50, mask=mask, levels=_LEVELS
+    )
+    for values, tiles, mask in ((8, _AVX2, 50), (16, _AVX512, 0))
+}
