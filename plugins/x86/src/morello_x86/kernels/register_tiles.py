@@ -16,6 +16,14 @@ from morello_x86.kernels.tile_cost import TileCycles
 _ROW, _COLUMN = 1, 2
 
 
+def vector_registers(spec: LogicalSpec, values: int) -> Num:
+    """Return the registers of a tile: its sums, a row of factors, a value in all lanes, and AVX2's mask of a tail."""
+    _, m, _, n = spec.shape
+    vectors = ceil_div(n, values)
+    masks = (n % values != 0) * (values == 8)
+    return m * vectors + vectors + 1 + masks
+
+
 def _fits(values: int, registers: int) -> Callable[[LogicalSpec], Mask]:
     """Return the condition that rows lie as vectors are loaded, and that the registers suffice."""
 
@@ -27,10 +35,7 @@ def _fits(values: int, registers: int) -> Callable[[LogicalSpec], Mask]:
             layout = state.layout
             if layout is not None and any(one.dim == _COLUMN for one in layout.dims) and not state.contig:
                 return False
-        _, m, _, n = spec.shape
-        vectors = ceil_div(n, values)
-        masks = (n % values != 0) * (values == 8)
-        return m * vectors + vectors + 1 + masks <= registers
+        return vector_registers(spec, values) <= registers
 
     return fits
 
