@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from morello import crash
-from morello.cli import bench, check, compile, db, explain, precompute, run, streams, targets
+from morello.cli import bench, calibrate, check, compile, db, explain, precompute, run, streams, targets
 from morello.errors import MorelloError
 from morello.frontend.diagnostics import SourceError
 from morello.interrupt import INTERRUPTED, raised
@@ -67,5 +67,5 @@ def main() -> None:
     """
 
 
-for module in (run, compile, check, bench, explain, precompute, targets, db):
+for module in (run, compile, check, bench, explain, precompute, targets, calibrate, db):
     main.add_command(module.command)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 #: What of Morello's package no answer depends on; nothing else imports it.
-ASIDE = frozenset({"__init__.py", "api.py", "cli", "crash.py", "goals.py", "interrupt.py", "runtime", "testing"})
+ASIDE = frozenset(
+    {"__init__.py", "api.py", "calibration", "cli", "crash.py", "goals.py", "interrupt.py", "runtime", "testing"}
+)
 
 _LEFT_OUT = {"__pycache__"}
 #: Files that are made of others. A compiled module counts where what it was made of is not there.

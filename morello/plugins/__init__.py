@@ -5,13 +5,17 @@ from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, 
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.measure import Clock, Measurement, Meter
 from morello.plugins.profile import Profile
 
 __all__ = [
+    "Clock",
     "Jam",
     "LayoutRule",
     "Machine",
+    "Measurement",
     "MemoryLevel",
+    "Meter",
     "Microkernel",
     "Multiple",
     "OperandPattern",

@@ -10,6 +10,7 @@ from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
 
@@ -26,6 +27,8 @@ class TargetPlugin:
     weights: Weights = attrs.field(factory=Weights)
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
     profiles: Sequence[Profile | ProfileFile] = ()
+    clock: Clock | None = None
+    measurements: Sequence[Measurement] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -54,6 +57,14 @@ class TargetPlugin:
     @hookimpl
     def morello_profiles(self, target: str) -> Sequence[Profile | ProfileFile]:
         return self.profiles if target == self.info.name else ()
+
+    @hookimpl
+    def morello_clock(self, target: str) -> Clock | None:
+        return self.clock if target == self.info.name else None
+
+    @hookimpl
+    def morello_measurements(self, target: str) -> Sequence[Measurement]:
+        return self.measurements if target == self.info.name else ()
 
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:

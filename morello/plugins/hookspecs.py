@@ -15,6 +15,7 @@ from morello.ir.ops import Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
+from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
 
@@ -62,6 +63,16 @@ def morello_tables(target: str) -> Tables | None:
 @hookspec
 def morello_profiles(target: str) -> Iterable[Profile | ProfileFile] | None:
     """Profiles of `target`, or files with them: what machines cost in place of what is declared."""
+
+
+@hookspec
+def morello_clock(target: str) -> Clock | None:
+    """Return the unit of what `target` costs, for `morello calibrate`."""
+
+
+@hookspec
+def morello_measurements(target: str) -> Iterable[Measurement] | None:
+    """Return how the tables of `target` are measured, for `morello calibrate`."""
 
 
 @hookspec

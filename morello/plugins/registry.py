@@ -18,6 +18,7 @@ from morello.kernels.machine import Tables, TargetInfo, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins import hookspecs
 from morello.plugins.choice import Choice, ProfileLike, named, usual
+from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, read_profile
 from morello.plugins.validation import check_target, label_of, operation_rule
 
@@ -158,6 +159,26 @@ class Registry:
                 found[profile.name] = profile
             self._profiles[name] = MappingProxyType(found)
         return self._profiles[name]
+
+    def clock(self, name: str) -> Clock | None:
+        """Return the unit of what a target costs, None if no plugin tells. Raises PluginError."""
+        plugin, found = self._one("morello_clock", name) or ("", None)
+        if found is None or (isinstance(found, Clock) and found.units > 0 and "morello_clock" in found.source):
+            return found
+        rule = "a clock is a morello.plugins.Clock of at least 1 unit, whose source defines morello_clock"
+        raise PluginError(f"plugin {plugin!r}, clock of target {name}: {rule}", remedy(plugin))
+
+    def measurements(self, name: str) -> list[Measurement]:
+        """Return how the tables of a target are measured. Raises PluginError for tables that it lacks."""
+        tables, found = self._base(name).tables, [*self._ask("morello_measurements", target=name)]
+        for plugin, one in found:
+            rows = tables.get(one.table, ()) if isinstance(one, Measurement) else ()
+            if not (rows and 0 <= one.keys < len(rows[0]) and callable(one.measure)):
+                rule = (
+                    f"a measurement is a morello.plugins.Measurement of a table, with fewer keys than columns: {one!r}"
+                )
+                raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
+        return [one for _, one in found]
 
     def variants(self, name: str) -> list[Target]:
         """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""

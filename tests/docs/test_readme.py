@@ -21,12 +21,14 @@ def test_commands_are_those_there_are() -> None:
 
 
 def test_options_are_those_there_are() -> None:
-    having: dict[str, set[str]] = {"--spec": set(), "--target": set(), "--db": set(), "--json": set()}
+    having: dict[str, set[str]] = {name: set() for name in ("--spec", "--target", "--profile", "--db", "--json")}
     for name, command in main.commands.items():
         for option in {text for parameter in command.params for text in parameter.opts} & set(having):
             having[option].add(name)
-    assert having["--spec"] == having["--target"] == having["--db"] == set(main.commands) - {"targets", "db"}
-    assert having["--json"] == {"check", "bench", "explain", "targets"}
+    others = {"targets", "calibrate", "db"}
+    assert having["--spec"] == having["--db"] == set(main.commands) - others
+    assert having["--target"] == having["--profile"] == {*set(main.commands) - others, "calibrate"}
+    assert having["--json"] == {"check", "bench", "explain", "targets", "calibrate"}
 
 
 def test_licence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from morello_x86.calibration import CLOCK
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 
@@ -15,5 +16,6 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=kernels(target.VECTORS),
     weights=target.WEIGHTS,
+    clock=CLOCK,
     emitter=X86Emitter("-mavx2", "-mfma"),
 )

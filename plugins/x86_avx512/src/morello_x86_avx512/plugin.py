@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from morello_x86.calibration import CLOCK
 from morello_x86.core import layouts, levels
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
@@ -27,5 +28,6 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=(*kernels(VECTORS), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
+    clock=CLOCK,
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )

@@ -1,0 +1,1 @@
+"""Measures what a machine costs: levels, threads, and the tables of kernels."""

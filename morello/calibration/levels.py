@@ -1,0 +1,101 @@
+"""Measures what touching lines costs, level by level: a line of a run, and each run beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from morello.calibration.meter import UnitMeter
+from morello.kernels.machine import MemoryLevel
+
+#: Lines of a run, as rows of tiles have them.
+RUNS = (1, 2, 4, 8, 16, 32)
+#: Lines from row to row: no power of two, of which caches hold few.
+_PITCH = RUNS[-1] + 1
+#: Lines that are touched without a jump in the code.
+_UNROLLED = 16
+#: How many times as large as the largest cache the data is that is read from memory.
+_BEYOND = 16
+#: Bytes that are read from a memory without caches before it, and at most.
+_ALONE, _LARGEST = 8 << 20, 64 << 20
+
+
+@attrs.frozen
+class LevelFit:
+    """The costs of a level: `hit` for a line of a run, `miss` for each run; and what they were fitted to.
+
+    `points` are lines of a run, and what a run of so many takes. `error` is the mean relative error of the fit.
+    """
+
+    level: str
+    hit: float
+    miss: float
+    points: tuple[tuple[int, float], ...]
+
+    @property
+    def error(self) -> float:
+        return float(np.mean([abs((self.miss + self.hit * lines) / taken - 1) for lines, taken in self.points]))
+
+
+def footprint(levels: Sequence[MemoryLevel], level: MemoryLevel) -> int:
+    """Return the bytes to read so that they come from a level: three quarters of a cache, much more than all caches."""
+    if level.kind == "cache":
+        return level.capacity * 3 // 4
+    caches = [one.capacity for one in levels if one.kind == "cache"]
+    return min(_BEYOND * max(caches) if caches else _ALONE, level.capacity, _LARGEST)
+
+
+def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit]:
+    """Return the costs of caches and memories, fastest first."""
+    found = []
+    for level in levels:
+        if level.is_register:
+            continue
+        # A tiny level is read as rows all the same.
+        rows = max(2, footprint(levels, level) // (level.unit * _PITCH))
+        names = [f"touch_{lines}" for lines in RUNS]
+        source = "\n".join(_touches(name, rows, lines, level.unit) for name, lines in zip(names, RUNS, strict=True))
+        times = meter.units(source, names)
+        counts = [rows * (RUNS[-1] // lines) for lines in RUNS]
+        points = tuple((lines, taken / count) for lines, taken, count in zip(RUNS, times, counts, strict=True))
+        found.append(LevelFit(level.name, *fitted(points), points))
+    return found
+
+
+def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Return hit and miss that fit best: the least squares of relative errors, neither of them negative."""
+    lines, taken = np.array(points, dtype=float).T
+    columns = np.stack([lines / taken, 1 / taken], axis=1)
+    hit, miss = np.linalg.lstsq(columns, np.ones(len(points)), rcond=None)[0]
+    if miss < 0 or hit < 0:
+        kept = 0 if miss < 0 else 1
+        alone = columns[:, kept].sum() / (columns[:, kept] ** 2).sum()
+        hit, miss = (alone, 0.0) if kept == 0 else (0.0, alone)
+    return float(hit), float(miss)
+
+
+def _touches(name: str, rows: int, lines: int, unit: int) -> str:
+    """Return C that reads a value of every line, column of tiles by column: runs of so many lines."""
+    body = "\n".join(_run(lines, unit))
+    return f"""\
+static void {name}(void *memory) {{
+    for (ptrdiff_t column = 0; column < {RUNS[-1] // lines}; ++column) {{
+        const unsigned char *from = (const unsigned char *)memory + column * {lines * unit};
+        for (ptrdiff_t row = 0; row < {rows}; ++row, from += {_PITCH * unit}) {{
+{body}
+        }}
+    }}
+}}"""
+
+
+def _run(lines: int, unit: int) -> Iterator[str]:
+    """Yield statements that touch the lines of a run; volatile, so that none is left out or joined with others."""
+    touch = "(void)*(const volatile uint64_t *)(from + {});"
+    if lines <= _UNROLLED:
+        yield from (f"            {touch.format(line * unit)}" for line in range(lines))
+        return
+    yield f"            for (ptrdiff_t line = 0; line < {lines * unit}; line += {_UNROLLED * unit}) {{"
+    yield from (f"                {touch.format(f'line + {line * unit}')}" for line in range(_UNROLLED))
+    yield "            }"

@@ -1,0 +1,161 @@
+"""Calibrates a target: measures what this machine costs, and makes a profile of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Literal
+
+import attrs
+
+from morello.calibration.levels import LevelFit, fit_levels, footprint
+from morello.calibration.meter import Timer, UnitMeter
+from morello.calibration.tables import MeasuredTable, measure_table, ratios
+from morello.calibration.threads import start_up
+from morello.errors import MorelloError
+from morello.kernels.target import Target
+from morello.plugins.choice import machine
+from morello.plugins.measure import Clock, Measurement
+from morello.plugins.profile import MEASURED, Profile
+from morello.runtime.machine import missing_features
+from morello.runtime.toolchain import Compiler
+
+#: Seconds that calibration takes at most, about.
+_LONGEST, _QUICKEST = 150, 30
+#: What is said of each thing that is measured.
+Progress = Callable[[str], None]
+
+
+@attrs.frozen
+class Line:
+    """One thing that was measured: its key in a profile, the target's costs before and now, and how sure they are.
+
+    `error` is the relative error of the fit, or between measurements; None where neither is known.
+    """
+
+    key: str
+    old: str
+    new: str
+    error: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Calibration:
+    """The outcome: a profile, and what it was made from. `waited` is the share of the time without a core."""
+
+    profile: Profile
+    levels: tuple[LevelFit, ...]
+    tables: tuple[MeasuredTable, ...]
+    lines: tuple[Line, ...]
+    waited: float
+    seconds: float
+
+
+def calibrate(
+    target: Target,
+    clock: Clock,
+    measurements: Sequence[Measurement],
+    compilers: Sequence[Compiler],
+    *,
+    name: str,
+    quick: bool = False,
+    progress: Progress = lambda what: None,
+) -> Calibration:
+    """Measure what a target costs on this machine, in its own units.
+
+    Programs are built with the first of `compilers`; with the others, tables are measured for comparison. Raises
+    MorelloError for a machine that cannot run the target, and ToolchainError.
+    """
+    missing = missing_features(target.info.cpu_features)
+    if missing:
+        what = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
+        raise MorelloError(what, "calibrate another target with --target; `morello targets` lists them")
+    start = time.monotonic()
+    memory = max(footprint(target.levels, level) for level in target.levels if not level.is_register)
+    deadline = start + (_QUICKEST if quick else _LONGEST)
+    meters = [
+        # Not every emitter has flags that are the same for all programs.
+        UnitMeter(Timer(one, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
+        for one in compilers[: 1 if quick else None]
+    ]
+    meter = meters[0]
+    progress("levels")
+    levels = fit_levels(meter, target.levels)
+    progress("threads")
+    threads = os.cpu_count() or 1
+    sync = round(start_up(meter, threads)) if threads > 1 else target.weights.sync
+    lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
+    tables = []
+    for one in measurements:
+        progress(f"table {one.table}")
+        tables.append(measure_table(meter, one, target.tables))
+        lines.append(_table_line(tables[-1]))
+        for other in meters[1:]:
+            progress(f"table {one.table}, {other.compiler.name}")
+            lines.append(_compared(tables[-1], measure_table(other, one, target.tables), other.compiler))
+    return Calibration(
+        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, clock, meter),
+        levels=tuple(levels),
+        tables=tuple(tables),
+        lines=tuple(lines),
+        waited=max(one.timer.waited for one in meters),
+        seconds=time.monotonic() - start,
+    )
+
+
+def _profile(
+    target: Target,
+    levels: Sequence[LevelFit],
+    weights: dict[str, int | Literal["cpus"]],
+    tables: Sequence[MeasuredTable],
+    name: str,
+    clock: Clock,
+    meter: UnitMeter,
+) -> Profile:
+    return Profile(
+        name=name,
+        target=target.name,
+        description=f"measured on {machine()[0]} with {meter.compiler.name}, in {clock.unit}",
+        cpus=machine()[:1],
+        weights=weights,
+        levels={one.level: {key: round(new) for key, new in _costs(one)} for one in levels},
+        tables={**target.tables, **{one.name: one.rows for one in tables}},
+    )
+
+
+def _level_lines(target: Target, levels: Sequence[LevelFit]) -> list[Line]:
+    return [
+        Line(f"levels.{one.level}.{key}", f"{getattr(target.level(one.level), key):,}", f"{new:,.0f}", one.error)
+        for one in levels
+        for key, new in _costs(one)
+    ]
+
+
+def _costs(one: LevelFit) -> list[tuple[str, float]]:
+    found = [("hit_cost", one.hit), ("miss_cost", one.miss)]
+    return [pair for pair in found if pair[0] in MEASURED]
+
+
+def _weight_lines(target: Target, threads: int, sync: int) -> list[Line]:
+    old = target.weights
+    return [
+        Line("weights.threads", f"{old.threads:,}", f"{threads:,}", None),
+        Line("weights.sync", f"{old.sync:,}", f"{sync:,}", None),
+    ]
+
+
+def _table_line(table: MeasuredTable) -> Line:
+    return Line(f"tables.{table.name}", f"{len(table.rows)} rows", _times(table.old, table), table.error)
+
+
+def _compared(table: MeasuredTable, other: MeasuredTable, compiler: Compiler) -> Line:
+    return Line(f"  with {compiler.name}", "", _times(table.rows, other), other.error)
+
+
+def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:
+    """Return how the costs of a table compare with others, in words: the median, and the middle nine tenths."""
+    found = ratios(rows, table.rows, table.keys) or [1.0]
+    low, high = found[len(found) // 20], found[-1 - len(found) // 20]
+    return f"× {median(found):.2f} ({low:.2f} to {high:.2f})"

@@ -1,0 +1,139 @@
+"""Times small C functions on a machine that others may use too: CPU time of the thread, least of many rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import cffi
+import numpy as np
+
+from morello.plugins.measure import Clock
+from morello.runtime.build import build
+from morello.runtime.toolchain import Compiler
+
+_DECLARED = "void morello_measure(int which, int64_t calls, void *memory, double *seconds);"
+_SOURCE = """\
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+{source}
+
+typedef void morello_probe(void *memory);
+static morello_probe *const probes[] = {{{names}}};
+
+static double morello_now(clockid_t clock) {{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}}
+
+/* Seconds that `calls` calls of a function take: of the thread's CPU, and on the wall. */
+void morello_measure(int which, int64_t calls, void *memory, double *seconds) {{
+    /* The compiler must not see which function it is. */
+    morello_probe *volatile const chosen = probes[which];
+    morello_probe *const probe = chosen;
+    const double wall = morello_now(CLOCK_MONOTONIC), start = morello_now(CLOCK_THREAD_CPUTIME_ID);
+    for (int64_t call = 0; call < calls; ++call) {{
+        probe(memory);
+    }}
+    seconds[0] = morello_now(CLOCK_THREAD_CPUTIME_ID) - start;
+    seconds[1] = morello_now(CLOCK_MONOTONIC) - wall;
+}}
+"""
+#: Seconds of one timing: long against reading the clocks, and short against the time between two interruptions.
+_LONG = 1e-4
+#: Rounds at least, and how many times as many at most.
+_ROUNDS, _QUICK_ROUNDS, _MOST = 60, 20, 5
+#: What a round has to bring to count as better.
+_BETTER = 0.995
+#: The share of time without a core from which on a machine is busy.
+BUSY = 0.05
+
+
+class Timer:
+    """Times C; remembers how long it had to wait for a core meanwhile. `deadline` is when it has to end."""
+
+    def __init__(self, compiler: Compiler, flags: Sequence[str], memory: int, quick: bool, deadline: float):
+        self.compiler = compiler
+        self.quick = quick
+        self.deadline = deadline
+        self._flags = tuple(flags)
+        # Written to, so that all of it is there.
+        self._memory = np.ones(memory + 4096, np.uint8)
+        self._address = self._memory.ctypes.data + -self._memory.ctypes.data % 4096
+        self._spent = [0.0, 0.0]
+
+    @property
+    def waited(self) -> float:
+        """Return the share of the time in which another program had the core."""
+        cpu, wall = self._spent
+        return max(0.0, 1 - cpu / wall) if wall else 0.0
+
+    def seconds(
+        self, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False
+    ) -> list[float]:
+        """Return the least seconds that a call of each function takes; on the `wall` if it starts threads.
+
+        All take turns, so that one which is disturbed is timed again later. It goes on until a third of the rounds
+        brings nothing better. Raises ToolchainError for C that cannot be built.
+        """
+        text = _SOURCE.format(source=source, names=", ".join(names))
+        probes = _Probes(build({"probes.c": text}, (*self._flags, *flags), self.compiler), self._address)
+        calls, least = [self._calls(probes, which) for which in range(len(names))], [float("inf")] * len(names)
+        rounds = _QUICK_ROUNDS if self.quick else _ROUNDS
+        better = count = 0
+        while count < rounds or (count - better < rounds // 3 and count < _MOST * rounds):
+            if count and time.monotonic() > self.deadline:
+                break
+            count += 1
+            for which, number in enumerate(calls):
+                spent = probes(which, number)
+                if not wall:
+                    self._spent = [total + one for total, one in zip(self._spent, spent, strict=True)]
+                found = spent[wall] / number
+                if found < _BETTER * least[which]:
+                    better = count
+                least[which] = min(found, least[which])
+        return least
+
+    def _calls(self, probes: _Probes, which: int) -> int:
+        """Return how many calls take long enough to be timed."""
+        calls = 1
+        while min(probes(which, calls)[1] for _ in range(2)) < _LONG:
+            calls *= 2
+        return calls
+
+
+class _Probes:
+    """Functions of a library, by number."""
+
+    def __init__(self, library: object, memory: int):
+        self._ffi = cffi.FFI()
+        self._ffi.cdef(_DECLARED)
+        self._library: Any = self._ffi.dlopen(str(library))
+        self._memory = self._ffi.cast("void *", memory)
+        self._seconds = self._ffi.new("double[2]")
+
+    def __call__(self, which: int, calls: int) -> tuple[float, float]:
+        """Return the seconds that calls of a function take: of the CPU, and on the wall."""
+        self._library.morello_measure(which, calls, self._memory, self._seconds)
+        return self._seconds[0], self._seconds[1]
+
+
+class UnitMeter:
+    """Times C in units of a target's costs, which a clock tells anew each time: what a core runs at changes."""
+
+    def __init__(self, timer: Timer, clock: Clock):
+        self.timer = timer
+        self.clock = clock
+        self.compiler = timer.compiler
+        self.quick = timer.quick
+
+    def units(self, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False) -> list[float]:
+        """Return the least that a call of each function takes, in units."""
+        together = f"{self.clock.source}\n{source}"
+        clock, *found = self.timer.seconds(together, ["morello_clock", *names], flags, wall=wall)
+        return [one / clock * self.clock.units for one in found]

@@ -1,0 +1,181 @@
+"""`morello calibrate`: measures what this machine costs, and writes a profile."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from morello.calibration.machine import Calibration, Line, calibrate
+from morello.calibration.meter import BUSY
+from morello.cli.common import cc_option, print_json, print_table, profile_option
+from morello.cli.output import check_writable, write_file
+from morello.errors import MorelloError
+from morello.plugins.choice import machine
+from morello.plugins.registry import Registry, installed
+from morello.runtime.machine import missing_features
+from morello.runtime.toolchain import available_compilers, find_compiler
+
+#: The load of a machine from which on something else is going on.
+_LOAD = 0.7
+
+
+@click.command("calibrate")
+@click.option("--target", "name", metavar="NAME", help="Measure for this target; needed where there are several.")
+@click.option("-o", "--output", metavar="PROFILE.toml", help="Write what was measured to this file.")
+@click.option("--quick", is_flag=True, help="Take seconds instead of minutes, and tolerate more noise.")
+@click.option("--plot", metavar="PNG", help="Draw what was measured, and what was fitted to it.")
+@profile_option
+@cc_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    name: str | None,
+    output: str | None,
+    quick: bool,
+    plot: str | None,
+    profile: str | None,
+    cc: str | None,
+    as_json: bool,
+) -> None:
+    """Measure what this machine costs, and write it to a profile.
+
+    Small programs tell what a line costs in each level, what threads cost to start, and what kernels take. The
+    table shows what the target has counted with so far, and what was measured.
+
+    \b
+    error   mean difference between what was measured and what was fitted to it, or between two measurements
+    × 1.10  costs of a table, on average 1.1 times as high; in brackets the range of nine tenths of them
+
+    Use the profile with --profile, or put it into the configuration: see docs/calibration.md. Nothing else should run
+    meanwhile.
+    """
+    registry = installed()
+    chosen = name or _only(registry)
+    target = registry.target(chosen, profile)
+    clock = registry.clock(chosen)
+    if clock is None:
+        raise MorelloError(
+            f"nothing tells the unit of what {chosen} costs", "its plugin has to: see hook morello_clock"
+        )
+    for path in (output, plot):
+        if path is not None:
+            check_writable(path, "")
+    if plot is not None:
+        _figures()  # before the work, so that a mistake costs no time
+    compiler = find_compiler(cc)
+    compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
+    _warn_of_load()
+    found = calibrate(
+        target,
+        clock,
+        registry.measurements(chosen),
+        compilers,
+        name=_named(output),
+        quick=quick,
+        progress=lambda what: click.echo(f"measuring {what}", err=True),
+    )
+    if found.waited > BUSY:
+        click.echo(
+            f"warning: the machine is busy: {found.waited:.0%} of the time another program had the core; "
+            "measure again when it is idle",
+            err=True,
+        )
+    if as_json:
+        print_json(_as_dict(found, chosen, clock.unit))
+    else:
+        click.echo(f"{target.label} on {machine()[0]}, in {clock.unit}, {found.seconds:.0f} s")
+        print_table(_table(found.lines))
+    if output is not None:
+        write_file(output, found.profile.text().encode())
+    if plot is not None:
+        _draw(found, plot, clock.unit)
+
+
+def _only(registry: Registry) -> str:
+    """Return the one target that can be measured here. Raises MorelloError if there are none, or several."""
+    able = [
+        name
+        for name in registry.names
+        if registry.clock(name) and not missing_features(registry.target(name).info.cpu_features)
+    ]
+    if len(able) != 1:
+        names = ", ".join(able) or "none"
+        raise MorelloError(f"targets that can be measured here are {names}", "choose one with --target NAME")
+    return able[0]
+
+
+def _named(output: str | None) -> str:
+    """Return what the profile is called: like its file, or like the CPU."""
+    name = re.sub(r"[^\w.-]", "_", Path(output).stem) if output else ""
+    return name if name and name != "base" else machine()[0]
+
+
+def _warn_of_load() -> None:
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > _LOAD:
+        click.echo(
+            f"warning: the machine is busy: its load is {load:.1f}; what else runs shares caches and clock", err=True
+        )
+
+
+def _as_dict(found: Calibration, target: str, unit: str) -> dict[str, Any]:
+    return {
+        "target": target,
+        "unit": unit,
+        "seconds": found.seconds,
+        "waited": found.waited,
+        "lines": [{"key": one.key, "old": one.old, "new": one.new, "error": one.error} for one in found.lines],
+        "levels": [
+            {"level": one.level, "hit": one.hit, "miss": one.miss, "points": [list(point) for point in one.points]}
+            for one in found.levels
+        ],
+        "profile": found.profile.text(),
+    }
+
+
+def _table(lines: Sequence[Line]) -> Table:
+    table = Table("what", box=None, pad_edge=False, header_style="bold")
+    for heading in ("so far", "measured", "error"):
+        table.add_column(heading, justify="right")
+    for one in lines:
+        table.add_row(one.key, one.old, one.new, "–" if one.error is None else f"{100 * one.error:.1f} %")
+    return table
+
+
+def _figures() -> Any:
+    try:
+        # Not imported by name, as it need not be there.
+        return importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
+
+
+def _draw(found: Calibration, path: str, unit: str) -> None:
+    """Draw what runs of lines take in each level with the fits, and the costs of tables, so far and measured."""
+    figure = _figures().Figure(figsize=(11, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for one in found.levels:
+        lines, taken = zip(*one.points, strict=True)
+        (drawn,) = left.plot(lines, [one.miss + one.hit * count for count in lines])
+        left.plot(lines, taken, "o", color=drawn.get_color(), label=f"{one.level}: {one.miss:.0f} + {one.hit:.1f} · n")
+    left.set(xscale="log", yscale="log", xlabel="lines of a run (n)", ylabel=f"a run, in {unit}", title="levels")
+    left.legend()
+    for one in found.tables:
+        for column in range(one.keys, len(one.rows[0])):
+            pairs = [(old[column], new[column]) for old, new in zip(one.old, one.rows, strict=True)]
+            right.plot(*zip(*pairs, strict=True), ".", label=f"{one.name}, column {column + 1}")
+    if found.tables:
+        right.axline((1, 1), slope=1, color="gray", linewidth=0.5)
+        right.legend()
+    right.set(xlabel="so far", ylabel="measured", title="tables")
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MorelloError(f"cannot write {path}: {reason}", "name a .png file in a folder that exists") from error

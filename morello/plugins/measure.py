@@ -1,0 +1,53 @@
+"""The parts of `morello calibrate` that only a target knows: the unit of its costs, and how its tables are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+#: Rows of a table of a target.
+Rows: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Clock:
+    """The unit of a target's costs, in words, and C that takes a known number of them on every machine.
+
+    `source` defines `static void morello_clock(void *memory)`; a call takes `units`, such as a chain of instructions
+    whose latency is known.
+    """
+
+    unit: str
+    source: str
+    units: int
+
+
+class Meter(Protocol):
+    """Times C on this machine: what `morello calibrate` hands to measurements.
+
+    `compiler` is a `morello.runtime.Compiler`. `quick` asks for less time and tolerates more noise.
+    """
+
+    compiler: Any
+    quick: bool
+
+    def units(self, source: str, names: Sequence[str]) -> list[float]:
+        """Return the least that a call of each function in `source` takes, in units of the target's costs.
+
+        Functions are `static void NAME(void *memory)`; `memory` is of as many bytes as the largest level needs.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Measurement:
+    """The way to measure a table: `measure` returns as many rows as the target has, with the same first `keys` columns.
+
+    These say what a row is for; all other columns are costs.
+    """
+
+    table: str
+    keys: int
+    measure: Callable[[Meter], Rows]

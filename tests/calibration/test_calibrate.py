@@ -1,0 +1,282 @@
+"""`morello calibrate` on machines whose costs are known: these are what it finds and writes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from morello.calibration.levels import LevelFit, fitted, footprint
+from morello.calibration.meter import Timer, UnitMeter
+from morello.calibration.tables import difference, measure_table, ratios
+from morello.cli.app import main
+from morello.errors import PluginError
+from morello.kernels.machine import Weights
+from morello.plugins import Clock, Measurement, Meter, TargetPlugin
+from morello.plugins.measure import Rows
+from morello.plugins.profile import MEASURED, read_profile
+from morello.plugins.registry import Registry, installed
+from morello.runtime import find_compiler
+
+TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
+CLOCK = Clock(unit="beats", source="static void morello_clock(void *memory) { (void)memory; }", units=500)
+ROWS = ((1, 40, 7), (2, 60, 9))
+#: What a machine costs whose lines and runs cost so much in C and in MEM: beats.
+HITS, MISSES, SYNC, BEAT = (4.0, 70.0), (6.0, 90.0), 1_234, 1e-9
+
+
+def measured(meter: Meter) -> Rows:
+    """Return what the rows cost: the time that the meter has for a function, each time it is called."""
+    (found,) = meter.units("static void tile(void *memory) { (void)memory; }", ["tile"])
+    return tuple((row[0], round(found) * row[0], 7) for row in ROWS)
+
+
+@pytest.fixture(scope="module")
+def toy() -> TargetPlugin:
+    """toy_cpu with a clock, and a table that is measured."""
+    if str(TOY) not in sys.path:
+        sys.path.append(str(TOY))
+    plugin = importlib.import_module("toy_cpu.plugin").PLUGIN
+    one = Measurement(table="rows", keys=1, measure=measured)
+    return attrs.evolve(plugin, tables={"rows": ROWS}, clock=CLOCK, measurements=(one,))
+
+
+@pytest.fixture
+def machine(toy: TargetPlugin, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The registry of toy_cpu, on a machine of four CPUs whose costs are known."""
+    registry = Registry.of(toy_cpu=toy)
+    monkeypatch.setattr("morello.cli.calibrate.installed", lambda: registry)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.1, 0.1))
+    rows: list[int] = []
+
+    def seconds(
+        self: Timer, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False
+    ) -> list[float]:
+        beats = {"morello_clock": CLOCK.units, "tile": 25.0, "share_tiles": SYNC}
+        if "touch_1" in names:
+            (found,) = {int(one) for one in re.findall(r"row < (\d+)", source)}
+            rows.append(found)
+            level = (len(rows) - 1) % 2
+            for name in names[1:]:
+                lines = int(name.removeprefix("touch_"))
+                beats[name] = found * (32 // lines) * (MISSES[level] + HITS[level] * lines)
+        assert wall == ("share_tiles" in names)
+        return [beats[name] * BEAT for name in names]
+
+    monkeypatch.setattr(Timer, "seconds", seconds)
+    return registry
+
+
+def calibrate(*arguments: str) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(main, ["calibrate", *arguments])
+
+
+def test_it_finds_what_the_machine_costs(machine: Registry, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    done = calibrate("--quick", "-o", str(path))
+    assert done.exit_code == 0, done.output
+    profile = read_profile(path)
+    assert (profile.name, profile.target) == ("own", "toy_cpu")
+    assert {name: costs["hit_cost"] for name, costs in profile.levels.items()} == {"C": 4, "MEM": 70}
+    if "miss_cost" in MEASURED:
+        assert {name: costs["miss_cost"] for name, costs in profile.levels.items()} == {"C": 6, "MEM": 90}
+    assert profile.weights == {"threads": 4, "sync": SYNC}
+    assert profile.tables == {"rows": ((1, 25, 7), (2, 50, 7))}
+    # The registry takes it: it is of this target.
+    target = machine.target("toy_cpu", path)
+    assert (target.weights, target.tables) == (Weights(threads=4, sync=SYNC), profile.tables)
+    assert target.level("C").hit_cost == 4
+
+
+def test_it_shows_old_and_new_with_the_error(machine: Registry) -> None:
+    text = calibrate("--quick").stdout
+    assert re.search(r"toy_cpu on \S+, in beats, 0 s\n", text)
+    assert re.search(r"levels.C.hit_cost +3 +4 +0.0 %", text)
+    assert re.search(r"weights.sync +5,000 +1,234 +–", text)
+    assert re.search(r"tables.rows +2 rows +× 0\.\d\d \(0\.62 to 1\.00\) +0.0 %", text)
+
+
+def test_json_has_all_that_was_measured(machine: Registry) -> None:
+    found = json.loads(calibrate("--quick", "--json").stdout)
+    assert (found["target"], found["unit"]) == ("toy_cpu", "beats")
+    assert found["levels"][0]["points"][0] == [1, pytest.approx(10)]
+    assert found["levels"][1]["miss"] == pytest.approx(90)
+    assert 'target = "toy_cpu"' in found["profile"]
+
+
+def test_a_busy_machine_is_told_of(machine: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "busy" not in calibrate("--quick").stderr
+    monkeypatch.setattr("os.getloadavg", lambda: (3.0, 0.1, 0.1))
+    assert "warning: the machine is busy: its load is 3.0" in calibrate("--quick").stderr
+    monkeypatch.setattr(Timer, "waited", 0.4)
+    assert "warning: the machine is busy: 40% of the time another program had the core" in calibrate("--quick").stderr
+
+
+def test_a_plot_is_drawn(machine: Registry, tmp_path: Path) -> None:
+    picture = tmp_path / "costs.png"
+    done = calibrate("--quick", "--plot", str(picture))
+    if importlib.util.find_spec("matplotlib"):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+    else:
+        assert "plots need matplotlib, which is not installed" in done.stderr
+        assert done.exit_code == 1
+
+
+REFUSALS: list[tuple[dict[str, Any], list[str], str]] = [
+    ({"clock": None}, ["--target", "toy_cpu"], "nothing tells the unit of what toy_cpu costs"),
+    ({"clock": None}, [], "targets that can be measured here are none"),
+    ({"clock": 7}, [], "clock of target toy_cpu: a clock is a morello.plugins.Clock"),
+    ({"measurements": (7,)}, [], "a measurement is a morello.plugins.Measurement of a table"),
+    ({"tables": {}}, [], "a measurement is a morello.plugins.Measurement of a table"),
+    ({}, ["--target", "no_cpu"], "unknown target 'no_cpu'"),
+    ({}, ["-o", "none/own.toml"], "cannot write none/own.toml: there is no directory"),
+    ({}, ["--profile", "fast"], "'fast' is no profile of toy_cpu"),
+]
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(("changes", "arguments", "words"), REFUSALS, ids=[words for *_, words in REFUSALS])
+def test_refusals(
+    changes: dict[str, Any], arguments: list[str], words: str, toy: TargetPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry.of(toy_cpu=attrs.evolve(toy, **changes))
+    monkeypatch.setattr("morello.cli.calibrate.installed", lambda: registry)
+    done = calibrate("--quick", *arguments)
+    assert done.exit_code == 1
+    assert words in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_machine_that_cannot_run_the_target(machine: Registry, toy: TargetPlugin, monkeypatch: Any) -> None:
+    lacking = attrs.evolve(toy, info=attrs.evolve(toy.info, cpu_features=("no_such_feature",)))
+    monkeypatch.setattr("morello.cli.calibrate.installed", lambda: Registry.of(toy_cpu=lacking))
+    assert "this machine lacks no_such_feature" in calibrate("--target", "toy_cpu").stderr
+
+
+def test_a_fit_is_exact_where_the_costs_are() -> None:
+    points = [(lines, 6 + 4.0 * lines) for lines in (1, 2, 4, 8)]
+    assert fitted(points) == pytest.approx((4, 6))
+    assert LevelFit("C", 4, 6, tuple(points)).error == pytest.approx(0)
+    assert LevelFit("C", 5, 6, ((1, 10.0), (2, 14.0))).error == pytest.approx((1 / 10 + 2 / 14) / 2)
+
+
+def test_a_fit_has_no_negative_costs() -> None:
+    hit, miss = fitted([(1, 1.0), (2, 4.0), (4, 16.0)])
+    assert miss == 0
+    assert hit > 0
+    hit, miss = fitted([(1, 8.0), (2, 6.0), (4, 2.0)])
+    assert hit == 0
+    assert miss > 0
+
+
+def test_what_is_read_comes_from_the_level(toy: TargetPlugin) -> None:
+    _, cache, memory = toy.levels
+    assert footprint(toy.levels, cache) == cache.capacity * 3 // 4
+    assert footprint(toy.levels, memory) == 16 * cache.capacity
+    assert footprint([memory], memory) <= memory.capacity
+
+
+class Noisy:
+    """A meter whose measurements differ by less each time."""
+
+    def __init__(self, quick: bool = False):
+        self.quick = quick
+        self.timer = self
+        self.deadline = time.monotonic() + 60
+        self.times = 0
+
+    def measure(self, meter: Meter) -> Rows:
+        self.times += 1
+        return tuple((*row[:2], row[2] + (300 >> 2 * self.times)) for row in ((1, 40, 700), (2, 40, 700)))
+
+
+MEASURES: list[tuple[bool, float, int]] = [(False, 60, 3), (True, 60, 2), (False, -1, 1)]
+
+
+@pytest.mark.parametrize(("quick", "left", "times"), MEASURES)
+def test_tables_are_measured_until_they_hold_still(quick: bool, left: float, times: int) -> None:
+    meter: Any = Noisy(quick)
+    meter.deadline = time.monotonic() + left
+    found = measure_table(meter, Measurement(table="rows", keys=2, measure=meter.measure), {"rows": ROWS_OF_TWO})
+    assert meter.times == times
+    assert (found.error is None) == (times == 1)
+    assert [row[:2] for row in found.rows] == [(1, 40), (2, 40)]
+
+
+ROWS_OF_TWO: Rows = ((1, 40, 1), (2, 40, 1))
+
+WRONG: list[tuple[Any, str]] = [
+    (((1, 40, 5),), "rows for what the target's are for"),
+    (((1, 40, 5), (3, 40, 5)), "rows for what the target's are for: the first 2 columns are the same"),
+    (((1, 40, 5), (2, 40, 0.5)), "rows of integers"),
+    ([], "a list of rows"),
+]
+
+
+@pytest.mark.parametrize(("rows", "words"), WRONG)
+def test_measurements_that_give_something_else(rows: Any, words: str) -> None:
+    meter: Any = Noisy()
+    one = Measurement(table="rows", keys=2, measure=lambda meter: rows)
+    with pytest.raises(PluginError, match=f"the measurement of table rows must give {words}"):
+        measure_table(meter, one, {"rows": ROWS_OF_TWO})
+
+
+def test_differences_and_ratios() -> None:
+    assert difference(((1, 100, 10),), ((1, 100, 10),), 1) == 0
+    assert difference(((1, 90, 10),), ((1, 110, 10),), 1) == pytest.approx(0.1)
+    assert ratios(((1, 10, 0),), ((1, 20, 5),), 1) == [2.0]
+
+
+_CHAIN = """
+static void {name}(void *memory) {{
+    volatile uint64_t *const x = memory;
+    for (int i = 0; i < {count}; ++i) {{
+        *x += 1;
+    }}
+}}
+"""
+
+
+def test_twice_the_work_takes_twice_the_time() -> None:
+    """A chain through memory, on the machine at hand. The clock's own chain is as long as the first one."""
+    timer = Timer(find_compiler(), (), 64, True, time.monotonic() + 60)
+    clock = Clock(unit="steps", source=_CHAIN.format(name="morello_clock", count=1_000), units=1_000)
+    source = "".join(_CHAIN.format(name=f"chain_{count}", count=count) for count in (1_000, 4_000))
+    short, long = UnitMeter(timer, clock).units(source, ["chain_1000", "chain_4000"])
+    assert 700 < short < 1_400
+    assert 3 < long / short < 5
+    assert 0 <= timer.waited < 1
+
+
+@pytest.mark.slow
+def test_the_machine_at_hand_is_measured(tmp_path: Path, refused_targets: Callable[[str], bool]) -> None:
+    """Whatever the numbers, they make a profile that the target takes."""
+    for name in installed().names:
+        if installed().clock(name) is None or refused_targets(name):
+            continue
+        path = tmp_path / f"{name}.toml"
+        done = calibrate("--quick", "--target", name, "-o", str(path))
+        assert done.exit_code == 0, done.output
+        target = installed().target(name, path)
+        assert target.weights.threads == (os.cpu_count() or 1)
+        assert all(level.hit_cost > 0 for level in target.levels if not level.is_register)
+
+
+@pytest.fixture
+def refused_targets() -> Callable[[str], bool]:
+    """Tells if this machine cannot run a target."""
+    from morello.runtime.machine import missing_features
+
+    return lambda name: bool(missing_features(installed().target(name).info.cpu_features))
