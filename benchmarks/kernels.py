@@ -21,7 +21,8 @@ import peers
 from harness import report
 from harness.crew import Worker
 from harness.measure import Result, measure
-from harness.problems import PROBLEMS, SUITES, Problem
+from harness.problems import Problem
+from harness.suite import PROBLEMS, SUITES
 from morello.errors import MorelloError
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
@@ -81,7 +82,7 @@ def main(
         for worker in (*workers, limiter):
             worker.stop()
     for name, limit in limits.items():
-        console.print(f"{name}: {limit:,.1f} {'GFLOP/s' if name.startswith('FMA') else 'GB/s'}")
+        console.print(f"{name}: {limit:,.1f} {'GB/s' if name.startswith('read') else 'GFLOP/s'}")
     for line in (*report.summary(results), *(f"{one.peer.name}: {one.missing}" for one in workers if one.missing)):
         console.print(line)
     if as_json:

@@ -15,8 +15,8 @@ from morello.runtime.machine import cpu_features
 
 #: Bytes that are read again and again: of the first cache, the second, the third and of memory, on most machines.
 FOOTPRINTS = (1 << 14, 1 << 18, 1 << 22, 1 << 28)
-#: Kinds of vectors, and the CPU feature and the bytes of each.
-VECTORS = {"avx2": ("avx2", 32), "avx512": ("avx512f", 64)}
+#: Kinds of vectors, and the CPU feature of each.
+VECTORS = {"avx2": "avx2", "avx512": "avx512f"}
 _SECONDS = 0.02
 
 
@@ -30,9 +30,19 @@ class _Limit:
     bytes: int = 0
 
 
-def fma(vectors: str) -> str:
-    """Return the name of the limit of multiply-adds in f32."""
-    return f"FMA {vectors}"
+#: The kinds of multiply-adds: the function of limits.c, the CPU's feature, and multiply-adds of twelve instructions.
+_MULTIPLY_ADDS = {
+    ("f32", "avx2"): ("fma_avx2", "avx2", 12 * 8),
+    ("f32", "avx512"): ("fma_avx512", "avx512f", 12 * 16),
+    ("bf16", "avx512"): ("bf16_avx512", "avx512_bf16", 12 * 32),
+    ("bytes", "avx2"): ("bytes_avx2", "avx2", 12 * 32),
+    ("bytes", "avx512"): ("bytes_avx512", "avx512_vnni", 12 * 64),
+}
+
+
+def multiply_adds(kind: str, vectors: str) -> str:
+    """Return the name of the limit of multiply-adds of a kind."""
+    return f"{kind} {vectors}"
 
 
 def reading(footprint: int, vectors: str) -> str:
@@ -42,9 +52,9 @@ def reading(footprint: int, vectors: str) -> str:
 
 def _limits() -> dict[str, _Limit]:
     found = {}
-    for vectors, (feature, width) in VECTORS.items():
-        # Twelve multiply-adds a step.
-        found[fma(vectors)] = _Limit(f"fma_{vectors}", feature, 12 * 2 * width // 4)
+    for (kind, vectors), (function, feature, amount) in _MULTIPLY_ADDS.items():
+        found[multiply_adds(kind, vectors)] = _Limit(function, feature, 2 * amount)
+    for vectors, feature in VECTORS.items():
         for footprint in FOOTPRINTS:
             found[reading(footprint, vectors)] = _Limit(f"read_{vectors}", feature, footprint, footprint)
     return found

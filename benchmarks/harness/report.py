@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from rich.table import Table
 
-from harness.limits import FOOTPRINTS, VECTORS, fma, reading
+from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
 from harness.measure import Result
 from harness.problems import Problem
 from morello.errors import MorelloError
@@ -68,13 +68,15 @@ def misses(found: Iterable[Comparison]) -> list[Comparison]:
 
 def least_seconds(problem: Problem, group: str, limits: Mapping[str, float], threads: int) -> float | None:
     """Return the time below which no program of a class comes: all its multiply-adds, or reading all operands once."""
-    known = [vectors for vectors in VECTORS if fma(vectors) in limits and (vectors == "avx2" or group != "avx2")]
-    if not known:
-        return None
+    vectors = [each for each in VECTORS if each == "avx2" or group != "avx2"]
+    # Without an instruction for them, bf16 are converted.
+    kinds = {"bf16": ("f32", "bf16"), "u8": ("bytes",)}.get(problem.types[0], ("f32",))
+    fastest = [limits.get(multiply_adds(kind, each), 0) for each in vectors for kind in kinds]
     footprint = next((each for each in FOOTPRINTS if problem.bytes <= 2 * each), FOOTPRINTS[-1])
-    fastest = max(limits[fma(vectors)] for vectors in known)
-    widest = max(limits[reading(footprint, vectors)] for vectors in known)
-    return max(problem.flops / fastest, problem.bytes / widest) / 1e9 / threads
+    widest = [limits.get(reading(footprint, each), 0) for each in vectors]
+    if not max(fastest) or not max(widest):
+        return None
+    return max(problem.flops / max(fastest), problem.bytes / max(widest)) / 1e9 / threads
 
 
 def rate(result: Result, seconds: float) -> float:

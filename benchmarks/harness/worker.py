@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.limits import Limits
-from harness.problems import PROBLEMS
+from harness.suite import PROBLEMS
 from peers.base import Missing, NotOffered, Prepared, Runner
 
 
@@ -47,9 +47,8 @@ class Session:
         prepared.run(1)
         wanted = np.load(expected)
         with np.errstate(all="ignore"):
-            error = float(
-                np.max(np.abs(prepared.output().astype(np.float64) - wanted)) / max(np.max(np.abs(wanted)), 1e-30)
-            )
+            difference = np.abs(prepared.output().astype(np.float64) - wanted)
+            error = float(np.max(difference) / max(np.max(np.abs(wanted)), 1e-30))
         if not error <= prepared.tolerance:
             return {"wrong": f"differs from float64 by {error:.1e} of the largest value"}
         self._prepared = prepared
@@ -71,6 +70,9 @@ def main(runner: str, options: str, cpus: str, threads: str) -> None:
         session: Any = Limits() if runner == "limits" else Session(runner, json.loads(options), int(threads))
     except Missing as error:
         say({"missing": str(error)})
+        return
+    except Exception as error:
+        say({"failed": f"{type(error).__name__}: {error}"})
         return
     say({"ready": True})
     for line in sys.stdin:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from harness import native
-from harness.problems import Problem, empty
+from harness.problems import Problem
 from peers.base import Missing, NotOffered, Prepared
 
 
@@ -29,11 +28,10 @@ class Blas:
         self._call = getattr(native.library(), f"run_cblas{integers}")
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
-        if problem.what != "matmul" or problem.types != ("f32", "f32", "f32"):
+        if problem.what != "matmul" or not problem.f32:
             raise NotOffered("only products of f32")
-        batch, m, k, n = problem.sizes
-        c = empty((batch, m, n), problem.output)
-        context = native.Gemm(self._function, batch, m, k, n, *map(native.address, (*inputs, c)))
+        c = problem.output()
+        context = native.Gemm(self._function, *problem.product, *map(native.address, (*inputs, c)))
         return Prepared(native.timer(self._call, context, wall=threads > 1), lambda: c)
 
 

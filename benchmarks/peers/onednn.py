@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 
 from harness import native
-from harness.problems import Problem, empty
+from harness.meanings import EPSILON
+from harness.problems import NUMPY, Problem
 from peers.base import Missing, NotOffered, Prepared
 from peers.blas import installed_files
 
 _TYPES = {"bf16": 2, "f32": 3, "i32": 4, "i8": 5, "u8": 6}
 _CPU, _IN_ORDER, _ANY = 1, 1, 1
-_SRC, _FROM, _DST, _WEIGHTS = 1, 1, 17, 33
+_SRC, _FROM, _DST, _WEIGHTS, _BIAS, _SCALE, _SHIFT = 1, 1, 17, 33, 41, 51, 52
 _QUERY_WEIGHTS, _QUERY_NAME = 131, 8
+_INFERENCE, _SOFTMAX, _GELU, _USE_SCALE_AND_SHIFT = 96, 0x30000, 0x31, 2 | 4
+_ZERO = ctypes.c_float(0)
 
 
 class _Argument(ctypes.Structure):
     _fields_ = (("index", ctypes.c_int), ("memory", ctypes.c_void_p))
 
 
+#: A primitive's description, and the memory of each argument.
+_Ready = tuple[ctypes.c_void_p, list[tuple[int, ctypes.c_void_p]]]
+
+
 class OneDnn:
-    """Products by the matmul primitive; `weights=any` packs B beforehand, `call=sgemm` uses dnnl_sgemm instead."""
+    """Primitives; `weights=any` packs those of products beforehand, `call=sgemm` uses dnnl_sgemm instead."""
 
     def __init__(self, weights: str = "plain", call: str = "primitive"):
         files = installed_files("libdnnl.so.*")
@@ -37,40 +44,86 @@ class OneDnn:
         self._stream = self._new("dnnl_stream_create", self._engine, ctypes.c_uint(_IN_ORDER))
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
-        if problem.what != "matmul" or not set(problem.types) <= set(_TYPES):
-            raise NotOffered("no primitive for it")
-        batch, m, k, n = problem.sizes
-        output = empty((batch, m, n), problem.output)
-        if self._sgemm:
-            if problem.types != ("f32", "f32", "f32"):
-                raise NotOffered("only products of f32")
-            function = ctypes.cast(self._library.dnnl_sgemm, ctypes.c_void_p).value
-            context = native.Gemm(function, batch, m, k, n, *map(native.address, (*inputs, output)))
-            return Prepared(native.timer(native.library().run_dnnl_sgemm, context, threads > 1), lambda: output)
-        a, b = inputs
-        x, y = self._plain(a, problem.types[0]), self._plain(output, problem.types[2])
-        weights = self._plain(b, problem.types[1])
-        wanted = self._description(b, problem.types[1]) if self._any else weights
-        made = self._new("dnnl_matmul_primitive_desc_create", self._engine, x, wanted, None, y, None)
-        chosen = self._query(made, _QUERY_WEIGHTS)
+        wall = threads > 1
+        # Sums of bytes are of 32 bits.
+        kind = "i32" if problem.types[-1] == "i16" else problem.types[-1]
+        output = problem.output(kind)
+        if problem.what in ("matmul", "linear gelu"):
+            if self._sgemm:
+                return self._gemm(problem, inputs, output, wall)
+            made, arguments = self._product(inputs, output)
+        elif self._sgemm or self._any or problem.what not in ("softmax", "gelu", "layer norm", "transpose"):
+            raise NotOffered(f"no {problem.what}")
+        else:
+            made, arguments = self._rows(problem, inputs, output)
+        name = ctypes.cast(self._query(made, _QUERY_NAME), ctypes.c_char_p).value or b""
+        note = f"{name.decode()}{', sums of 32 bits' if kind != problem.types[-1] else ''}"
+        transposed = problem.what == "transpose"
+        return Prepared(self._timer(made, arguments, wall), lambda: output.T if transposed else output, note)
+
+    def _gemm(self, problem: Problem, inputs: list[np.ndarray], output: np.ndarray, wall: bool) -> Prepared:
+        if problem.what != "matmul" or not problem.f32:
+            raise NotOffered("only products of f32")
+        function = ctypes.cast(self._library.dnnl_sgemm, ctypes.c_void_p).value
+        context = native.Gemm(function, *problem.product, *map(native.address, (*inputs, output)))
+        return Prepared(native.timer(native.library().run_dnnl_sgemm, context, wall), lambda: output)
+
+    def _product(self, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
+        """Return a product, with a bias and Gelu where the problem has them."""
+        bias, (a, b) = (inputs[:-2], inputs[-2:])
+        x, y, weights = self._plain(a), self._plain(output), self._plain(b)
+        wanted = self._plain(b, anyhow=True) if self._any else weights
+        shift = self._plain(bias[0]) if bias else None
+        made = self._new(
+            "dnnl_matmul_primitive_desc_create", self._engine, x, wanted, shift, y, self._gelu() if bias else None
+        )
         memory = self._memory(weights, native.address(b))
         if self._any:
+            chosen = self._query(made, _QUERY_WEIGHTS)
             packed = self._memory(chosen, -1)
             self._reorder(weights, memory, chosen, packed)
             memory = packed
-        arguments = [
-            (_SRC, self._memory(x, native.address(a))),
+        places = [(_SRC, x, a), (_DST, y, output), *([(_BIAS, shift, bias[0])] if bias else [])]
+        return made, [
             (_WEIGHTS, memory),
+            *((place, self._memory(d, native.address(each))) for place, d, each in places),
+        ]
+
+    def _gelu(self) -> ctypes.c_void_p:
+        """Return the attribute that applies Gelu to a result."""
+        attribute, operations = self._new("dnnl_primitive_attr_create"), self._new("dnnl_post_ops_create")
+        self._check("dnnl_post_ops_append_eltwise", operations, _GELU, _ZERO, _ZERO)
+        self._check("dnnl_primitive_attr_set_post_ops", attribute, operations)
+        return attribute
+
+    def _rows(self, problem: Problem, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
+        """Return what works on values or rows of the last input."""
+        target = output.T if problem.what == "transpose" else output
+        x, y = self._plain(inputs[-1]), self._plain(target)
+        arguments = [
+            (_SRC, self._memory(x, native.address(inputs[-1]))),
             (_DST, self._memory(y, native.address(output))),
         ]
-        run = self._timer(made, arguments, wall=threads > 1)
-        name = ctypes.cast(self._query(made, _QUERY_NAME), ctypes.c_char_p).value or b""
-        return Prepared(run, lambda: output, name.decode())
+        start = (self._engine, _INFERENCE)
+        if problem.what == "transpose":
+            return self._new("dnnl_reorder_primitive_desc_create", x, self._engine, y, self._engine, None), arguments
+        if problem.what == "softmax":
+            made = self._new("dnnl_softmax_forward_primitive_desc_create", *start, _SOFTMAX, x, y, 1, None)
+        elif problem.what == "gelu":
+            made = self._new("dnnl_eltwise_forward_primitive_desc_create", *start, _GELU, x, y, _ZERO, _ZERO, None)
+        else:
+            epsilon, flags = ctypes.c_float(EPSILON), _USE_SCALE_AND_SHIFT
+            made = self._new(
+                "dnnl_layer_normalization_forward_primitive_desc_create", *start, x, y, None, epsilon, flags, None
+            )
+            for place, array in ((_SHIFT, inputs[0]), (_SCALE, inputs[1])):
+                arguments.append((place, self._memory(self._plain(array.reshape(-1)), native.address(array))))
+        return made, arguments
 
     def _timer(self, made: ctypes.c_void_p, arguments: Sequence[tuple[int, ctypes.c_void_p]], wall: bool) -> Any:
         listed = (_Argument * len(arguments))(*(_Argument(index, memory.value) for index, memory in arguments))
         context = native.Primitive(
-            *(ctypes.cast(each, ctypes.c_void_p) for each in (self._library.dnnl_primitive_execute,)),
+            ctypes.cast(self._library.dnnl_primitive_execute, ctypes.c_void_p),
             ctypes.cast(self._library.dnnl_stream_wait, ctypes.c_void_p),
             self._new("dnnl_primitive_create", made),
             self._stream,
@@ -81,15 +134,14 @@ class OneDnn:
         # The list must live as long as what uses it.
         return lambda calls, _listed=listed: timed(calls)
 
-    def _plain(self, array: np.ndarray, kind: str) -> ctypes.c_void_p:
-        strides = [stride // array.itemsize for stride in array.strides]
+    def _plain(self, array: np.ndarray, anyhow: bool = False) -> ctypes.c_void_p:
+        """Return the description of an array as it lies in memory, or in whatever way suits the primitive."""
+        kind = _TYPES[next(name for name, dtype in NUMPY.items() if dtype == array.dtype)]
         sizes = (ctypes.c_int64 * array.ndim)(*array.shape)
-        distances = (ctypes.c_int64 * array.ndim)(*strides)
-        return self._new("dnnl_memory_desc_create_with_strides", array.ndim, sizes, _TYPES[kind], distances)
-
-    def _description(self, array: np.ndarray, kind: str) -> ctypes.c_void_p:
-        sizes = (ctypes.c_int64 * array.ndim)(*array.shape)
-        return self._new("dnnl_memory_desc_create_with_tag", array.ndim, sizes, _TYPES[kind], _ANY)
+        if anyhow:
+            return self._new("dnnl_memory_desc_create_with_tag", array.ndim, sizes, kind, _ANY)
+        strides = (ctypes.c_int64 * array.ndim)(*(stride // array.itemsize for stride in array.strides))
+        return self._new("dnnl_memory_desc_create_with_strides", array.ndim, sizes, kind, strides)
 
     def _memory(self, description: ctypes.c_void_p, handle: int) -> ctypes.c_void_p:
         return self._new("dnnl_memory_create", description, self._engine, ctypes.c_void_p(handle))

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from harness import native
@@ -41,16 +42,25 @@ class Ours:
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         start = time.perf_counter()
-        try:
-            with _unpinned():
-                kernel = api.compile(problem.text(self._target, threads), db=self._store)
-        except NoImplementation as error:
-            raise NotOffered(str(error)) from error
+        with _unpinned():
+            found = [*self._found(problem, threads)]
+        if not found:
+            raise NotOffered("there is no program")
+        kernel = min(found, key=lambda one: one.cost)
         seconds = time.perf_counter() - start
-        return prepared(kernel, inputs, threads, {"search_seconds": seconds, "cost": float(kernel.cost)})
+        layout = kernel.spec.operands[1].state.layout if problem.packed else None
+        made = prepared(kernel, inputs, threads)
+        facts = {"search_seconds": seconds, "cost": float(kernel.cost)}
+        return attrs.evolve(made, note=f"{layout or ''}", facts=facts)
+
+    def _found(self, problem: Problem, threads: int) -> Iterator[CompiledKernel]:
+        """Yield the program of each Spec that has one."""
+        for text in problem.texts(self._target, threads):
+            with contextlib.suppress(NoImplementation):
+                yield api.compile(text, db=self._store)
 
 
-def prepared(kernel: CompiledKernel, inputs: list[np.ndarray], threads: int, facts: dict[str, float]) -> Prepared:
+def prepared(kernel: CompiledKernel, inputs: list[np.ndarray], threads: int) -> Prepared:
     """Return a kernel as something to run, on inputs of logical shapes in the order of its operands."""
     waiting = iter(inputs)
     arrays = [
@@ -61,7 +71,7 @@ def prepared(kernel: CompiledKernel, inputs: list[np.ndarray], threads: int, fac
     function, context = _call(kernel, arrays, count)
     run = native.timer(function, context, wall=threads > 1)
     place = next(position for position, argument in enumerate(kernel.arguments) if argument.writes)
-    return Prepared(run, lambda: unpack(arrays[place], kernel.spec.operands[place]), facts=facts)
+    return Prepared(run, lambda: unpack(arrays[place], kernel.spec.operands[place]))
 
 
 def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tuple[object, ctypes.Structure]:

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from harness import native
-from harness.problems import Problem, empty
+from harness.problems import Problem
 from morello.errors import ToolchainError
 from peers.base import Missing, NotOffered, Prepared
 
@@ -33,14 +33,14 @@ class Xsmm:
         self._kernel.restype = ctypes.c_void_p
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
-        if problem.what != "matmul" or problem.types != ("f32", "f32", "f32") or threads > 1:
+        if problem.what != "matmul" or not problem.f32 or threads > 1:
             raise NotOffered("only products of f32 on one thread")
-        batch, m, k, n = problem.sizes
+        batch, m, k, n = problem.product
         if m * k * n > _MOST:
             raise NotOffered("only up to 512³")
         function = self._kernel(m, k, n)
         if not function:
             raise NotOffered("no kernel for these sizes")
-        c = empty((batch, m, n), problem.output)
+        c = problem.output()
         context = native.Gemm(function, batch, m, k, n, *map(native.address, (*inputs, c)))
         return Prepared(native.timer(native.library().run_xsmm, context, wall=False), lambda: c)

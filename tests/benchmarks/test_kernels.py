@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import peers
 from harness import report
-from harness.limits import FOOTPRINTS, VECTORS, fma, reading
+from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
 from harness.measure import Result, reason
-from harness.problems import PROBLEMS, SUITES, Problem
+from harness.problems import Problem
+from harness.suite import PROBLEMS, SUITES
 from morello import api
 
 ROOT = Path(__file__).parents[2]
-LIMITS = {fma("avx2"): 100.0, fma("avx512"): 200.0} | {reading(f, v): 50.0 for f in FOOTPRINTS for v in VECTORS}
+LIMITS = {
+    multiply_adds("f32", "avx2"): 100.0,
+    multiply_adds("f32", "avx512"): 200.0,
+    **{reading(footprint, vectors): 50.0 for footprint in FOOTPRINTS for vectors in VECTORS},
+}
 
 
 def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs: bool = False) -> Result:
@@ -28,18 +33,35 @@ def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs:
 @pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_specs_take_the_data_of_their_problem(problem: Problem, target: str) -> None:
-    (goal,) = api.parse(problem.text(target, 1)).values()
-    *inputs, output = goal.spec.operands
-    assert [tuple(map(int, one.shape)) for one in inputs] == problem.shapes()
-    assert [str(one.state.dtype) for one in goal.spec.operands] == list(problem.types)
-    assert math.prod(map(int, output.shape)) == problem.expected_size
-    assert goal.spec.logical.serial
+    for text in problem.texts(target, 1):
+        (goal,) = api.parse(text).values()
+        *inputs, output = goal.spec.operands
+        assert [tuple(map(int, one.shape)) for one in inputs] == list(problem.shapes)
+        assert [str(one.state.dtype) for one in goal.spec.operands] == list(problem.types)
+        assert tuple(map(int, output.shape)) == problem.shape
+        assert goal.spec.logical.serial
 
 
 def test_specs_for_threads_are_not_serial() -> None:
     for problem in PROBLEMS.values():
-        (goal,) = api.parse(problem.text("x86_avx2", 2)).values()
-        assert not goal.spec.logical.serial
+        for text in problem.texts("x86_avx2", 2):
+            (goal,) = api.parse(text).values()
+            assert not goal.spec.logical.serial
+
+
+@pytest.mark.parametrize("problem", [one for one in PROBLEMS.values() if one.bytes < 3e5], ids=lambda one: one.name)
+def test_the_meaning_of_a_spec_is_that_of_its_problem(problem: Problem) -> None:
+    (goal, *_) = api.parse(problem.texts("x86_avx2", 1)[0]).values()
+    logical = goal.spec.logical
+    inputs = [each.astype(np.float64) for each in problem.inputs()]
+    (found,) = logical.op.meaning(tuple(map(int, logical.shape)), inputs, [])
+    expected = problem.expected()
+    assert np.abs(found.astype(np.float64) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_columns_lie_one_after_another() -> None:
+    _, columns = PROBLEMS["bf16 1×2048×16384 columns"].inputs()
+    assert columns.strides == (2 * 2048 * 16384, 2, 2 * 2048)
 
 
 def test_data_is_the_same_each_time() -> None:
@@ -119,4 +141,4 @@ def test_a_small_problem_is_timed(tmp_path: Path) -> None:
     assert len(ours["seconds"]) >= 7
     assert ours["error"] < 1e-5
     assert peer["why"].startswith("missing") or peer["error"] < 1e-5
-    assert found["limits"][fma("avx2")] > 1
+    assert found["limits"][multiply_adds("f32", "avx2")] > 1

@@ -1,0 +1,128 @@
+"""The problems of the benchmark, by suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.problems import Problem
+
+_F32 = ("f32",) * 3
+#: The layouts that weights of bytes may have beforehand, of which the cheapest is taken.
+_PACKED = ("row_major", "col_major", "layout[0, 1, 2, 1p4]", "layout[0, 2, 1, 2p16]")
+
+
+def _matmul(
+    suite: str,
+    batch: int,
+    m: int,
+    k: int,
+    n: int,
+    types: tuple[str, ...] = _F32,
+    name: str = "",
+    layouts: Iterable[str] = ("row_major",),
+    packed: bool = False,
+) -> Problem:
+    x, w, y = types
+    op = "Matmul[saturating]" if y == "i16" else "Matmul"
+    layouts = tuple(layouts)
+    specs = tuple(f"{op}({batch}×{m}×{k}×{n}, ({x}, GL), ({w}, GL, {b}), ({y}, GL), serial)" for b in layouts)
+    sizes = f"{m}³" if m == k == n else f"{m}×{k}×{n}"
+    return Problem(
+        name or (f"{batch}×{sizes}" if batch > 1 else sizes),
+        suite,
+        "matmul",
+        specs,
+        ((batch, m, k), (batch, k, n)),
+        (batch, m, n),
+        types,
+        2 * batch * m * k * n,
+        columns=layouts == ("col_major",),
+        packed=packed,
+    )
+
+
+def _low() -> Iterable[Problem]:
+    """Yield products of other types than f32."""
+    bf16 = ("bf16", "bf16", "f32")
+    yield _matmul("bf16", 1, 512, 512, 512, bf16, "bf16 512³")
+    yield _matmul("bf16", 1, 1, 2048, 16384, bf16, "bf16 1×2048×16384")
+    yield _matmul("bf16", 1, 1, 2048, 16384, bf16, "bf16 1×2048×16384 columns", ["col_major"])
+    for total in ("i32", "i16"):
+        for size in (256, 512):
+            types, name = ("u8", "i8", total), f"u8·i8→{total} {size}³"
+            yield _matmul("bytes", 1, size, size, size, types, name)
+            yield _matmul("bytes", 1, size, size, size, types, f"{name} packed", _PACKED, packed=True)
+
+
+def _chain(m: int, k: int, n: int, o: int) -> Problem:
+    shapes = ((1, n, o), (1, m, k), (1, k, n))
+    operands = ", ".join(f"({'×'.join(map(str, shape))}, f32, GL)" for shape in (*shapes, (1, m, o)))
+    spec = f"Compose([Matmul, Matmul], [{operands}], serial)"
+    flops = 2 * m * k * n + 2 * m * n * o
+    return Problem(f"chain {m}×{k}×{n}×{o}", "fused", "chain", (spec,), shapes, (1, m, o), ("f32",) * 4, flops)
+
+
+def _linear_gelu(m: int, k: int, n: int) -> Problem:
+    spec = (
+        "Compose([y = Gelu(c), c = Add[over=[0, 1]](h, b), h = Matmul(x, w)], "
+        f"[x: (1×{m}×{k}, f32, GL), w: (1×{k}×{n}, f32, GL), b: (1×1×{n}, f32, GL), y: (1×{m}×{n}, f32, GL)], serial)"
+    )
+    shapes = ((1, 1, n), (1, m, k), (1, k, n))
+    name = f"matmul+bias+gelu {m}×{k}×{n}"
+    return Problem(name, "fused", "linear gelu", (spec,), shapes, (1, m, n), ("f32",) * 4, 2 * m * k * n)
+
+
+def _attention(tokens: int, width: int) -> Problem:
+    shapes = ((1, tokens, width), (1, tokens, width), (1, width, tokens))
+    operands = ", ".join(f"({'×'.join(map(str, shape))}, f32, GL)" for shape in (*shapes, shapes[0]))
+    spec = f"Compose([Matmul, Softmax, Scale[by={width**-0.5}], Matmul], [{operands}], serial)"
+    name, flops = f"attention {tokens}×{width}", 4 * tokens * tokens * width
+    return Problem(name, "fused", "attention", (spec,), shapes, shapes[0], ("f32",) * 4, flops)
+
+
+def _rows(what: str, name: str, op: str, m: int, n: int) -> Problem:
+    spec = f"{op}({m}×{n}, (f32, GL), (f32, GL), serial)"
+    return Problem(f"{name} {m}×{n}", "rows", what, (spec,), ((m, n),), (m, n), ("f32",) * 2)
+
+
+def _layer_norm(m: int, n: int) -> Problem:
+    spec = f"LayerNorm(1×{m}×{n}, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)"
+    shapes = ((1, 1, n), (1, 1, n), (1, m, n))
+    return Problem(f"LayerNorm {m}×{n}", "rows", "layer norm", (spec,), shapes, (1, m, n), ("f32",) * 4)
+
+
+def _transpose(size: int) -> Problem:
+    spec = f"Move({size}×{size}, (f32, GL, row_major), (f32, GL, col_major), serial)"
+    shape = (size, size)
+    return Problem(f"transpose {size}²", "rows", "transpose", (spec,), (shape,), shape, ("f32",) * 2)
+
+
+_ALL = [
+    *(_matmul("squares", 1, size, size, size) for size in (16, 32, 64, 128, 256, 512, 1024, 2048)),
+    *(_matmul("odd", 1, size, size, size) for size in (17, 100, 1000)),
+    _matmul("odd", 1, 197, 768, 768),
+    _matmul("odd", 1, 49, 2048, 512),
+    _matmul("odd", 1, 3, 1000, 7),
+    _matmul("odd", 1, 37, 101, 53),
+    _matmul("odd", 1, 127, 255, 63),
+    _matmul("thin", 1, 1, 1024, 1024),
+    _matmul("thin", 1, 8, 2048, 2048),
+    _matmul("thin", 1, 2048, 2048, 8),
+    _matmul("thin", 1, 32, 784, 128),
+    _matmul("batches", 16, 64, 64, 64),
+    _matmul("batches", 12, 197, 197, 64),
+    *_low(),
+    _rows("softmax", "softmax", "Softmax", 1024, 1024),
+    _rows("softmax", "softmax", "Softmax", 64, 16384),
+    _transpose(1024),
+    _transpose(2048),
+    _layer_norm(8, 768),
+    _layer_norm(4096, 768),
+    _rows("gelu", "gelu", "Gelu", 8, 3072),
+    _chain(64, 1024, 32, 128),
+    _linear_gelu(128, 768, 3072),
+    _attention(128, 64),
+    _attention(512, 64),
+]
+PROBLEMS = {problem.name: problem for problem in _ALL}
+SUITES = tuple(dict.fromkeys(problem.suite for problem in _ALL))
