@@ -12,7 +12,7 @@ import attrs
 
 from morello.calibration.levels import LevelFit, fit_levels, footprint
 from morello.calibration.meter import Timer, UnitMeter
-from morello.calibration.tables import MeasuredTable, measure_table, ratios
+from morello.calibration.tables import MeasuredTable, measure_table
 from morello.calibration.threads import start_up
 from morello.errors import MorelloError
 from morello.kernels.target import Target
@@ -156,6 +156,6 @@ def _compared(table: MeasuredTable, other: MeasuredTable, compiler: Compiler) ->
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:
     """Return how the costs of a table compare with others, in words: the median, and the middle nine tenths."""
-    found = ratios(rows, table.rows, table.keys) or [1.0]
+    found = table.against(rows) or [1.0]
     low, high = found[len(found) // 20], found[-1 - len(found) // 20]
     return f"× {median(found):.2f} ({low:.2f} to {high:.2f})"

@@ -25,11 +25,18 @@ class MeasuredTable:
     `error` is the mean relative difference between the last two measurements; None where there was only one.
     """
 
-    name: str
-    keys: int
+    measurement: Measurement
     rows: Rows
     old: Rows
     error: float | None
+
+    @property
+    def name(self) -> str:
+        return self.measurement.table
+
+    def against(self, rows: Rows) -> list[float]:
+        """Return how many times as much as `rows` it says, the smallest first."""
+        return ratios(self.measurement.totals(rows), self.measurement.totals(self.rows))
 
 
 def measure_table(meter: UnitMeter, one: Measurement, declared: Tables) -> MeasuredTable:
@@ -41,19 +48,18 @@ def measure_table(meter: UnitMeter, one: Measurement, declared: Tables) -> Measu
     error = None
     while len(found) < (2 if meter.quick else _MOST) and time.monotonic() < meter.timer.deadline:
         found.append(_measured(meter, one, declared))
-        error = difference(found[-2], found[-1], one.keys)
+        error = difference(one.totals(found[-2]), one.totals(found[-1]))
         if error <= _STILL:
             break
     mean = np.rint(np.mean([np.array(rows) for rows in found[-2:]], axis=0)).astype(int)
     rows = tuple(tuple(row) for row in mean.tolist())
-    return MeasuredTable(one.table, one.keys, rows, declared[one.table], error)
+    return MeasuredTable(one, rows, declared[one.table], error)
 
 
-def difference(rows: Rows, others: Rows, keys: int) -> float:
-    """Return by how much costs differ on average: by column, in proportion to what is in it on average."""
-    one, other = (np.array(each, dtype=float)[:, keys:] for each in (rows, others))
-    scale = np.maximum(np.abs(one + other).mean(axis=0) / 2, 1e-9)
-    return float((np.abs(one - other).mean(axis=0) / scale).mean())
+def difference(totals: Sequence[float], others: Sequence[float]) -> float:
+    """Return by how much rows differ on average, in proportion to what they are on average."""
+    one, other = np.array(totals), np.array(others)
+    return float(np.abs(one - other).mean() / max((np.abs(one) + np.abs(other)).mean() / 2, 1e-9))
 
 
 def _measured(meter: UnitMeter, one: Measurement, declared: Tables) -> Rows:
@@ -66,7 +72,6 @@ def _measured(meter: UnitMeter, one: Measurement, declared: Tables) -> Rows:
     return rows
 
 
-def ratios(rows: Rows, others: Rows, keys: int) -> Sequence[float]:
-    """Return how many times as large as `rows` the costs of `others` are, where these are not 0, the smallest first."""
-    one, other = (np.array(each, dtype=float)[:, keys:].ravel() for each in (rows, others))
-    return np.sort(other[one > 0] / one[one > 0]).tolist()
+def ratios(totals: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Return how many times as large `others` are, where both are positive, the smallest first."""
+    return sorted(other / one for one, other in zip(totals, others, strict=True) if one > 0 and other > 0)

@@ -167,9 +167,7 @@ def _draw(found: Calibration, path: str, unit: str) -> None:
     left.set(xscale="log", yscale="log", xlabel="lines of a run (n)", ylabel=f"a run, in {unit}", title="levels")
     left.legend()
     for one in found.tables:
-        for column in range(one.keys, len(one.rows[0])):
-            pairs = [(old[column], new[column]) for old, new in zip(one.old, one.rows, strict=True)]
-            right.plot(*zip(*pairs, strict=True), ".", label=f"{one.name}, column {column + 1}")
+        right.plot(one.measurement.totals(one.old), one.measurement.totals(one.rows), ".", label=one.name)
     if found.tables:
         right.axline((1, 1), slope=1, color="gray", linewidth=0.5)
         right.legend()

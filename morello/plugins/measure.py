@@ -45,9 +45,15 @@ class Meter(Protocol):
 class Measurement:
     """The way to measure a table: `measure` returns as many rows as the target has, with the same first `keys` columns.
 
-    These say what a row is for; all other columns are costs.
+    These say what a row is for; all other columns are costs. `total` is what a call takes by a row, or what else rows
+    are compared by: by default the sum of the costs.
     """
 
     table: str
     keys: int
     measure: Callable[[Meter], Rows]
+    total: Callable[[tuple[int, ...]], float] | None = None
+
+    def totals(self, rows: Rows) -> list[float]:
+        """Return what rows are compared by."""
+        return [float(sum(row[self.keys :]) if self.total is None else self.total(row)) for row in rows]

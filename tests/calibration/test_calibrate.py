@@ -105,7 +105,7 @@ def test_it_shows_old_and_new_with_the_error(machine: Registry) -> None:
     assert re.search(r"toy_cpu on \S+, in beats, 0 s\n", text)
     assert re.search(r"levels.C.hit_cost +3 +4 +0.0 %", text)
     assert re.search(r"weights.sync +5,000 +1,234 +–", text)
-    assert re.search(r"tables.rows +2 rows +× 0\.\d\d \(0\.62 to 1\.00\) +0.0 %", text)
+    assert re.search(r"tables.rows +2 rows +× 0\.75 \(0\.68 to 0\.83\) +0.0 %", text)
 
 
 def test_json_has_all_that_was_measured(machine: Registry) -> None:
@@ -234,9 +234,12 @@ def test_measurements_that_give_something_else(rows: Any, words: str) -> None:
 
 
 def test_differences_and_ratios() -> None:
-    assert difference(((1, 100, 10),), ((1, 100, 10),), 1) == 0
-    assert difference(((1, 90, 10),), ((1, 110, 10),), 1) == pytest.approx(0.1)
-    assert ratios(((1, 10, 0),), ((1, 20, 5),), 1) == [2.0]
+    assert difference([100, 10], [100, 10]) == 0
+    assert difference([90, 20], [110, -20]) == pytest.approx(60 / 120)
+    assert ratios([10, 20, 5, 0], [30, 40, -1, 1]) == [2.0, 3.0]
+    plain = Measurement(table="rows", keys=1, measure=measured)
+    assert plain.totals(ROWS) == [47, 69]
+    assert attrs.evolve(plain, total=lambda row: row[2]).totals(ROWS) == [7, 9]
 
 
 _CHAIN = """

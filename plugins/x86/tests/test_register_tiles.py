@@ -6,6 +6,7 @@ import attrs
 import pytest
 from morello_x86.kernels import register_tiles
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
+from morello_x86.kernels.tile_tables import tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
 from morello_x86_testing.tile_cycles import FEATURES, measure
@@ -14,7 +15,7 @@ from morello import api
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Node
-from morello.plugins import Microkernel, Target, TargetPlugin
+from morello.plugins import Microkernel, Profile, Target, TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.machine import missing_features
@@ -195,3 +196,17 @@ def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) ->
     # Others work on the machine beside the test.
     assert 0.8 * 12 * found.add < fast.step < 2 * 12 * found.add
     assert slow.step > 3 * found.add
+
+
+@pytest.mark.parametrize("values", PLUGINS)
+def test_a_profile_says_what_tiles_cost(values: int) -> None:
+    """Twice the cycles for a step are twice the cost, but for what a call takes beside."""
+    name = PLUGINS[values].info.name
+    rows = tuple((m, n, 2 * step, start, zero) for m, n, step, start, zero in tables(values)["tiles_f32"])
+    slow = registry(values).target(name, Profile(name="slow", target=name, tables={"tiles_f32": rows}))
+    text = product("MatmulAccum", (4, 256, 2 * values), "L1", "L1", "L1")
+    base, dear = (
+        int(one.kernels_by_name["RegisterTileAccum"].cost(parse_spec(text, one).logical, one))
+        for one in (target(values), slow)
+    )
+    assert 1.8 < dear / base < 2.1

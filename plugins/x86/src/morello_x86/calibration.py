@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from morello.plugins import Clock
+from morello.plugins import Clock, Measurement, Meter
+from morello.plugins.measure import Rows
+from morello_x86.kernels.tile_tables import LIMITS, TILES, limits_of, rows_of, tables
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
@@ -21,3 +23,33 @@ static void morello_clock(void *memory) {{
 """,
     units=10 * _LATENCY * _UNROLLED * _ROUNDS,
 )
+#: Rounds of timing, and of quick timing.
+_REPEATS, _FEW = 30, 6
+
+
+def _tile(row: tuple[int, ...]) -> float:
+    """Return the tenths of a cycle of a tile of 256 steps."""
+    _, _, step, start, zero = row
+    return 256 * step / 10 + (start + zero) / 2
+
+
+def measurements(values: int) -> tuple[Measurement, ...]:
+    """Return how the tables of register tiles in vectors of `values` are measured."""
+
+    def tiles(meter: Meter) -> Rows:
+        # What measures is no part of what costs depend on.
+        from morello_x86_testing.tile_cycles import measure
+
+        shapes = [(rows, vectors) for rows, vectors, *_ in tables(values)[TILES]]
+        found = measure(values, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)
+        return rows_of(found)
+
+    def limits(meter: Meter) -> Rows:
+        from morello_x86_testing.tile_cycles import measure
+
+        return limits_of(measure(values, [meter.compiler], _FEW if meter.quick else _REPEATS, [(1, 1)]))
+
+    return (
+        Measurement(table=TILES, keys=2, measure=tiles, total=_tile),
+        Measurement(table=LIMITS, keys=0, measure=limits),
+    )

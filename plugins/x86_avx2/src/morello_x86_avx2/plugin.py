@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK
+from morello_x86.calibration import CLOCK, measurements
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
+from morello_x86.kernels.tile_tables import tables
 
 from morello.plugins import TargetPlugin
 from morello.rewrites import STANDARD
@@ -17,5 +18,7 @@ PLUGIN = TargetPlugin(
     kernels=kernels(target.VECTORS),
     weights=target.WEIGHTS,
     clock=CLOCK,
+    tables=tables(values=8),
+    measurements=measurements(values=8),
     emitter=X86Emitter("-mavx2", "-mfma"),
 )

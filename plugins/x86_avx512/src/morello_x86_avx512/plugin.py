@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK
+from morello_x86.calibration import CLOCK, measurements
 from morello_x86.core import layouts, levels
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
+from morello_x86.kernels.tile_tables import tables
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -29,5 +30,7 @@ PLUGIN = TargetPlugin(
     kernels=(*kernels(VECTORS), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
     clock=CLOCK,
+    tables=tables(values=16),
+    measurements=measurements(values=16),
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )

@@ -11,6 +11,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.tile_code import Matrix, TileCode
 from morello_x86.kernels.tile_cost import TileCycles
+from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
@@ -68,7 +69,7 @@ def kernels(cycles: TileCycles, registers: int, levels: Sequence[str] = ("L1", "
     values = cycles.values
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return cycles.cost(spec)
+        return cycles_of(machine, values).cost(spec)
 
     anywhere = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False)
     rows = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False, layout="row_major")
