@@ -37,7 +37,7 @@ class Primitive(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
-    """What a loop of `limits.c` is to do, and a number that keeps it from being left out."""
+    """Orders for a loop of `limits.c`, and a number that keeps it from being left out."""
 
     _fields_ = (
         ("steps", ctypes.c_int64),
@@ -59,7 +59,7 @@ def compiled(source: str, *flags: str) -> ctypes.CDLL:
 
 
 def timer(function: Any, context: ctypes.Structure, wall: bool) -> Callable[[int], float]:
-    """Return what calls `function(context)` n times from C, and gives the seconds that took."""
+    """Return a function that calls `function(context)` n times from C, and gives the seconds that took."""
     loop = library().bench_time
     loop.restype = ctypes.c_double
     pointer = ctypes.cast(function, ctypes.c_void_p)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.limits import Limits
+from harness.problems import difference
 from harness.suite import PROBLEMS
 from peers.base import Missing, NotOffered, Prepared, Runner
 
@@ -45,10 +46,7 @@ class Session:
         self._inputs = problem.inputs()
         prepared = self._runner.prepare(problem, self._inputs, self._threads)
         prepared.run(1)
-        wanted = np.load(expected)
-        with np.errstate(all="ignore"):
-            difference = np.abs(prepared.output().astype(np.float64) - wanted)
-            error = float(np.max(difference) / max(np.max(np.abs(wanted)), 1e-30))
+        error = difference(prepared.output(), np.load(expected))
         if not error <= prepared.tolerance:
             return {"wrong": f"differs from float64 by {error:.1e} of the largest value"}
         self._prepared = prepared

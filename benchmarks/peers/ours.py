@@ -49,7 +49,7 @@ class Ours:
         kernel = min(found, key=lambda one: one.cost)
         seconds = time.perf_counter() - start
         layout = kernel.spec.operands[1].state.layout if problem.packed else None
-        made = prepared(kernel, inputs, threads)
+        made = prepared(kernel, operands(kernel, inputs), threads)
         facts = {"search_seconds": seconds, "cost": float(kernel.cost)}
         return attrs.evolve(made, note=f"{layout or ''}", facts=facts)
 
@@ -60,15 +60,18 @@ class Ours:
                 yield api.compile(text, db=self._store)
 
 
-def prepared(kernel: CompiledKernel, inputs: list[np.ndarray], threads: int) -> Prepared:
-    """Return a kernel as something to run, on inputs of logical shapes in the order of its operands."""
+def operands(kernel: CompiledKernel, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Return an array for each operand, laid out as its Spec says: the inputs, of logical shapes, and the output."""
     waiting = iter(inputs)
-    arrays = [
+    return [
         pack(next(waiting), tensor) if argument.reads else empty(tensor)
         for argument, tensor in zip(kernel.arguments, kernel.spec.operands, strict=True)
     ]
-    count = kernel.threads(threads)
-    function, context = _call(kernel, arrays, count)
+
+
+def prepared(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> Prepared:
+    """Return a kernel as something to run on these arrays."""
+    function, context = _call(kernel, arrays, kernel.threads(threads))
     run = native.timer(function, context, wall=threads > 1)
     place = next(position for position, argument in enumerate(kernel.arguments) if argument.writes)
     return Prepared(run, lambda: unpack(arrays[place], kernel.spec.operands[place]))
