@@ -24,6 +24,7 @@ from morello.runtime.toolchain import Compiler
 
 #: Seconds that calibration takes at most, about.
 _LONGEST, _QUICKEST = 150, 30
+_WITH = "  with {}"
 #: What is said of each thing that is measured.
 Progress = Callable[[str], None]
 
@@ -65,8 +66,8 @@ def calibrate(
 ) -> Calibration:
     """Measure what a target costs on this machine, in its own units.
 
-    Programs are built with the first of `compilers`; with the others, tables are measured for comparison. Raises
-    MorelloError for a machine that cannot run the target, and ToolchainError.
+    Programs are built with the first of `compilers`; with the others, threads and tables are measured for comparison.
+    Raises MorelloError for a machine that cannot run the target, and ToolchainError.
     """
     missing = missing_features(target.info.cpu_features)
     if missing:
@@ -85,8 +86,13 @@ def calibrate(
     levels = fit_levels(meter, target.levels)
     progress("threads")
     threads = os.cpu_count() or 1
-    sync = round(start_up(meter, threads)) if threads > 1 else target.weights.sync
+    syncs = [round(start_up(one, threads)) if threads > 1 else target.weights.sync for one in meters]
+    sync = syncs[0]
     lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
+    lines += [
+        Line(_WITH.format(one.compiler.name), "", f"{found:,}", None)
+        for one, found in zip(meters[1:], syncs[1:], strict=True)
+    ]
     tables = []
     for one in measurements:
         progress(f"table {one.table}")
@@ -121,7 +127,7 @@ def _profile(
         cpus=machine()[:1],
         weights=weights,
         levels={one.level: {key: round(new) for key, new in _costs(one)} for one in levels},
-        tables={**target.tables, **{one.name: one.rows for one in tables}},
+        tables={one.name: one.rows for one in tables},
     )
 
 
@@ -151,7 +157,7 @@ def _table_line(table: MeasuredTable) -> Line:
 
 
 def _compared(table: MeasuredTable, other: MeasuredTable, compiler: Compiler) -> Line:
-    return Line(f"  with {compiler.name}", "", _times(table.rows, other), other.error)
+    return Line(_WITH.format(compiler.name), "", _times(table.rows, other), other.error)
 
 
 def _times(rows: tuple[tuple[int, ...], ...], table: MeasuredTable) -> str:

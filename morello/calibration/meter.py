@@ -47,6 +47,8 @@ void morello_measure(int which, int64_t calls, void *memory, double *seconds) {{
 _LONG = 1e-4
 #: Rounds at least, and how many times as many at most.
 _ROUNDS, _QUICK_ROUNDS, _MOST = 60, 20, 5
+#: Of what starts threads: calls of one timing, how many times as many rounds, and seconds at most.
+_FEW_CALLS, _MORE, _THREADS_SECONDS = 8, 10, 4.0
 #: What a round has to bring to count as better.
 _BETTER = 0.995
 #: The share of time without a core from which on a machine is busy.
@@ -78,15 +80,18 @@ class Timer:
         """Return the least seconds that a call of each function takes; on the `wall` if it starts threads.
 
         All take turns, so that one which is disturbed is timed again later. It goes on until a third of the rounds
-        brings nothing better. Raises ToolchainError for C that cannot be built.
+        brings nothing better. What starts threads takes more and shorter rounds, and ends after seconds: while another
+        program has one of the cores, all threads wait. Raises ToolchainError for C that cannot be built.
         """
         text = _SOURCE.format(source=source, names=", ".join(names))
         probes = _Probes(build({"probes.c": text}, (*self._flags, *flags), self.compiler), self._address)
-        calls, least = [self._calls(probes, which) for which in range(len(names))], [float("inf")] * len(names)
-        rounds = _QUICK_ROUNDS if self.quick else _ROUNDS
+        calls = [_FEW_CALLS if wall else self._calls(probes, which) for which in range(len(names))]
+        least = [float("inf")] * len(names)
+        rounds = (_QUICK_ROUNDS if self.quick else _ROUNDS) * (_MORE if wall else 1)
+        deadline = min(self.deadline, time.monotonic() + _THREADS_SECONDS) if wall else self.deadline
         better = count = 0
         while count < rounds or (count - better < rounds // 3 and count < _MOST * rounds):
-            if count and time.monotonic() > self.deadline:
+            if count and time.monotonic() > deadline:
                 break
             count += 1
             for which, number in enumerate(calls):

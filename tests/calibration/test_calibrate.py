@@ -108,6 +108,18 @@ def test_it_shows_old_and_new_with_the_error(machine: Registry) -> None:
     assert re.search(r"tables.rows +2 rows +× 0\.75 \(0\.68 to 0\.83\) +0.0 %", text)
 
 
+def test_compilers_are_compared(machine: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    other = attrs.evolve(find_compiler(), name="occ")
+    monkeypatch.setattr("morello.cli.calibrate.available_compilers", lambda: [other, find_compiler()])
+    profiles = []
+    for options in ([], ["--quick"], ["--cc", find_compiler().command[0]]):
+        path = tmp_path / "own.toml"
+        text = calibrate("-o", str(path), *options).stdout
+        assert text.count("  with occ") == (0 if options else 2)
+        profiles.append(path.read_text())
+    assert len({*profiles}) == 1
+
+
 def test_json_has_all_that_was_measured(machine: Registry) -> None:
     found = json.loads(calibrate("--quick", "--json").stdout)
     assert (found["target"], found["unit"]) == ("toy_cpu", "beats")
