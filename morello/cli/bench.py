@@ -49,15 +49,19 @@ def command(
 ) -> None:
     """Time the programs of FILE, and numpy on the same in f32.
 
-    Times are medians over five measurements of many calls each; the loop around them is C. numpy uses as many
-    threads as its BLAS likes.
+    Each measurement is of many calls, and the loop around them is C. The table has the least and the median, of the
+    CPU time of the calling thread and on the wall. Rates are at best: of the CPU time, which other programs do not
+    lengthen, and on several threads on the wall. numpy's time is the least on the wall; it uses as many threads as its
+    BLAS likes.
     """
     compiler = find_compiler(cc)
     speeds: list[tuple[Goal, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         with doing(f"timing {goal.name}"):
-            speeds.append((goal, measure(kernel, min_time, seed, threads)))
+            speed = measure(kernel, min_time, seed, threads)
+        speed.warn()
+        speeds.append((goal, speed))
     if as_json:
         head = {"compiler": str(compiler), "seed": seed}
         print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in speeds])
@@ -67,15 +71,16 @@ def command(
 
 def _table(found: Sequence[tuple[Goal, Speed]]) -> Table:
     table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
-    for heading in ("time", "best", "rate", "numpy (f32)", "against numpy"):
+    for heading in ("cpu", "median", "wall", "median", "rate", "numpy (f32)", "against numpy"):
         table.add_column(heading, justify="right")
     for goal, speed in found:
+        report = speed.report
+        times = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         table.add_row(
             goal.name,
             goal.target.name,
-            duration(speed.report.median),
-            duration(speed.report.best),
-            speed.rate,
+            *map(duration, times),
+            report.rate,
             "–" if speed.numpy is None else duration(speed.numpy),
             speed.times or "–",
         )

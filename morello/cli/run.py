@@ -55,7 +55,9 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     with doing(f"verifying {goal.name}"):
         click.echo(f"correct  {_verdict(kernel.check(seed))}")
     with doing(f"timing {goal.name}"):
-        click.echo(f"speed    {_speed(measure(kernel, _MIN_TIME, seed, threads))}")
+        speed = measure(kernel, _MIN_TIME, seed, threads)
+    click.echo(f"speed    {_speed(speed)}")
+    speed.warn()
 
 
 def _save_source(kernel: Kernel) -> Path:
@@ -75,7 +77,7 @@ def _verdict(report: CheckReport) -> str:
 
 def _speed(speed: Speed) -> str:
     threads = f" on {speed.report.threads} threads" if speed.report.threads > 1 else ""
-    own = f"{duration(speed.report.median)} per call{threads}, {speed.rate}"
+    own = f"{duration(speed.report.best)} per call{threads}, {speed.report.rate}"
     if speed.numpy is None:
         return own
     if speed.numpy < _MOSTLY_OVERHEAD:
