@@ -82,8 +82,8 @@ class Timer:
         """Return the least seconds that a call of each function takes; on the `wall` if it starts threads.
 
         All take turns, so that one which is disturbed is timed again later. It goes on until a third of the rounds
-        brings nothing better. What starts threads takes more rounds, of single calls, and ends after seconds: while another
-        program has one of the cores, all threads wait. Raises ToolchainError for C that cannot be built.
+        brings nothing better. What starts threads takes more rounds, of single calls, and ends after seconds: while
+        another program has one of the cores, all threads wait. Raises ToolchainError for C that cannot be built.
         """
         text = _SOURCE.format(source=source, names=", ".join(names))
         probes = _Probes(build({"probes.c": text}, (*self._flags, *flags), self.compiler), self._address)

@@ -64,7 +64,12 @@ def command(
         speeds.append((goal, speed))
     if as_json:
         head = {"compiler": str(compiler), "seed": seed}
-        print_json([{"spec": one.name, "target": one.target.name, **head, **speed.as_dict()} for one, speed in speeds])
+        print_json(
+            [
+                {"spec": one.name, "target": one.target.name, "profile": one.target.profile, **head, **speed.as_dict()}
+                for one, speed in speeds
+            ]
+        )
     else:
         print_table(_table(speeds))
 

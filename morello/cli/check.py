@@ -43,7 +43,13 @@ def command(
 def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: bool) -> dict[str, Any]:
     """Check one goal and say so; what was found, for JSON."""
     kernel = make(goal, db, cc).kernel
-    head = {"spec": goal.name, "target": goal.target.name, "compiler": str(kernel.compiler), "seed": seed}
+    head = {
+        "spec": goal.name,
+        "target": goal.target.name,
+        "profile": goal.target.profile,
+        "compiler": str(kernel.compiler),
+        "seed": seed,
+    }
     try:
         with doing(f"verifying {goal.name}"):
             report = kernel.check(seed, thorough=True)

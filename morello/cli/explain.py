@@ -50,7 +50,12 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         others = _others(goal, made, db, count) if count else (lambda impl: None)
         tree = program_tree(made.kernel.impl, goal.target, others)
         if as_json:
-            head = {"name": goal.name, "target": goal.target.name, "spec": show_logical(goal.spec.logical)}
+            head = {
+                "name": goal.name,
+                "target": goal.target.name,
+                "profile": goal.target.profile,
+                "spec": show_logical(goal.spec.logical),
+            }
             trees.append({**head, "cost": tree.cost, "peak": tree.peak, "program": tree.as_dict()})
             continue
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
