@@ -1,8 +1,8 @@
-"""The unit of what x86-64 costs, and how its tables are measured."""
+"""The unit of what x86-64 costs, how its tables are measured, and the profiles that are shipped."""
 
 from __future__ import annotations
 
-from morello.plugins import Clock, Measurement, Meter
+from morello.plugins import Clock, Measurement, Meter, Profile
 from morello.plugins.measure import Rows
 from morello_x86.kernels.tile_tables import LIMITS, TILES, limits_of, rows_of, tables
 
@@ -25,6 +25,12 @@ static void morello_clock(void *memory) {{
 )
 #: Rounds of timing, and of quick timing.
 _REPEATS, _FEW = 30, 6
+
+
+def profiles(target: str) -> tuple[Profile, ...]:
+    """Return the profiles of a target: parallel loops of any x86-64 count with the threads that it has."""
+    what = "as declared, with a thread for each CPU of the machine"
+    return (Profile(name="x86_64", target=target, description=what, cpus=("x86_64",), weights={"threads": "cpus"}),)
 
 
 def _tile(row: tuple[int, ...]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK, measurements
+from morello_x86.calibration import CLOCK, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
@@ -17,6 +17,7 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=kernels(target.VECTORS),
     weights=target.WEIGHTS,
+    profiles=profiles(target.NAME),
     clock=CLOCK,
     tables=tables(values=8),
     measurements=measurements(values=8),

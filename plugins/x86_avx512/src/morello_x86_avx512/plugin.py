@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK, measurements
+from morello_x86.calibration import CLOCK, measurements, profiles
 from morello_x86.core import layouts, levels
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
@@ -29,6 +29,7 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=(*kernels(VECTORS), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
+    profiles=profiles(INFO.name),
     clock=CLOCK,
     tables=tables(values=16),
     measurements=measurements(values=16),
