@@ -18,6 +18,10 @@ _FOLDER = Path(__file__).resolve().parents[1]
 #: What tells libraries how many threads to use.
 _THREADS = ("OMP", "MKL", "OPENBLAS", "BLIS")
 _START_SECONDS = 120.0
+#: Threads of a runner that wait for more to do soon go to sleep, lest they disturb the next runner.
+_SHARING = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores", "KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "20"}
+#: Seconds that this takes.
+_PAUSE = 0.02
 
 
 class Worker:
@@ -29,12 +33,13 @@ class Worker:
         self._environment = {
             **os.environ,
             **{f"{name}_NUM_THREADS": str(threads) for name in _THREADS},
-            **({"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"} if threads > 1 else {}),
+            **(_SHARING if threads > 1 else {}),
             **peer.environment,
             "PYTHONPATH": str(_FOLDER),
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
+        self._pause = _PAUSE if threads > 1 else 0
         self.missing: str | None = None
 
     def ask(self, seconds: float, **order: Any) -> dict[str, Any]:
@@ -45,6 +50,7 @@ class Worker:
                 self.stop()
                 self.missing = first.get("missing") or first.get("failed") or "does not start"
                 return {"missing": self.missing}
+        time.sleep(self._pause)
         assert self._process is not None
         assert self._process.stdin is not None
         try:

@@ -38,6 +38,9 @@ class Session:
         if "prepare" in order:
             return self._prepare(order["prepare"], order["expected"])
         assert self._prepared is not None
+        if self._threads > 1:
+            # Wakes them.
+            self._prepared.run(1)
         return {"seconds": self._prepared.run(order["calls"])}
 
     def _prepare(self, name: str, expected: str) -> dict[str, Any]:
