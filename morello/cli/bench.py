@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from rich.table import Table
@@ -15,12 +16,14 @@ from morello.cli.common import (
     print_json,
     print_table,
     seed_option,
+    tell_compiler,
     threads_option,
     with_goals,
 )
 from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
 from morello.goals import Goal
+from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 
@@ -54,36 +57,42 @@ def command(
     lengthen, and on several threads on the wall. numpy's time is the least on the wall; it uses as many threads as its
     BLAS likes.
     """
-    compiler = find_compiler(cc)
-    speeds: list[tuple[Goal, Speed]] = []
+    find_compiler(cc)  # before the search, so that a mistake costs no time
+    found: list[tuple[CompiledKernel, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
+        tell_compiler(kernel)
         with doing(f"timing {goal.name}"):
             speed = measure(kernel, min_time, seed, threads)
         speed.warn()
-        speeds.append((goal, speed))
+        found.append((kernel, speed))
     if as_json:
-        head = {"compiler": str(compiler), "seed": seed}
-        print_json(
-            [
-                {"spec": one.name, "target": one.target.name, "profile": one.target.profile, **head, **speed.as_dict()}
-                for one, speed in speeds
-            ]
-        )
+        print_json([_as_dict(kernel, speed, seed) for kernel, speed in found])
     else:
-        print_table(_table(speeds))
+        print_table(_table(found))
 
 
-def _table(found: Sequence[tuple[Goal, Speed]]) -> Table:
+def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
+    return {
+        "spec": kernel.program.name,
+        "target": kernel.target.name,
+        "profile": kernel.target.profile,
+        "compiler": str(kernel.compiler),
+        "seed": seed,
+        **speed.as_dict(),
+    }
+
+
+def _table(found: Sequence[tuple[CompiledKernel, Speed]]) -> Table:
     table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
     for heading in ("cpu", "median", "wall", "median", "rate", "numpy (f32)", "against numpy"):
         table.add_column(heading, justify="right")
-    for goal, speed in found:
+    for kernel, speed in found:
         report = speed.report
         times = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         table.add_row(
-            goal.name,
-            goal.target.name,
+            kernel.program.name,
+            kernel.target.name,
             *map(duration, times),
             report.rate,
             "–" if speed.numpy is None else duration(speed.numpy),

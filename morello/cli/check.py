@@ -8,7 +8,17 @@ from typing import Any
 import click
 from rich.table import Table
 
-from morello.cli.common import cc_option, doing, json_option, make, print_json, print_table, seed_option, with_goals
+from morello.cli.common import (
+    cc_option,
+    doing,
+    json_option,
+    make,
+    print_json,
+    print_table,
+    seed_option,
+    tell_compiler,
+    with_goals,
+)
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
@@ -43,6 +53,7 @@ def command(
 def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: bool) -> dict[str, Any]:
     """Check one goal and say so; what was found, for JSON."""
     kernel = make(goal, db, cc).kernel
+    tell_compiler(kernel)
     head = {
         "spec": goal.name,
         "target": goal.target.name,

@@ -101,7 +101,10 @@ def with_goals(command: Command) -> Command:
 
 
 cc_option = click.option(
-    "--cc", metavar="COMMAND", help="C compiler; by default that in MORELLO_CC, else clang, gcc or zig."
+    "--cc",
+    metavar="COMMAND",
+    help="C compiler, or `auto` for the one of those there are whose code runs fastest, Spec by Spec. By default that "
+    "in MORELLO_CC, else clang, gcc or zig.",
 )
 seed_option = click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of the random data.  [default: 0]"
@@ -168,6 +171,15 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         for line in search.details():
             click.echo(f"{goal.name}: {line}", err=True)
     return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds)
+
+
+def tell_compiler(kernel: CompiledKernel) -> None:
+    """Say on stderr which compiler builds a kernel, and what others take, if that is wanted."""
+    if click.get_current_context().meta.get(_VERBOSE):
+        with doing(f"choosing a compiler for {kernel.program.name}"):
+            compiler, choice = kernel.compiler, kernel.choice
+        times = f", chosen from {choice}" if choice and len(choice.trials) > 1 else ""
+        click.echo(f"{kernel.program.name}: built with {compiler}{times}", err=True)
 
 
 def _as_file(goal: Goal) -> str:

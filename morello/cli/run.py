@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import cc_option, doing, make, print_table, seed_option, threads_option, with_goals
+from morello.cli.common import (
+    cc_option,
+    doing,
+    make,
+    print_table,
+    seed_option,
+    tell_compiler,
+    threads_option,
+    with_goals,
+)
 from morello.cli.output import write_file
 from morello.cli.speed import Speed, measure
 from morello.cli.tree import by_level, memory, program_tree, tree_table
@@ -50,6 +59,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     print_table(tree_table(program_tree(kernel.impl, goal.target), compact=True))
     click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
+    tell_compiler(kernel)
     with doing(f"building {goal.name}"):
         click.echo(f"C        {_save_source(kernel)}")
     with doing(f"verifying {goal.name}"):

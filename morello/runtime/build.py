@@ -26,7 +26,7 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
     ToolchainError for a compiler that fails or hangs, and for a cache directory that cannot be used.
     """
     size_limit()  # before the work, so that a mistake is told at once
-    folder, key = cache_directory(), _key(sources, flags, compiler)
+    folder, key = cache_directory(), key_of(sources, flags, compiler)
     if found := find(folder, key):
         return found
     try:
@@ -42,8 +42,8 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
         raise unusable(folder, f"cannot be written: {error.strerror or error}") from error
 
 
-def _key(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> str:
-    """Names what decides the machine code."""
+def key_of(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler) -> str:
+    """Return a name of what decides the machine code."""
     decisive = [
         sorted(sources.items()),
         BASE_FLAGS,

@@ -21,8 +21,9 @@ from morello.folders import make_private, user_folder
 _DEFAULT_SIZE = 1 << 30
 _UNITS = {"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 _SIZE = re.compile(r"([0-9]{1,15}) ?([KMGT]iB|B)?")
-#: What may be removed to make room: libraries, C that did not compile, and C that was shown. Nothing else is ours.
-_EVICTABLE = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?\.so|failed-[0-9a-f]{16}|.+-[0-9a-f]{12}\.c")
+#: What may be removed to make room: libraries, times of compilers' code, C that did not compile, and C that was shown.
+#: Nothing else is ours.
+_EVICTABLE = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?\.so|[0-9a-f]{64}\.times|failed-[0-9a-f]{16}|.+-[0-9a-f]{12}\.c")
 _BUILDING = "building-"
 #: Seconds for which what was used stays: another process may be about to load it.
 _IN_USE = 60.0

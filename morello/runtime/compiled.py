@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from morello.kernels.target import Target
+from morello.runtime.fastest import Choice, fastest
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import BenchReport, bench
+from morello.runtime.toolchain import Compiler, is_auto
 from morello.runtime.verify import CheckReport, verify
 
 
 class CompiledKernel(Kernel):
-    """A `Kernel` with methods that check and measure it."""
+    """A `Kernel` with methods that check and measure it.
+
+    Where `auto` stands for the compiler, it finds the one whose code for it runs fastest.
+    """
+
+    @cached_property
+    def choice(self) -> Choice | None:
+        """Return the compilers there were to choose from, with their times; None unless `auto` was asked for."""
+        given = self._compiler
+        return None if isinstance(given, Compiler) or not is_auto(given) else fastest(self)
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        return super().compiler if self.choice is None else self.choice.compiler
 
     def check(self, seed: int = 0, thorough: bool = False, reference: Target | None = None) -> CheckReport:
         """Run it on random and adversarial data against the operation's meaning and the reference target.

@@ -223,9 +223,13 @@ class KernelTimer:
     def calls(self, seconds: float) -> int:
         """Return how many calls take so many seconds: a power of two."""
         calls = 1
-        while self(calls)[self._clock] < seconds:
+        while self.seconds(calls) < seconds:
             calls *= 2
         return calls
+
+    def seconds(self, calls: int) -> float:
+        """Return the seconds to go by: of the CPU, or on the wall if there are threads."""
+        return self(calls)[self._clock]
 
     def __call__(self, calls: int) -> tuple[float, float]:
         function = self._loaded.ffi.cast("uintptr_t", self._loaded.function)

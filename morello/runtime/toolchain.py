@@ -34,6 +34,8 @@ int probe(void) { pthread_t thread; return pthread_create(&thread, 0, start, 0);
 #endif
 """
 
+#: In place of a command: of all compilers that are there, the one whose code for a kernel runs fastest.
+AUTO = "auto"
 _DEFAULT_TIMEOUT = 120.0
 _PROBE_TIMEOUT = 30.0
 #: What the system can wait for.
@@ -76,11 +78,14 @@ def timeout_seconds(default: float = _DEFAULT_TIMEOUT) -> float:
 def find_compiler(cc: str | None = None) -> Compiler:
     """Return the C compiler to use: `cc`, else the environment's MORELLO_CC, clang, gcc, or the one in package ziglang.
 
-    `cc` and MORELLO_CC are commands, perhaps with arguments ("ccache gcc"). Raises ToolchainError if the one
-    asked for does not work, and if there is none.
+    `cc` and MORELLO_CC are commands, perhaps with arguments ("ccache gcc"); where it is `auto`, each kernel finds its
+    own, and this is the first of those there are. Raises ToolchainError if the one asked for does not work, and if
+    there is none.
     """
     timeout_seconds()  # a mistake in it is no compiler's fault
     for origin, command in (("--cc", cc), ("MORELLO_CC", os.environ.get("MORELLO_CC"))):
+        if command == AUTO:
+            break
         if command:
             return _asked_for(command, origin)
     faults = []
@@ -92,11 +97,16 @@ def find_compiler(cc: str | None = None) -> Compiler:
     raise ToolchainError("; ".join(["no C compiler that works was found", *faults]), _NO_COMPILER_HINT)
 
 
+def is_auto(cc: str | None) -> bool:
+    """Return True if `cc`, or else MORELLO_CC, asks for the compiler whose code runs fastest."""
+    return (cc or os.environ.get("MORELLO_CC")) == AUTO
+
+
 def available_compilers() -> list[Compiler]:
     """Return every compiler on this machine that `find_compiler` could choose, in its order of preference."""
     timeout_seconds()
     asked = os.environ.get("MORELLO_CC")
-    compilers = [_asked_for(asked, "MORELLO_CC")] if asked else []
+    compilers = [_asked_for(asked, "MORELLO_CC")] if asked and asked != AUTO else []
     for command in _candidates():
         try:
             compiler = _probe(command)

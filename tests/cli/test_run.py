@@ -11,6 +11,7 @@ from morello_reference_c.emitter import ReferenceEmitter
 from morello.ir.impl import Impl
 from morello.ir.program import Program
 from morello.kernels.target import Target
+from morello.runtime import available_compilers
 
 TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
 
@@ -139,3 +140,12 @@ def test_bench_json(cli, write):
     assert one["times_as_fast_as_numpy"] == pytest.approx(one["numpy_seconds"] / one["wall_seconds"]["best"])
     assert isinstance(one["busy"], list)
     assert zero["numpy_seconds"] is None
+
+
+def test_verbose_tells_the_compiler(cli, write):
+    path = write(TWO, target="reference_c")
+    told = cli("check", path, "--spec", "one", "--verbose", "--cc", "auto").stderr
+    (line,) = [line for line in told.splitlines() if "built with" in line]
+    assert line.startswith("one: built with ")
+    assert line.count("per call") in (0, len(available_compilers()))
+    assert "built with" not in cli("check", path, "--spec", "one").stderr
