@@ -87,17 +87,18 @@ class View:
                 point[axis] = point[axis] + at
         return self.buffer.offset(point)
 
-    def stride(self, dim: int) -> Index:
-        """Return how many values lie between neighbours along a dimension; 0 along one of size 1.
+    def stride(self, dim: int, strip: int = 1) -> Index:
+        """Return how many values lie between neighbouring strips of a dimension; 0 if there is one strip.
 
         Raises ValueError where neighbours are not always as far apart, as in strips.
         """
-        last, axis = int(self.tensor.shape[dim]) - 1, self.dim_map[dim]
+        last, axis = (int(self.tensor.shape[dim]) - 1) // strip, self.dim_map[dim]
         if last == 0 or axis is None:
             return Index()
         # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
         first, *others = (
-            self.buffer.offset([place if at == axis else 0 for at in range(len(self.starts))]) for place in (0, 1, last)
+            self.buffer.offset([place * strip if at == axis else 0 for at in range(len(self.starts))])
+            for place in (0, 1, last)
         )
         stride, whole = (other + first * -1 for other in others)
         if stride * last != whole:

@@ -90,13 +90,14 @@ class OperandSite:
         """Return how many values behind this operand another one of the same storage starts; None if that varies."""
         return (other._view.offset() + self._view.offset() * -1).constant
 
-    def stride(self, dim: int) -> Index:
-        """Return how many values lie between neighbours along a dimension; 0 along one of size 1.
+    def stride(self, dim: int, strip: int = 1) -> Index:
+        """Return how many values lie between neighbours along a dimension, or between neighbouring strips of it.
 
-        It is a number, or one known only at run time for an operand of the program whose rows may lie anywhere.
+        It is 0 where there is one of them. Else it is a number, or one known only at run time for an operand of the
+        program whose rows may lie anywhere.
         Raises ValueError where neighbours are not always as far apart, as in strips.
         """
-        stride = self._view.stride(dim)
+        stride = self._view.stride(dim, strip)
         self._printer.uses(symbol.name for symbol in stride.symbols())
         return stride
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from morello.plugins import Clock, Measurement, Meter, Profile
 from morello.plugins.measure import Rows
-from morello_x86.kernels.tile_tables import LIMITS, TILES, limits_of, rows_of, tables
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
+from morello_x86.kernels.tile_cost import TileCycles
+from morello_x86.kernels.tile_tables import limits_of, limits_table, rows_of, tables, tiles_table
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
@@ -39,23 +43,25 @@ def _tile(row: tuple[int, ...]) -> float:
     return 256 * step / 10 + (start + zero) / 2
 
 
-def measurements(values: int) -> tuple[Measurement, ...]:
-    """Return how the tables of register tiles in vectors of `values` are measured."""
+def measurements(size: int) -> tuple[Measurement, ...]:
+    """Return how the tables of register tiles in vectors of `size` bytes are measured."""
+    return tuple(one for adds in MULTIPLY_ADDS[size] for one in _of_family(adds, size))
 
-    def tiles(meter: Meter) -> Rows:
+
+def _of_family(adds: MultiplyAdd, size: int) -> tuple[Measurement, Measurement]:
+    def measured(meter: Meter, shapes: Sequence[tuple[int, int]]) -> TileCycles:
         # What measures is no part of what costs depend on.
         from morello_x86_testing.tile_cycles import measure
 
-        shapes = [(rows, vectors) for rows, vectors, *_ in tables(values)[TILES]]
-        found = measure(values, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)
-        return rows_of(found)
+        return measure(adds, size, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)
+
+    def tiles(meter: Meter) -> Rows:
+        return rows_of(measured(meter, [(rows, vectors) for rows, vectors, *_ in tables(size)[tiles_table(adds)]]))
 
     def limits(meter: Meter) -> Rows:
-        from morello_x86_testing.tile_cycles import measure
-
-        return limits_of(measure(values, [meter.compiler], _FEW if meter.quick else _REPEATS, [(1, 1)]))
+        return limits_of(measured(meter, [(1, 1)]))
 
     return (
-        Measurement(table=TILES, keys=2, measure=tiles, total=_tile),
-        Measurement(table=LIMITS, keys=0, measure=limits),
+        Measurement(table=tiles_table(adds), keys=2, measure=tiles, total=_tile),
+        Measurement(table=limits_table(adds), keys=0, measure=limits),
     )

@@ -1,6 +1,6 @@
 """Measure what register tiles take on this machine: cycles for a step of k, and to start.
 
-    python -m morello_x86_testing.tile_cycles [--values 8 16] [--compiler gcc] [--repeats 40]
+    python -m morello_x86_testing.tile_cycles [--bytes 32 64] [--family Vpdpbusd] [--compiler gcc] [--repeats 40]
 
 The C is printed by the code that programs get it from. Operands are in L1, and calls follow one another on different
 outputs, as in programs. Times are the least of many: divided by the time of a cycle, which a chain of multiplications
@@ -18,19 +18,20 @@ from typing import Any
 
 import attrs
 import numpy as np
-from morello_x86.kernels.common import PREFIX
-from morello_x86.kernels.tile_code import VECTOR_TYPES, Matrix, TileCode
+from morello_x86.emitter import X86Emitter
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
+from morello_x86.kernels.tile_code import Matrix, TileCode
 from morello_x86.kernels.tile_cost import Tile, TileCycles
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
 
+from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.build import build
 from morello.runtime.machine import missing_features
 
-FLAGS = {8: ("-mavx2", "-mfma"), 16: ("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma")}
-FEATURES = {8: ("avx2", "fma"), 16: ("avx512f", "avx512vl", "avx512bw")}
-REGISTERS = {8: 16, 16: 32}
+FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
+REGISTERS = {32: 16, 64: 32}
 #: Bytes of both factors at most, so that they stay in L1, and steps of k.
 _NEAR, _STEPS = 24 << 10, 256
 #: Outputs that calls take turns with.
@@ -44,14 +45,14 @@ _SOURCE = """
 #include <stdint.h>
 #include <x86intrin.h>
 
-typedef void tile(const float *a, const float *b, float *c);
+typedef void tile(const void *a, const void *b, char *c);
 
 {functions}
 
 static tile *const tiles[] = {{{names}}};
 
 /* Ticks of the time stamp counter that `calls` calls of tile number `which` take. */
-uint64_t ticks(int which, int64_t calls, const float *a, const float *b, float *c, int64_t apart) {{
+uint64_t ticks(int which, int64_t calls, const void *a, const void *b, char *c, int64_t apart) {{
     tile *volatile const function = tiles[which];
     tile *const called = function;
     const uint64_t start = __rdtsc();
@@ -72,10 +73,13 @@ uint64_t chain(int64_t count) {{
     return __rdtsc() - start;
 }}
 """
-#: Multiply-adds without loads, enough of them to hide their latency: no product is faster.
+#: Multiply-adds without loads, enough of them to hide their latency: no product is faster. None is computed just once.
 _LIMIT = """
-static void limit(const float *a, const float *b, float *c) {{
-    const {kind} x = {prefix}_loadu_ps(a), y = {prefix}_loadu_ps(b);
+static void limit(const void *a_, const void *b_, char *c_) {{
+    const {lhs} *const a = a_;
+    const {rhs} *const b = b_;
+    {out} *const c = (void *)c_;
+    {factors} x = {x}, y = {y};
     {kind} {sums};
     for (int k = 0; k < {steps}; ++k) {{
         {added}
@@ -96,32 +100,43 @@ class _Program:
     steps: tuple[int, int]
 
 
-def shapes(values: int) -> list[tuple[int, int]]:
+def lanes_of(adds: MultiplyAdd, size: int) -> Lanes:
+    """Return vectors of `size` bytes for the first types that it takes of the least width, as conversions cost."""
+    named = [sorted(map(dtype_named, types), key=lambda dtype: dtype.bytes) for types in (adds.lhs, adds.rhs)]
+    lhs, rhs = next(pair for pair in itertools.product(*named) if adds.pairs(*pair))
+    return Lanes(adds, size, (lhs, rhs, dtype_named(adds.out[0])))
+
+
+def shapes(lanes: Lanes) -> list[tuple[int, int]]:
     """Return the tiles to measure, as rows and vectors; of tall ones, which differ little, a few."""
     found: list[tuple[int, int]] = []
     for vectors in range(1, 9):
-        most = (REGISTERS[values] - 1) // vectors - 1
+        most = (REGISTERS[lanes.size] - 1 - lanes.adds.temporaries) // vectors - 1
         found += [(rows, vectors) for rows in range(1, most + 1) if rows <= 14 or rows % 4 == 0 or rows == most]
     return found
 
 
 class _Library:
-    """The compiled tiles of one vector width."""
+    """The compiled tiles of one multiply-add in one vector width."""
 
-    def __init__(self, values: int, tiles: Sequence[tuple[int, int]], compiler: Compiler):
+    def __init__(self, lanes: Lanes, tiles: Sequence[tuple[int, int]], compiler: Compiler):
         self.programs: list[_Program] = []
-        functions, names = [_limit(values)], ["limit"]
+        functions, names = [_limit(lanes)], ["limit"]
         for rows, vectors in tiles:
-            longest = min(_STEPS, _NEAR // (4 * (rows + values * vectors)) // 16 * 16)
+            across = 4 * (rows + lanes.size // 4 * vectors)
+            longest = min(_STEPS, _NEAR // across // 16 * 16)
             steps = (longest // 4, longest)
             self.programs.append(_Program(rows, vectors, len(names), steps))
             for count, accumulate in itertools.product(steps, (True, False)):
                 names.append(f"tile_{len(names)}")
-                functions.append(_function(names[-1], values, rows, vectors, count, accumulate))
+                functions.append(_function(names[-1], lanes, rows, vectors, count, accumulate))
         source = _SOURCE.format(functions="\n".join(functions), names=", ".join(names), outputs=_OUTPUTS)
-        self._library: Any = ctypes.CDLL(str(build({"tiles.c": source}, FLAGS[values], compiler)))
+        emitter = X86Emitter()
+        extensions = (*FEATURES[lanes.size], "fma", *lanes.adds.cpu_features)
+        flags = [flag for one in extensions for flag in emitter.feature_flags(one)]
+        self._library: Any = ctypes.CDLL(str(build({"tiles.c": source}, flags, compiler)))
         self._library.ticks.restype = self._library.chain.restype = ctypes.c_uint64
-        self._memory = [_aligned(size) for size in (_NEAR // 4, _NEAR // 4, _OUTPUTS * 64 * values)]
+        self._memory = [_aligned(size) for size in (_NEAR, _NEAR, _OUTPUTS * 64 * lanes.size)]
 
     def ticks(self, number: int, calls: int) -> int:
         a, b, c = (ctypes.c_void_p(each.ctypes.data) for each in self._memory)
@@ -132,43 +147,53 @@ class _Library:
         return self._library.chain(ctypes.c_int64(count))
 
 
-def _function(name: str, values: int, rows: int, vectors: int, steps: int, accumulate: bool) -> str:
+def _function(name: str, lanes: Lanes, rows: int, vectors: int, steps: int, accumulate: bool) -> str:
     """Return a C function that computes a tile; its left-hand side's rows are adjacent, and so are the others'."""
     numbers = itertools.count()
     code = TileCode(
         rows=rows,
-        columns=vectors * values,
+        columns=vectors * lanes.values,
         steps=steps,
-        values=values,
+        lanes=lanes,
         accumulate=accumulate,
         fresh=lambda like: f"{like}_{next(numbers)}",
     )
-    across = as_index(vectors * values)
-    lines = code.lines(Matrix("a", as_index(steps)), Matrix("b", across), Matrix("c", across))
+    across, taken = vectors * lanes.values, lanes.adds.taken
+    a = Matrix("a", as_index(steps * taken), as_index(taken))
+    b = Matrix("b", as_index(across * taken), as_index(taken))
+    lines = code.lines(a, b, Matrix("(void *)c", as_index(across)))
     body = "\n".join(f"    {line}" for line in lines)
-    return f"static void {name}(const float *a, const float *b, float *c) {{\n{body}\n}}"
+    return f"static void {name}(const void *a, const void *b, char *c) {{\n{body}\n}}"
 
 
-def _limit(values: int) -> str:
+def _limit(lanes: Lanes) -> str:
     """Return the C function whose multiply-adds are limited by nothing else."""
-    prefix = PREFIX[4 * values]
     sums = [f"sum_{index}" for index in range(_SUMS)]
+    places = [(one, f"c + {lanes.values} * {index}") for index, one in enumerate(sums)]
+    none = ("", "")
+    factor = lanes.load_factors("b", 0, none)
+    lhs, rhs, out = (dtype.c_name for dtype in lanes.types)
     return _LIMIT.format(
-        kind=VECTOR_TYPES[values],
-        prefix=prefix,
-        sums=", ".join(f"{one} = {prefix}_loadu_ps(c + {values} * {index})" for index, one in enumerate(sums)),
+        kind=lanes.sums,
+        factors=lanes.factors,
+        x=factor,
+        y=factor,
+        lhs=lhs,
+        rhs=rhs,
+        out=out,
+        sums=", ".join(f"{one} = {lanes.load_sums(place, 0, none)}" for one, place in places),
         steps=_LIMIT_STEPS,
-        added=" ".join(f"{one} = {prefix}_fmadd_ps(x, y, {one});" for one in sums),
-        stored=" ".join(f"{prefix}_storeu_ps(c + {values} * {index}, {one});" for index, one in enumerate(sums)),
+        added=" ".join(f'__asm__ volatile("" : "+x"(x)); {one} = {lanes.added(one, "x", "y")};' for one in sums),
+        stored=" ".join(lanes.store_sums(place, 0, none, one) for one, place in places),
     )
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Return so many zeros of f32 that start at a page."""
+    """Return so many zero bytes that start at a page."""
     page = 4096
-    memory = np.zeros(4 * size + page, np.uint8)
+    memory = np.zeros(size + page, np.uint8)
     start = -memory.ctypes.data % page
-    return memory[start : start + 4 * size].view(np.float32)
+    return memory[start : start + size]
 
 
 def least_ticks(library: _Library, numbers: Sequence[int], repeats: int) -> tuple[dict[int, float], float]:
@@ -195,23 +220,28 @@ def least_ticks(library: _Library, numbers: Sequence[int], repeats: int) -> tupl
 
 
 def measure(
-    values: int,
+    adds: MultiplyAdd,
+    size: int,
     compilers: Sequence[Compiler] | None = None,
     repeats: int = 30,
     tiles: Sequence[tuple[int, int]] | None = None,
 ) -> TileCycles:
-    """Return what tiles of f32 in vectors of `values` take on this machine, compiled by the best of `compilers`.
+    """Return what tiles in vectors of `size` bytes take on this machine, compiled by the best of `compilers`.
 
     By default these are all that there are. `tiles` are rows and vectors of those to measure; else all that matter. The
-    CPU has to have the extension. It takes seconds, most of them for compiling. What lines take is not measured.
+    CPU has to have the width; further instructions that it lacks take what is shipped. It takes seconds, most of them
+    for compiling. What lines take is not measured.
     """
+    lanes, shipped = lanes_of(adds, size), TILE_CYCLES[adds.name, size]
+    if missing_features(adds.cpu_features):
+        return shipped
     tables = [
-        _measured(_Library(values, tiles or shapes(values), compiler), repeats)
+        _measured(_Library(lanes, tiles or shapes(lanes), compiler), repeats)
         for compiler in compilers or available_compilers()
     ]
     best = tuple(min(same, key=_long) for same in zip(*(table for table, _ in tables), strict=True))
     add = min(limit for _, limit in tables)
-    return attrs.evolve(TILE_CYCLES[values], tiles=best, add=round(100 * add))
+    return attrs.evolve(shipped, tiles=best, add=round(100 * add))
 
 
 def _long(tile: Tile) -> float:
@@ -234,20 +264,25 @@ def _measured(library: _Library, repeats: int) -> tuple[list[Tile], float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--values", nargs="+", type=int, choices=FLAGS, default=list(FLAGS))
+    parser.add_argument("--bytes", nargs="+", type=int, choices=MULTIPLY_ADDS, default=list(MULTIPLY_ADDS))
+    parser.add_argument("--family", nargs="+", help="as kernels' names end, f32 for the plain ones; all by default")
     parser.add_argument("--compiler", choices=[one.name for one in available_compilers()])
     parser.add_argument("--repeats", type=int, default=30)
     arguments = parser.parse_args()
     compilers = [one for one in available_compilers() if arguments.compiler in (None, one.name)]
-    for values in arguments.values:
-        if missing := missing_features(FEATURES[values]):
-            print(f"{values} values: left out, this CPU lacks {', '.join(missing)}")
+    families = [(size, adds) for size in arguments.bytes for adds in MULTIPLY_ADDS[size]]
+    for size, adds in families:
+        name = adds.name or "f32"
+        if arguments.family and name not in arguments.family:
             continue
-        table = measure(values, compilers, arguments.repeats)
-        print(f"{values} values: a multiply-add without loads takes {table.add / 100} cycles")
+        if missing := missing_features((*FEATURES[size], *adds.cpu_features)):
+            print(f"{name} in {size} bytes: left out, this CPU lacks {', '.join(missing)}")
+            continue
+        table = measure(adds, size, compilers, arguments.repeats)
+        print(f"{name} in {size} bytes: a multiply-add without loads takes {table.add / 100} cycles")
         for one in table.tiles:
             share = 100 * one.rows * one.vectors * table.add / one.step
-            shown = f"{one.rows}x{one.vectors * values}: {share:.0f} % of the limit"
+            shown = f"{one.rows}x{one.vectors * table.values}: {share:.0f} % of the limit"
             print(f"    ({one.rows}, {one.vectors}, {one.step}, {one.start}, {one.zero}),  # {shown}")
         sys.stdout.flush()
     return 0

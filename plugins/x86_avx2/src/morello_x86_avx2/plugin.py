@@ -19,7 +19,7 @@ PLUGIN = TargetPlugin(
     weights=target.WEIGHTS,
     profiles=profiles(target.NAME),
     clock=CLOCK,
-    tables=tables(values=8),
-    measurements=measurements(values=8),
+    tables=tables(size=32),
+    measurements=measurements(size=32),
     emitter=X86Emitter("-mavx2", "-mfma"),
 )

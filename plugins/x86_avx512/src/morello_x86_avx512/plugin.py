@@ -31,7 +31,7 @@ PLUGIN = TargetPlugin(
     weights=Weights(threads=24, sync=850_000),
     profiles=profiles(INFO.name),
     clock=CLOCK,
-    tables=tables(values=16),
-    measurements=measurements(values=16),
+    tables=tables(size=64),
+    measurements=measurements(size=64),
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
 )

@@ -4,85 +4,125 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from morello.ir.index import as_index
+from morello.ir.layout import Dynamic, Packed, row_major
 from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.kernels.microkernel import is_ordered
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import LayoutRule, Machine, Microkernel, OperandPattern
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
 from morello_x86.kernels.tile_code import Matrix, TileCode
-from morello_x86.kernels.tile_cost import TileCycles
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
 
 
-def vector_registers(spec: LogicalSpec, values: int) -> Num:
-    """Return the registers of a tile: its sums, a row of factors, a value in all lanes, and AVX2's mask of a tail."""
+def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
+    """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and AVX2's masks."""
     _, m, _, n = spec.shape
-    vectors = ceil_div(n, values)
-    masks = (n % values != 0) * (values == 8)
-    return m * vectors + vectors + 1 + masks
+    vectors = ceil_div(n, lanes.values)
+    masks = (n % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
+    return m * vectors + vectors + 1 + lanes.adds.temporaries + masks
 
 
-def _fits(values: int, registers: int) -> Callable[[LogicalSpec], Mask]:
-    """Return the condition that rows lie as vectors are loaded, and that the registers suffice."""
+def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
+    lhs, rhs, out = (state.dtype for state in spec.states)
+    return Lanes(adds, size, (lhs, rhs, out))
+
+
+def _in_rows(state: OperandState) -> bool:
+    """Return True if the columns of an operand lie side by side."""
+    return state.layout is None or state.contig > 0 or all(one.dim != _COLUMN for one in state.layout.dims)
+
+
+def _in_strips(spec: LogicalSpec, taken: int) -> Mask:
+    """Return True if what a step takes along k lies side by side, one column after another."""
+    lhs, rhs, _ = spec.states
+    if lhs.layout is None or rhs.layout is None or not is_ordered(lhs.layout, row_major(3)) or not _in_rows(lhs):
+        return False
+    if rhs.layout.dims == (Dynamic(_COLUMN), Dynamic(_ROW)):
+        return (spec.shape[2] == taken) & rhs.contiguous
+    return rhs.layout.dims == (Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, taken)) and rhs.contig >= 2
+
+
+def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
+    """Return the condition that operands lie as vectors are loaded, and that the registers suffice."""
 
     def fits(spec: LogicalSpec) -> Mask:
-        lhs, *rows = spec.states
-        if lhs.layout is not None and lhs.layout.has_strips:
+        lanes = _lanes(adds, size, spec)
+        lhs, rhs, out = spec.states
+        if not adds.pairs(lhs.dtype, rhs.dtype) or not _in_rows(out):
             return False
-        for state in rows:
-            layout = state.layout
-            if layout is not None and any(one.dim == _COLUMN for one in layout.dims) and not state.contig:
-                return False
-        return vector_registers(spec, values) <= registers
+        fine: Mask = vector_registers(spec, lanes) <= registers
+        if size == 32:
+            # Its masked loads are of 4 bytes.
+            fine = fine & (spec.shape[3] % lanes.values * out.dtype.bytes % (8 if lanes.halves else 4) == 0)
+        if adds.taken > 1:
+            return fine & _in_strips(spec, adds.taken)
+        if (lhs.layout is not None and lhs.layout.has_strips) or not is_ordered(rhs.layout, row_major(3)):
+            return False
+        return fine if _in_rows(rhs) else False
 
     return fits
 
 
-def _emit(values: int) -> Callable[[KernelSite], None]:
+def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
+        lanes = _lanes(adds, size, site.spec)
+        taken = adds.taken
         tile = TileCode(
             rows=m,
             columns=n,
-            steps=k,
-            values=values,
-            accumulate=site.spec.op == Matmul(accumulate=True),
+            steps=k // taken,
+            lanes=lanes,
+            accumulate=bool(getattr(site.spec.op, "accumulate", False)),
             fresh=site.fresh,
         )
-        a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN))
-        b, c = (Matrix(one.pointer(), one.stride(_ROW)) for one in (rhs, out))
-        for line in tile.lines(a, b, c):
+        a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
+        b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
+        for line in tile.lines(a, b, Matrix(out.pointer(), out.stride(_ROW))):
             site.line(line)
 
     return emit
 
 
-def kernels(cycles: TileCycles, registers: int, levels: Sequence[str] = ("L1", "GL")) -> tuple[Microkernel, ...]:
-    """Return the family for vectors of so many f32 as `cycles` are for, with operands in any of these levels.
+def family(
+    adds: MultiplyAdd, size: int, registers: int, levels: Sequence[str] = ("L1", "GL")
+) -> tuple[Microkernel, ...]:
+    """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands in any of these levels.
 
     One kernel adds to sums that there are, one starts at 0.
     """
-    values = cycles.values
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return cycles_of(machine, values).cost(spec)
+        return cycles_of(machine, adds, size).cost(spec)
 
-    anywhere = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False)
-    rows = OperandPattern(levels=tuple(levels), dtypes=("f32",), contiguous=False, layout="row_major")
+    def pattern(dtypes: tuple[str, ...], layout: LayoutRule = "any") -> OperandPattern:
+        return OperandPattern(levels=tuple(levels), dtypes=dtypes, contiguous=False, layout=layout)
+
     return tuple(
         Microkernel(
-            name="RegisterTileAccum" if accumulate else "RegisterTile",
-            op=Matmul(accumulate=accumulate),
-            operands=(anywhere, rows, rows),
+            name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}",
+            op=Matmul(accumulate=accumulate, saturating=adds.saturating),
+            operands=(pattern(adds.lhs), pattern(adds.rhs), pattern(adds.out, "row_major")),
             shape=(1, None, None, None),
-            when=_fits(values, registers),
+            when=_fits(adds, size, registers),
             cost=cost,
             registers={"VRF": registers},
-            emit=_emit(values),
+            cpu_features=adds.cpu_features,
+            flushes=adds.flushes,
+            emit=_emit(adds, size),
         )
         for accumulate in (True, False)
     )
+
+
+def kernels(size: int, registers: int, levels: Sequence[str] = ("L1", "GL")) -> tuple[Microkernel, ...]:
+    """Return all families of a core with so many registers for vectors of `size` bytes."""
+    return tuple(kernel for adds in MULTIPLY_ADDS[size] for kernel in family(adds, size, registers, levels))

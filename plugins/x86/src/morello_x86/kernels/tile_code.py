@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import attrs
 
 from morello.ir.index import Index
 from morello.ir.numbers import ceil_div
-from morello_x86.kernels.common import PREFIX
+from morello_x86.kernels.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
-#: Intel's type of a vector of f32, by its values.
-VECTOR_TYPES = {8: "__m256", 16: "__m512"}
 
 
 @attrs.frozen
 class Matrix:
-    """An operand in C: a pointer to its first value, and how many values its rows and its columns lie apart."""
+    """An operand in C: a pointer to its first value, and how many values its rows and its columns lie apart.
+
+    Along k, these are what a step takes.
+    """
 
     pointer: str
     row: Index
     column: Index = Index((((), 1),))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class TileCode:
-    """A tile of `rows`×`columns` sums of f32 over `steps` of k, in vectors of `values`; they start at 0 unless they
+    """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
     `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
 
     `fresh` returns a new C variable's name, like the one it is given.
@@ -36,100 +38,95 @@ class TileCode:
     rows: int
     columns: int
     steps: int
-    values: int
+    lanes: Lanes
     accumulate: bool
     fresh: Callable[[str], str]
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent."""
-        kind, names = VECTOR_TYPES[self.values], [self.fresh(name) for name in ("lhs", "rhs", "out")]
+        lanes, names = self.lanes, [self.fresh(name) for name in ("lhs", "rhs", "out")]
         yield "{"
-        for name, matrix, const in zip(names, (a, b, c), ("const ", "const ", ""), strict=True):
-            yield f"    {const}float *const {name} = {matrix.pointer};"
-        mask = self.fresh("mask")
-        if self._tail and self.values == 8:
-            lanes = ", ".join(["-1"] * self._tail + ["0"] * (8 - self._tail))
-            yield f"    const __m256i {mask} = _mm256_setr_epi32({lanes});"
+        for name, matrix, dtype, const in zip(names, (a, b, c), lanes.types, ("const ", "const ", ""), strict=True):
+            yield f"    {const}{dtype.c_name} *const {name} = {matrix.pointer};"
+        yield from self._declarations()
         lhs, rhs, out = (attrs.evolve(matrix, pointer=name) for matrix, name in zip((a, b, c), names, strict=True))
         sums = [[self.fresh("sum") for _ in range(self.vectors)] for _ in range(self.rows)]
-        for row, each in enumerate(sums):
-            for vector, one in enumerate(each):
-                value = self._load(_at(out, row, vector * self.values), vector, mask) if self.accumulate else self._zero
-                yield f"    {kind} {one} = {value};"
-        yield from self._steps(lhs, rhs, sums, mask)
-        for row, each in enumerate(sums):
-            for vector, one in enumerate(each):
-                yield f"    {self._store(_at(out, row, vector * self.values), vector, mask, one)}"
+        places = [(_at(out, row, vector * lanes.values), vector) for row, vector in self._each]
+        for (place, vector), one in zip(places, (one for each in sums for one in each), strict=True):
+            value = lanes.load_sums(place, self._narrow(vector), self._masks) if self.accumulate else lanes.zero
+            yield f"    {lanes.sums} {one} = {value};"
+        yield from self._steps(lhs, rhs, sums)
+        for (place, vector), one in zip(places, (one for each in sums for one in each), strict=True):
+            yield f"    {lanes.store_sums(place, self._narrow(vector), self._masks, one)}"
         yield "}"
 
     @property
     def vectors(self) -> int:
         """Return the number of vectors in a row."""
-        return ceil_div(self.columns, self.values)
+        return ceil_div(self.columns, self.lanes.values)
 
     @property
-    def _tail(self) -> int:
-        """Return how many values the last vector has if it is narrower; else 0."""
-        return self.columns % self.values
+    def _each(self) -> list[tuple[int, int]]:
+        return [(row, vector) for row in range(self.rows) for vector in range(self.vectors)]
 
-    @property
-    def _prefix(self) -> str:
-        return PREFIX[4 * self.values]
+    def _narrow(self, vector: int) -> int:
+        """Return how many sums a vector of a row has if it is narrower; else 0."""
+        return self.columns % self.lanes.values if vector == self.vectors - 1 else 0
 
-    @property
-    def _zero(self) -> str:
-        return f"{self._prefix}_setzero_ps()"
+    @cached_property
+    def _masks(self) -> tuple[str, str]:
+        """Return the names of AVX2's masks, of whole vectors and of halves, for the last vector of a row."""
+        return self.fresh("mask"), self.fresh("half") if self.lanes.halves else ""
 
-    def _steps(self, lhs: Matrix, rhs: Matrix, sums: list[list[str]], mask: str) -> Iterator[str]:
+    @cached_property
+    def _word(self) -> str:
+        return self.fresh("word")
+
+    def _declarations(self) -> Iterator[str]:
+        """Yield what the steps use: masks, and the type that a step's values of the left-hand side are read as."""
+        tail, lanes = self.columns % self.lanes.values, self.lanes
+        for name, size in zip(self._masks, (32, 16), strict=True):
+            if tail and lanes.size == 32 and name:
+                count = tail * lanes.types[2].bytes * size // 32 // 4
+                ones = ", ".join(["-1"] * count + ["0"] * (size // 4 - count))
+                kind, prefix = ("__m256i", "_mm256") if size == 32 else ("__m128i", "_mm")
+                yield f"    const {kind} {name} = {prefix}_setr_epi32({ones});"
+        if lanes.word:
+            yield f"    typedef int{lanes.word}_t {self._word} __attribute__((may_alias, aligned(1)));"
+
+    def _steps(self, lhs: Matrix, rhs: Matrix, sums: list[list[str]]) -> Iterator[str]:
         """Yield a loop that takes several steps of k a round, where there is more than one, and the steps left over."""
         rounds, left = divmod(self.steps, _UNROLLED)
         if rounds < 2:
             for step in range(self.steps):
-                yield from self._step(lhs, rhs, step, sums, mask, "    ")
+                yield from self._step(lhs, rhs, step, sums, "    ")
             return
         k, round_lhs, round_rhs = (self.fresh(name) for name in ("k", f"{lhs.pointer}_k", f"{rhs.pointer}_k"))
+        types = [dtype.c_name for dtype in self.lanes.types]
         yield f"    for (ptrdiff_t {k} = 0; {k} < {rounds * _UNROLLED}; {k} += {_UNROLLED}) {{"
-        yield f"        const float *const {round_lhs} = {lhs.pointer} + {k} * {lhs.column.grouped()};"
-        yield f"        const float *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
+        yield f"        const {types[0]} *const {round_lhs} = {lhs.pointer} + {k} * {lhs.column.grouped()};"
+        yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
         for step in range(_UNROLLED):
-            yield from self._step(a, b, step, sums, mask, "        ")
+            yield from self._step(a, b, step, sums, "        ")
+        for one in (one for each in sums for one in each):
+            yield from (f"        {line}" for line in self.lanes.kept(one))
         yield "    }"
         for step in range(self.steps - left, self.steps):
-            yield from self._step(lhs, rhs, step, sums, mask, "    ")
+            yield from self._step(lhs, rhs, step, sums, "    ")
 
-    def _step(
-        self, lhs: Matrix, rhs: Matrix, step: int, sums: list[list[str]], mask: str, indent: str
-    ) -> Iterator[str]:
+    def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: list[list[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
-        kind, factors = VECTOR_TYPES[self.values], [self.fresh("factor") for _ in range(self.vectors)]
+        lanes, factors = self.lanes, [self.fresh("factor") for _ in range(self.vectors)]
         for vector, factor in enumerate(factors):
-            place = _at(rhs, step, vector * self.values)
-            yield f"{indent}const {kind} {factor} = {self._load(place, vector, mask)};"
+            loaded = lanes.load_factors(_at(rhs, step, vector * lanes.values), self._narrow(vector), self._masks)
+            yield f"{indent}const {lanes.factors} {factor} = {loaded};"
         for row, each in enumerate(sums):
-            value = self.fresh("value")
-            yield f"{indent}const {kind} {value} = {self._prefix}_set1_ps(*({_at(lhs, row, step)}));"
+            value, place = self.fresh("value"), _at(lhs, row, step)
+            word = f"(const {self._word} *)({place})" if lanes.word else place
+            yield f"{indent}const {lanes.factors} {value} = {lanes.broadcast(word)};"
             for one, factor in zip(each, factors, strict=True):
-                yield f"{indent}{one} = {self._prefix}_fmadd_ps({value}, {factor}, {one});"
-
-    def _load(self, place: str, vector: int, mask: str) -> str:
-        """Return one vector of a row from memory; lanes behind the row are 0."""
-        if not self._tail or vector < self.vectors - 1:
-            return f"{self._prefix}_loadu_ps({place})"
-        if self.values == 8:
-            return f"_mm256_maskload_ps({place}, {mask})"
-        return f"_mm512_maskz_loadu_ps({self._bits}, {place})"
-
-    def _store(self, place: str, vector: int, mask: str, value: str) -> str:
-        if not self._tail or vector < self.vectors - 1:
-            return f"{self._prefix}_storeu_ps({place}, {value});"
-        if self.values == 8:
-            return f"_mm256_maskstore_ps({place}, {mask}, {value});"
-        return f"_mm512_mask_storeu_ps({place}, {self._bits}, {value});"
-
-    @property
-    def _bits(self) -> str:
-        return f"(__mmask16){(1 << self._tail) - 1:#x}"
+                yield f"{indent}{one} = {lanes.added(one, value, factor)};"
 
 
 def _at(matrix: Matrix, row: int, column: int) -> str:

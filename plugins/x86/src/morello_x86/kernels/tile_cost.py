@@ -51,7 +51,7 @@ class Lines:
 
 @attrs.frozen(kw_only=True)
 class TileCycles:
-    """What register tiles take on one machine in vectors of `values`.
+    """What register tiles take on one machine in vectors of `values` sums, a step of which takes `taken` along k.
 
     `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
     for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
@@ -65,6 +65,7 @@ class TileCycles:
     load: int
     mask: int
     levels: Mapping[str, Lines]
+    taken: int = 1
 
     @cached_property
     def _steps(self) -> npt.NDArray[np.int64]:
@@ -87,12 +88,13 @@ class TileCycles:
     def cost(self, spec: LogicalSpec) -> Num:
         """Return the tenths of a cycle of one call. What is read overlaps with the sums, but for some friction."""
         _, m, k, n = spec.shape
+        steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
         at = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
-        zero = int(spec.op == Matmul())
+        zero = int(not (isinstance(spec.op, Matmul) and spec.op.accumulate))
         step = self._steps[at] + choose(n % self.values != 0, self.mask, 0)
-        floor = _CALL + k * m * vectors * self.add // 10
-        sums = np.maximum(k * step // 10 + self._starts[(zero, *at)], floor)
+        floor = _CALL + steps * m * vectors * self.add // 10
+        sums = np.maximum(steps * step // 10 + self._starts[(zero, *at)], floor)
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import starmap
 
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
+from morello_x86.kernels.tile_families import LIMITS, ROWS
 
 #: By memory level, where GL is L3. Rows whose distance is a power of two evict one another from L1, which takes 3 to 16
 #: cycles a line; other distances take next to nothing. Nothing tells a kernel the distance: these are in between.
-_LEVELS = {
+LEVEL_LINES = {
     "L1": Lines(stream=0, run=0, apart=4, out=0),
     "L2": Lines(stream=14, run=1, apart=20, out=10),
     "GL": Lines(stream=25, run=4, apart=80, out=60),
@@ -119,10 +121,24 @@ _AVX512 = (
     (2, 8, 809, 129, 60),
 )
 
-#: By values of f32 in a vector.
-TILE_CYCLES: Mapping[int, TileCycles] = {
-    values: TileCycles(
-        values=values, tiles=tuple(starmap(Tile, tiles)), latency=400, add=51, load=50, mask=mask, levels=_LEVELS
+_ROWS = {**ROWS, ("", 32): _AVX2, ("", 64): _AVX512}
+
+
+def _cycles(adds: MultiplyAdd, size: int) -> TileCycles:
+    latency, add, load = LIMITS.get((adds.name, size), (400, 51, 50))
+    return TileCycles(
+        values=size // adds.sum_bytes,
+        taken=adds.taken,
+        tiles=tuple(starmap(Tile, _ROWS[adds.name, size])),
+        latency=latency,
+        add=add,
+        load=load,
+        mask=50 if size == 32 else 0,
+        levels=LEVEL_LINES,
     )
-    for values, tiles, mask in ((8, _AVX2, 50), (16, _AVX512, 0))
+
+
+#: By multiply-add and bytes of a vector.
+TILE_CYCLES: Mapping[tuple[str, int], TileCycles] = {
+    (adds.name, size): _cycles(adds, size) for size, families in MULTIPLY_ADDS.items() for adds in families
 }

@@ -7,16 +7,30 @@ from itertools import starmap
 
 from morello.plugins import Machine, Tables
 from morello.plugins.measure import Rows
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
-from morello_x86.kernels.tile_cycles import TILE_CYCLES
+from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
 
-#: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
-TILES = "tiles_f32"
-#: One row, in hundredths of a cycle: a multiply-add that waits, one that does not, a load, and a masked load besides.
-LIMITS = "tile_limits_f32"
 #: A row for each of `LEVELS`, in tenths of a cycle: lines that overlap with sums, in a run, apart, and of the output.
 LINES = "tile_lines"
 LEVELS = ("L1", "L2", "GL")
+
+
+def tiles_table(adds: MultiplyAdd) -> str:
+    """Return the name of a family's table of tiles.
+
+    It has rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
+    """
+    return f"tiles_{adds.name.lower() or 'f32'}"
+
+
+def limits_table(adds: MultiplyAdd) -> str:
+    """Return the name of a family's table of limits.
+
+    It has one row, in hundredths of a cycle: a multiply-add that waits, one that does not, a load, and a masked load
+    besides.
+    """
+    return f"tile_limits_{adds.name.lower() or 'f32'}"
 
 
 def rows_of(cycles: TileCycles) -> Rows:
@@ -29,26 +43,33 @@ def limits_of(cycles: TileCycles) -> Rows:
     return ((cycles.latency, cycles.add, cycles.load, cycles.mask),)
 
 
-def tables(values: int) -> Tables:
-    """Return what tiles in vectors of `values` cost on the machine that the shipped tables are for."""
-    shipped = TILE_CYCLES[values]
-    lines = (shipped.levels[level] for level in LEVELS)
-    return {
-        TILES: rows_of(shipped),
-        LIMITS: limits_of(shipped),
-        LINES: tuple((one.stream, one.run, one.apart, one.out) for one in lines),
-    }
+def tables(size: int) -> Tables:
+    """Return what tiles in vectors of `size` bytes cost on the machine that the shipped tables are for."""
+    found: dict[str, Rows] = {}
+    for adds in MULTIPLY_ADDS[size]:
+        cycles = TILE_CYCLES[adds.name, size]
+        found |= {tiles_table(adds): rows_of(cycles), limits_table(adds): limits_of(cycles)}
+    lines = (LEVEL_LINES[level] for level in LEVELS)
+    return {**found, LINES: tuple((one.stream, one.run, one.apart, one.out) for one in lines)}
 
 
-def cycles_of(machine: Machine, values: int) -> TileCycles:
-    """Return what tiles in vectors of `values` cost on a machine."""
-    return _cycles(values, *(machine.tables[name] for name in (TILES, LIMITS, LINES)))
+def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
+    """Return what tiles in vectors of `size` bytes cost on a machine."""
+    shipped = TILE_CYCLES[adds.name, size]
+    names = (tiles_table(adds), limits_table(adds), LINES)
+    return _cycles(shipped.values, shipped.taken, *(machine.tables[name] for name in names))
 
 
 @cache
-def _cycles(values: int, tiles: Rows, limits: Rows, lines: Rows) -> TileCycles:
+def _cycles(values: int, taken: int, tiles: Rows, limits: Rows, lines: Rows) -> TileCycles:
     latency, add, load, mask = limits[0]
-    levels: dict[str, Lines] = dict(zip(LEVELS, starmap(Lines, lines), strict=True))
     return TileCycles(
-        values=values, tiles=tuple(starmap(Tile, tiles)), latency=latency, add=add, load=load, mask=mask, levels=levels
+        values=values,
+        taken=taken,
+        tiles=tuple(starmap(Tile, tiles)),
+        latency=latency,
+        add=add,
+        load=load,
+        mask=mask,
+        levels=dict(zip(LEVELS, starmap(Lines, lines), strict=True)),
     )
