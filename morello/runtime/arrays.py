@@ -8,6 +8,8 @@ bf16 are `ml_dtypes.bfloat16`, or uint16 bit patterns.
 from __future__ import annotations
 
 import math
+import mmap
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -21,6 +23,8 @@ from morello.ir.tensor import TensorSpec
 
 #: Fresh arrays start at a multiple of this many bytes: a cache line, and the largest vector there is.
 ALIGNMENT = 64
+#: Bytes of a huge page: of most systems.
+_HUGE_PAGE = 2 << 20
 
 
 @attrs.frozen
@@ -91,6 +95,24 @@ def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
     """Return `count` bytes that start at a multiple of `alignment` bytes, not initialized."""
     memory = np.empty(count + alignment, np.uint8)
     start = -memory.ctypes.data % alignment
+    return memory[start : start + count]
+
+
+def workspace_bytes(count: int) -> np.ndarray:
+    """Return `count` bytes to work in, not initialized: if many, in huge pages where the system has them.
+
+    These are there sooner, and need few translations of addresses.
+    """
+    if count < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return aligned_bytes(count)
+    # Up to the end of the last page, and shifted to the start of the first.
+    size = -(-count // _HUGE_PAGE) * _HUGE_PAGE + _HUGE_PAGE
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Without huge pages the others do.
+    with suppress(OSError):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    start = -memory.ctypes.data % _HUGE_PAGE
     return memory[start : start + count]
 
 

@@ -20,7 +20,7 @@ from morello.ir.program import Program
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.runtime.arguments import Argument, arguments_of, check_apart
-from morello.runtime.arrays import ALIGNMENT, aligned_bytes, empty
+from morello.runtime.arrays import ALIGNMENT, empty, workspace_bytes
 from morello.runtime.build import build
 from morello.runtime.cache import is_whole
 from morello.runtime.machine import default_threads, missing_features
@@ -202,7 +202,7 @@ class Kernel:
         """Return the calling thread's scratch memory for the function, in bytes, where it runs on so many threads."""
         needed = self.program.workspace_for(threads)
         if getattr(self._local, "workspace", np.empty(0)).size < needed:
-            self._local.workspace = aligned_bytes(needed)
+            self._local.workspace = workspace_bytes(needed)
         return self._local.workspace
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -235,6 +236,20 @@ def scratch(make: Make, target: Target) -> Kernel:
     prototype = "void sample(const int32_t *restrict src, int32_t *restrict out, void *restrict workspace)"
     program: Program = attrs.evolve(kernel.program, source=SCRATCH, prototype=prototype, workspace=4000)
     return Kernel(kernel.impl, target, program)
+
+
+@pytest.mark.parametrize("huge", [True, False], ids=["huge pages", "no huge pages"])
+def test_large_workspaces_are_in_huge_pages(huge: bool, scratch: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not huge:
+        monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    size = (4 << 20) + 64
+    kernel = Kernel(scratch.impl, scratch.target, attrs.evolve(scratch.program, workspace=size))
+    workspace = kernel.workspace()
+    assert workspace.size == size
+    assert workspace.ctypes.data % ((2 << 20) if huge and hasattr(mmap, "MADV_HUGEPAGE") else 64) == 0
+    workspace[:] = 1  # all of it is there
+    assert kernel.workspace() is workspace
+    assert kernel(np.array([7], np.int32)) == 7
 
 
 def test_each_thread_has_a_workspace(scratch: Kernel) -> None:
