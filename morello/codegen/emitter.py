@@ -25,6 +25,7 @@ from morello.codegen.loops import (
 )
 from morello.codegen.parallel import RUNTIME, Body, Captured, ParallelLoops, Range, surroundings
 from morello.codegen.reserved import check_name
+from morello.codegen.strips import along_strips
 from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
@@ -315,13 +316,20 @@ class Emission:
         if not counted and self._copies_together(part, child, logical, views, copied):
             return
         with self.names.scope() if counted else nullcontext():
-            counters: dict[int, Index] = {}
-            heads = []
-            for dim, count in zip(counted, trips, strict=True):
-                if count > 1:
-                    counter = Symbol(self.names.fresh(logical.dims[dim]), count)
-                    counters[dim] = as_index(counter)
-                    heads.append(f"for (ptrdiff_t {counter} = 0; {counter} < {count}; ++{counter})")
+            named = {
+                dim: Symbol(self.names.fresh(logical.dims[dim]), count)
+                for dim, count in zip(counted, trips, strict=True)
+                if count > 1
+            }
+
+            def offsets(at: Mapping[int, Index]) -> list[Index]:
+                first = {**at, counted[-1]: at[counted[-1]] * jam.count} if jam and counted[-1] in at else at
+                inner = tiles(part, logical, views, first)
+                return [view.offset() for view in inner if not view.buffer.in_registers]
+
+            split = along_strips(named, offsets, lambda dim: self.names.fresh(logical.dims[dim]))
+            counters = split.tiles
+            heads = [f"for (ptrdiff_t {one} = 0; {one} < {one.extent}; ++{one})" for one in split.loops]
             if jam:
                 self._nest(heads, lambda: self._together(jam, part, child, logical, views, counters, counted[-1]))
             else:

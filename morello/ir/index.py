@@ -72,6 +72,18 @@ class Index:
             for atom in monomial:
                 yield from [atom] if isinstance(atom, Symbol) else atom.inner.symbols()
 
+    def divisions(self) -> Iterator[Quotient | Remainder]:
+        """Yield the divisions in it, and those in what they divide, as often as they occur."""
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if not isinstance(atom, Symbol):
+                    yield atom
+                    yield from atom.inner.divisions()
+
+    def factor(self, symbol: Symbol) -> int:
+        """Return how often a symbol is added: 0 where it only occurs in products and divisions."""
+        return dict(self.terms).get((symbol,), 0)
+
     @property
     def constant(self) -> int | None:
         """Return its value if it is the same for all counters."""

@@ -92,3 +92,37 @@ def test_outputs_that_are_no_neighbours_are_added_one_by_one(avx2: Target, prove
     text = source(spec, "tile [1, 8, 1]; tile [1, 1, 1]; select DotProductLoop", avx2, prove)
     assert "8 at once" in text
     assert "add_up_four" not in text
+
+
+@pytest.mark.parametrize(
+    ("layout", "schedule", "loops"),
+    [
+        ("layout[1, 0, 1p8]", "tile [1, 1]; select Assign", ["4", "4", "8"]),
+        ("layout[1, 0, 1oe8]", "tile [1, 1]; select Assign", ["4", "4", "4", "2"]),
+        ("layout[1, 0, 1p2, 0p2, 1p4]", "tile [1, 1]; select Assign", ["2", "2", "4", "2", "4"]),
+        ("layout[0, 1, 0p2, 1p16]", "tile [1, 1]; select Assign", ["2", "2", "2", "16"]),
+        ("layout[1, 0, 1p16]", "tile [1, 32]; tile [1, 4]; tile [1, 1]; select Assign", ["4", "2", "16"]),
+        ("layout[1, 0, 1p8]", "tile [4, 16]; tile [1, 16]; tile [1, 1]; select Assign", ["2", "4", "2", "8"]),
+    ],
+    ids=["one", "odd and even", "within strips", "of both dimensions", "loops that are one", "tiles of whole strips"],
+)
+def test_loops_go_along_strips(layout: str, schedule: str, loops: list[str], avx2: Target, prove: Callable) -> None:
+    """No offset divides by the size of a strip."""
+    text = source(f"Move(4×32, (f32, L1), (f32, L1, {layout}), serial)", schedule, avx2, prove)
+    assert [count for _, count in heads(text)] == loops
+    assert not re.search(r"[%/] \d", text)
+
+
+@pytest.mark.parametrize(
+    ("layout", "schedule", "loops"),
+    [
+        ("layout[1, 0]", "tile [1, 32]; tile [1, 1]; select Assign", ["4", "32"]),
+        ("layout[1, 0, 1p16]", "tile [4, 16]; tile [1, 16]; tile [1, 1]; select Assign", ["2", "4", "16"]),
+    ],
+    ids=["no strips", "loops within a strip"],
+)
+def test_loops_are_whole_where_nothing_is_divided(
+    layout: str, schedule: str, loops: list[str], avx2: Target, prove: Callable
+) -> None:
+    text = source(f"Move(4×32, (f32, L1), (f32, L1, {layout}), serial)", schedule, avx2, prove)
+    assert [count for _, count in heads(text)] == loops

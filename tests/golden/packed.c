@@ -13,9 +13,15 @@
 void packed(const float *restrict src, float *restrict out) {
     /* Move(8×32, L1, L1): tile [1, 1] */
     for (ptrdiff_t i0 = 0; i0 < 8; ++i0) {
-        for (ptrdiff_t i1 = 0; i1 < 32; ++i1) {
-            /* Move(1×1, L1, L1): Assign */
-            out[32 * i0 + 16 * (i1 / 16) + 8 * ((i1 % 16) % 2) + ((i1 % 16) / 2)] = src[64 * (i1 / 8) + 8 * i0 + (i1 % 8)];
+        for (ptrdiff_t i1 = 0; i1 < 2; ++i1) {
+            for (ptrdiff_t i1_2 = 0; i1_2 < 2; ++i1_2) {
+                for (ptrdiff_t i1_3 = 0; i1_3 < 4; ++i1_3) {
+                    for (ptrdiff_t i1_4 = 0; i1_4 < 2; ++i1_4) {
+                        /* Move(1×1, L1, L1): Assign */
+                        out[32 * i0 + 16 * i1 + 8 * i1_4 + 4 * i1_2 + i1_3] = src[128 * i1 + 64 * i1_2 + 8 * i0 + 2 * i1_3 + i1_4];
+                    }
+                }
+            }
         }
     }
 }

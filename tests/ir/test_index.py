@@ -63,3 +63,10 @@ def test_strides_known_only_at_run_time() -> None:
     i, stride = as_index(Symbol("i", 3)), as_index(Symbol("stride"))
     assert str(4 * i * stride + 1) == "4 * i * stride + 1"
     assert (i * stride).bounds() is None
+
+
+def test_divisions_and_factors() -> None:
+    i, j = Symbol("i", 40), Symbol("j", 40)
+    index = as_index(i) * 3 + as_index(j) % 16 % 2 + as_index(i) * as_index(j)
+    assert [one.by for one in index.divisions()] == [2, 16]
+    assert (index.factor(i), index.factor(j)) == (3, 0)
