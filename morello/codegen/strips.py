@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from morello.ir.index import Index, Symbol, as_index
+from morello.ir.index import Index, Quotient, Remainder, Symbol, as_index
 
 #: Offsets of all operands in memory, where counters by dimension are at these values.
 Offsets = Callable[[Mapping[int, Index]], Sequence[Index]]
@@ -42,15 +42,24 @@ def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callab
 def _steps(dim: int, counter: Symbol, around: Index, tiles: Mapping[int, Index], offsets: Offsets) -> int:
     """Return after how many steps a counter is best split; 0 if offsets do not get simpler by it."""
     before = [division for offset in offsets(tiles) for division in offset.divisions()]
-    factors = {(division.inner.factor(counter), division.by) for division in before}
-    found = {by // factor for factor, by in factors if factor > 0 and by % factor == 0}
-    for steps in sorted(found, reverse=True):
+    for steps in sorted({_period(division, counter) for division in before}, reverse=True):
         if steps > 1 and _extent(counter) % steps == 0:
             # The names do not matter here.
             outer, inner = Symbol(counter.name, _extent(counter) // steps), Symbol(f"{counter.name} within", steps)
             split = {**tiles, dim: around + as_index(outer) * steps + as_index(inner)}
             if sum(1 for offset in offsets(split) for _ in offset.divisions()) < len(before):
                 return steps
+    return 0
+
+
+def _period(division: Quotient | Remainder, counter: Symbol) -> int:
+    """Return after how many steps of a counter a division starts anew; 0 if no number of steps does that."""
+    for monomial, factor in division.inner.terms:
+        if len(monomial) == 1 and factor > 0 and division.by % factor == 0:
+            (atom,) = monomial
+            steps = int(atom == counter) or (_period(atom, counter) if isinstance(atom, Quotient) else 0)
+            if steps:
+                return division.by // factor * steps
     return 0
 
 

@@ -80,10 +80,6 @@ class Index:
                     yield atom
                     yield from atom.inner.divisions()
 
-    def factor(self, symbol: Symbol) -> int:
-        """Return how often a symbol is added: 0 where it only occurs in products and divisions."""
-        return dict(self.terms).get((symbol,), 0)
-
     @property
     def constant(self) -> int | None:
         """Return its value if it is the same for all counters."""
