@@ -46,6 +46,10 @@ static void *morello_start(void *given) {{
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {{
     const ptrdiff_t most = tiles < {MAX_THREADS} ? tiles : {MAX_THREADS};
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
+    if (shares == 1) {{
+        body(loop, 0, 0, tiles);
+        return;
+    }}
 #ifdef _OPENMP
     #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
     for (ptrdiff_t t = 0; t < shares; ++t) {{

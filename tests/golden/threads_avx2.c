@@ -50,6 +50,10 @@ static void *morello_start(void *given) {
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {
     const ptrdiff_t most = tiles < 1024 ? tiles : 1024;
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
+    if (shares == 1) {
+        body(loop, 0, 0, tiles);
+        return;
+    }
 #ifdef _OPENMP
     #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
     for (ptrdiff_t t = 0; t < shares; ++t) {
