@@ -121,7 +121,7 @@ def _print(target: Target, described: dict[str, Any]) -> None:
 
 def _levels(target: Target) -> Table:
     table = Table("  level", "kind", box=None, pad_edge=False, header_style="bold")
-    for heading in ("capacity", "unit", "hit cost", "alignment"):
+    for heading in ("capacity", "unit", "hit cost", "miss cost", "alignment"):
         table.add_column(heading, justify="right")
     table.add_column("vectors")
     table.add_column("moves to")
@@ -132,6 +132,7 @@ def _levels(target: Target) -> Table:
             size(level.capacity),
             size(level.unit),
             str(level.hit_cost),
+            str(level.miss_cost),
             size(level.alignment),
             ", ".join(map(size, level.vectors)) or "–",
             ", ".join(level.destinations) or "–",

@@ -57,7 +57,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     for rewrite in target.rewrites:
         yield f"rewrite {rewrite.keyword}", rewrite
     for one in target.kernels:
-        rule = (type(one), one.op, one.operands, one.shape, one.same, one.registers, one.cost, one.when)
+        rule = (type(one), one.op, one.operands, one.shape, one.same, one.registers, one.tile_sizes, one.cost, one.when)
         yield f"microkernel {one.name}", rule
 
 
@@ -65,7 +65,7 @@ def _contributed(target: Target) -> Iterator[Any]:
     """Return what plugins contributed that has sources."""
     yield from (target.emitter, target.info.layouts, *target.rewrites, *target.operations.values())
     for one in target.kernels:
-        yield from (type(one), one.op, one.cost, one.emit, one.template, one.when)
+        yield from (type(one), one.op, one.cost, one.emit, one.template, one.when, *one.registers.values())
 
 
 def _module(value: Any) -> str:

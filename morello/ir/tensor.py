@@ -192,8 +192,12 @@ class TensorSpec:
 
     def lines(self, line_bytes: int) -> Num:
         """Return the estimated cache lines that hold the tensor: those of a contiguous run, times the runs."""
-        run = self.run
-        return self.volume // run * ceil_div(run * self.state.dtype.bytes, line_bytes)
+        return self.runs * ceil_div(self.run * self.state.dtype.bytes, line_bytes)
+
+    @property
+    def runs(self) -> Num:
+        """Return the number of runs of adjacent values."""
+        return self.volume // self.run
 
     @property
     def vectors(self) -> Num:

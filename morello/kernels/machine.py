@@ -28,9 +28,11 @@ class MemoryLevel:
 
     `scalar` and `vector` levels are registers; a `cache` is managed by the hardware; a `memory` holds
     buffers. `unit` is what one allocation is counted in, in bytes: a register or a cache line. `hit_cost` is
-    the cost of touching one line. `vectors` are the sizes in bytes of the vectors a vector level holds.
-    `destinations` are the levels an operand that lives here can be moved to. Tensors here that a Spec calls
-    aligned start at a multiple of `alignment` bytes.
+    the cost of touching one line, `miss_cost` what each run of adjacent lines costs beside. `vectors` are the sizes
+    in bytes of the vectors a vector level holds. `destinations` are the levels an operand that lives here can be
+    moved to. Tensors here that a Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
+    the limit of a level as full that is not `tracked`: that saves it time and memory, and loosens the bounds of
+    Specs that run out of it.
     """
 
     name: str
@@ -38,9 +40,11 @@ class MemoryLevel:
     capacity: int
     unit: int
     hit_cost: int = 0
+    miss_cost: int = 0
     vectors: tuple[int, ...] = ()
     destinations: tuple[str, ...] = ()
     alignment: int = 1
+    tracked: bool = True
 
     @property
     def is_register(self) -> bool:
@@ -112,11 +116,14 @@ class Machine:
                 raise SpecError(f"this {one.name} is no operation of {self.name}", hint)
 
     def move_cost(self, tensor: TensorSpec) -> Num:
-        """m(t) of [Kaufman2025] §3: lines · hit cost, doubled unless contiguous; 0 for registers."""
+        """Return what a touch of all lines costs, 0 in registers: lines · hit cost + runs · miss cost.
+
+        m(t) of [Kaufman2025] §3 doubles the cost of lines that are not contiguous; long runs stream like one.
+        """
         level = self.level(tensor.state.level)
         if level.is_register:
             return 0
-        return tensor.lines(level.unit) * level.hit_cost * (1 if tensor.state.contiguous else 2)
+        return tensor.lines(level.unit) * level.hit_cost + tensor.runs * level.miss_cost
 
     def footprint(self, tensor: TensorSpec) -> tuple[Num, ...]:
         """Return bytes that a new tensor takes of each level."""

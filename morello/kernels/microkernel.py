@@ -29,7 +29,10 @@ def is_ordered(layout: Layout | None, order: Layout) -> bool:
 
 @attrs.frozen(kw_only=True)
 class OperandPattern:
-    """The operand states that a microkernel takes; empty tuples take any."""
+    """The operand states that a microkernel takes; empty tuples take any.
+
+    `layouts` are canonical ones, with strips or without; `layout` orders dimensions without strips.
+    """
 
     levels: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
@@ -37,6 +40,7 @@ class OperandPattern:
     contiguous: bool = True
     aligned: bool = False
     vectors: tuple[int, ...] = ()
+    layouts: tuple[Layout, ...] = ()
 
     def accepts(self, state: OperandState, rank: int) -> bool:
         orders = {"row_major": row_major, "col_major": col_major}
@@ -47,11 +51,16 @@ class OperandPattern:
             and (state.contiguous or not self.contiguous)
             and (state.aligned or not self.aligned)
             and (not self.vectors or state.vector in self.vectors)
+            and (not self.layouts or state.layout in self.layouts)
         )
 
     def __str__(self) -> str:
         words = ["/".join(self.dtypes), "/".join(self.levels), "" if self.layout == "any" else self.layout]
-        words += ["contiguous" if self.contiguous else "", "aligned" if self.aligned else ""]
+        words += [
+            " or ".join(map(str, self.layouts)),
+            "contiguous" if self.contiguous else "",
+            "aligned" if self.aligned else "",
+        ]
         words.append("/".join(f"v{size}" for size in self.vectors))
         return " ".join(filter(None, words)) or "any"
 
@@ -70,6 +79,9 @@ class Multiple:
 
     of: int
 
+
+#: How many registers a microkernel needs: as many for all its Specs, or as a function says.
+Registers = int | Callable[[LogicalSpec], Num]
 
 #: What a microkernel asks of one iteration dimension: an exact size, a multiple, or nothing.
 SizeRule = int | Multiple | None
@@ -100,7 +112,9 @@ class Microkernel:
     equal in all operands ("dtype", "layout", "vector"; "lanes": the layouts of those that have more than one value, and
     the vector sizes of those in vector registers). `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
-    beside its operands, by level. `template` is its C where that is one line per vector (`kernels/template.py`); else
+    beside its operands, by level: a number, or a function of the Spec that works on arrays like `cost`. `tile_sizes`
+    are the sizes, by iteration dimension, that tiles should have for it: search makes dimensions up of neighbouring
+    ones exactly (`fit`). `template` is its C where that is one line per vector (`kernels/template.py`); else
     `emit` prints it through the site it is handed. `cpu_features` are what its
     code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero. `jam`
     says how calls are printed together.
@@ -115,7 +129,8 @@ class Microkernel:
     shape: tuple[SizeRule, ...] | None = None
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
-    registers: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    registers: Mapping[str, Registers] = attrs.field(factory=dict[str, Registers])
+    tile_sizes: Mapping[int, Sequence[int]] = attrs.field(factory=dict[int, Sequence[int]])
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
     jam: Jam | None = None
@@ -160,6 +175,11 @@ class Microkernel:
             if rule is not None:
                 fine = fine & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)
         return fine & self.when(logical) if self.when else fine
+
+    def temporaries(self, logical: LogicalSpec, level: str) -> Num:
+        """Return how many registers of a level a call takes beside its operands."""
+        count = self.registers.get(level, 0)
+        return count(logical) if callable(count) else count
 
     def describe(self) -> str:
         """Return the Specs it takes, in words, for messages."""

@@ -9,6 +9,7 @@ import attrs
 
 from morello.errors import PluginError, remedy
 from morello.ir.impl import Impl, StepLike
+from morello.ir.ops import Operation
 from morello.ir.program import Program
 from morello.kernels.machine import Machine
 from morello.kernels.microkernel import Microkernel
@@ -45,6 +46,21 @@ class Target(Machine):
     @cached_property
     def kernels_by_name(self) -> dict[str, Microkernel]:
         return {kernel.name: kernel for kernel in self.kernels}
+
+    def tile_sizes(self, op: Operation) -> dict[int, frozenset[int]]:
+        """Return the sizes of tiles that kernels for `op` ask for, by dimension."""
+        if op not in self._tile_sizes:
+            asked: dict[int, frozenset[int]] = {}
+            for kernel in self.kernels:
+                if kernel.implements(op):
+                    for dim, sizes in kernel.tile_sizes.items():
+                        asked[dim] = asked.get(dim, frozenset()) | frozenset(sizes)
+            self._tile_sizes[op] = asked
+        return self._tile_sizes[op]
+
+    @cached_property
+    def _tile_sizes(self) -> dict[Operation, dict[int, frozenset[int]]]:
+        return {}
 
     @cached_property
     def rewrites_by_name(self) -> dict[str, type[StepLike]]:

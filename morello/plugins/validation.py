@@ -114,8 +114,8 @@ def level_rule(level: object, target: Target) -> str | None:
     """Return the rule that a memory level of a target breaks; None if it breaks none."""
     if not isinstance(level, MemoryLevel):
         return "levels are morello.plugins.MemoryLevel"
-    if not _integers(level.capacity, level.unit, level.hit_cost, level.alignment, *level.vectors):
-        return "capacity, unit, hit cost and alignment are integers, and so are vector sizes"
+    if not _integers(level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors):
+        return "capacity, unit, hit and miss cost and alignment are integers, and so are vector sizes"
     names = Counter(getattr(other, "name", "") for other in target.levels)
     if not level.name.isidentifier() or names[level.name] > 1:
         return "a level's name is an identifier that no other level has"
@@ -126,12 +126,12 @@ def level_rule(level: object, target: Target) -> str | None:
     if level.is_register:
         if level.capacity % level.unit:
             return "a register file holds whole registers: its capacity is a multiple of its unit"
-        if level.hit_cost:
-            return "registers have hit cost 0: the cost model charges only cache lines"
+        if level.hit_cost or level.miss_cost:
+            return "registers have hit and miss cost 0: the cost model charges only cache lines"
     elif level.capacity & (level.capacity - 1) or level.unit & (level.unit - 1):
         return "capacity and line size of caches and memories are powers of two"
-    if level.hit_cost < 0 or level.alignment < 1:
-        return "its hit cost is not negative and its alignment at least 1"
+    if min(level.hit_cost, level.miss_cost) < 0 or level.alignment < 1:
+        return "its hit and miss cost are not negative and its alignment at least 1"
     if level.alignment & (level.alignment - 1) or level.alignment > MAX_ALIGNMENT:
         return f"its alignment is a power of two, at most {MAX_ALIGNMENT}: emitted code aligns no buffer to more"
     if (level.kind == "vector") != bool(level.vectors):
@@ -179,8 +179,10 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "what is the same is dtype, layout, vector or lanes"
     if kernel.when is not None and not callable(kernel.when):
         return "`when` is a function"
-    if any(count < 0 for _, count in registers):
+    if any(not callable(count) and count < 0 for _, count in registers):
         return "register counts are not negative"
+    if any(dim < 0 or any(size < 1 for size in sizes) for dim, sizes in kernel.tile_sizes.items()):
+        return "tile_sizes are positive, by number of the dimension"
     printing = _printing_rule(kernel, operations)
     if printing:
         return printing

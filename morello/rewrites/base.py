@@ -94,7 +94,7 @@ class Rewrite(ABC):
         """Return whether the step applies to operands in `level`: all that a structural one may ask of their states."""
         return True
 
-    def worth_trying(self, logical: LogicalSpec) -> Mask:
+    def worth_trying(self, logical: LogicalSpec, target: Target) -> Mask:
         """Return on which cells of a batch search tries the step, of those that it applies to."""
         return True
 

@@ -19,10 +19,10 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
 from morello.rewrites.tile import Body, body_cases, searched
 
-#: The smallest and the largest tile that search tries. It is register tiles that have to fit: a remainder of larger
-#: tiles is cheap, and smaller ones reuse little.
+#: The smallest and the largest tile that search tries where kernels ask for none. It is register tiles that have to
+#: fit: a remainder of larger tiles is cheap, and smaller ones reuse little.
 _SMALLEST, _LARGEST = 4, 16
-#: Longer dimensions are skipped: their extra tile sizes slow search several-fold.
+#: Longer dimensions are then skipped: their extra tile sizes slow search several-fold.
 _LONGEST = 64
 
 T = TypeVar("T")
@@ -47,16 +47,14 @@ class ExactFit(Rewrite):
             # Register tiles are those of the operations that this becomes.
             return
         for dim in searched(logical, target):
-            multiple = logical.op.tile_multiple(dim)
-            found = {
-                sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in _worth_trying(size, multiple)
-            }
-            for sizes in sorted(found, key=lambda sizes: (max(sizes), len(sizes)), reverse=True):
+            tried = _tried(logical, dim, target)
+            offered = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in tried(size)}
+            for sizes in sorted(offered, key=lambda sizes: (max(sizes), len(sizes)), reverse=True):
                 yield cls(dim, sizes)
 
-    def worth_trying(self, logical: LogicalSpec) -> Mask:
-        multiple = logical.op.tile_multiple(self.dim)
-        return _each(logical.shape[self.dim], lambda size: self.sizes in _worth_trying(size, multiple))
+    def worth_trying(self, logical: LogicalSpec, target: Target) -> Mask:
+        tried = _tried(logical, self.dim, target)
+        return _each(logical.shape[self.dim], lambda size: self.sizes in tried(size))
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         inside = masked(None, self._check(logical))
@@ -126,8 +124,26 @@ def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
     return best
 
 
+def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], frozenset[tuple[int, ...]]]:
+    """Return the function from an extent to the sizes that search tries: those that kernels ask for there, if any."""
+    wanted = target.tile_sizes(logical.op).get(dim)
+    if wanted:
+        return lambda extent: _made_of(extent, wanted)
+    multiple = logical.op.tile_multiple(dim)
+    return lambda extent: _near_equal(extent, multiple)
+
+
+@lru_cache(maxsize=1 << 16)
+def _made_of(extent: int, wanted: frozenset[int]) -> frozenset[tuple[int, ...]]:
+    """Return one size, or two neighbours, of those `wanted` that make up an extent; no size that `tile` offers."""
+    ones = {(size,) for size in wanted if extent > size and extent % size == 0 and size & (size - 1)}
+    # Of two sizes the even one comes first, so that its tiles stay aligned.
+    pairs = ((size + size % 2, 2 * size + 1 - (size + size % 2)) for size in wanted if size + 1 in wanted)
+    return frozenset({*ones, *(pair for pair in pairs if extent > max(pair) and _trips(extent, pair))})
+
+
 @lru_cache(maxsize=1 << 12)
-def _worth_trying(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
+def _near_equal(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
     """Return what search tries: one or two sizes that differ by `multiple`, as p equal pieces of the dimension have.
 
     None for powers of two, which tiles of powers of two fit. Of two sizes that with more factors of two comes first,

@@ -41,14 +41,24 @@ class Select(Rewrite):
             f"it takes {kernel.describe()}",
         )
         cells = masked(None, mask)
-        needs = tuple(kernel.registers.get(level.name, 0) * level.unit for level in target.levels)
-        cost = checked_cost(kernel, select_cells(logical, cells), target)
+        taken = select_cells(logical, cells)
+        needs = tuple(_temporaries(kernel, taken, target, level.name) * level.unit for level in target.levels)
+        cost = checked_cost(kernel, taken, target)
         yield Case(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
     """Return the Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
     return _asked(kernel, target, "when", lambda: kernel.accepts(logical))
+
+
+def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, level: str) -> Num:
+    """Return how many registers of a level calls need. Raises PluginError unless they are integers from 0 on."""
+    count = _asked(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
+    values = np.asarray(count)
+    if values.dtype.kind not in "iu" or np.any(values < 0):
+        raise target.fault(kernel, f"its registers in {level} are integers that are not negative, not {count!r}")
+    return count
 
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:

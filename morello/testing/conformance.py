@@ -190,8 +190,8 @@ def check_declaration(target: Target, kernel: Microkernel, specs: Sequence[Spec]
     `specs` are some that the kernel accepts. Its cost is an integer of at least 1, and for many Specs at once, as
     search asks for them, its condition and its cost are what they are for each alone. Temporaries fit the registers.
     """
-    for name, needed in kernel.registers.items():
-        level = target.level(name)
+    for name, spec in ((name, spec) for name in kernel.registers for spec in specs):
+        level, needed = target.level(name), int(kernel.temporaries(spec.logical, name))
         if needed * level.unit > level.capacity:
             raise target.fault(
                 kernel, f"it needs {needed} registers in {name}, which has {level.capacity // level.unit}"
@@ -403,7 +403,7 @@ class _Drawing:
         """Return True if the registers hold the operands and the kernel's temporaries."""
         footprints = [self._target.footprint(tensor) for tensor in logical.operands]
         for level, *taken in zip(self._target.levels, *footprints, strict=True):
-            needed = sum(map(int, taken)) + self._kernel.registers.get(level.name, 0) * level.unit
+            needed = sum(map(int, taken)) + int(self._kernel.temporaries(logical, level.name)) * level.unit
             if level.is_register and needed > level.capacity:
                 return False
         return True

@@ -15,25 +15,27 @@ of one shape until nothing changes. Parallel loops are many and are looked at to
 scalar registers, and of levels that nothing has been taken of yet, are taken to be all there is. What has no program in
 the relaxed problem has none at all, and costs infinity.
 
-*A product of two 2×2 matrices* in the L1 cache of x86_avx2. A multiplication costs 7 with all its operands in L1 and
-3 with both factors in registers: 8 · 3 = 24. To move a factor to registers costs 2 for its line and 4 copies of 3
-each: 14. To fill the product with zeros costs 2. So the factors are moved, and 2 + 14 + 14 + 24 = 54:
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. To fill the product with zeros costs 7. Each of the
+eight multiplications costs 16 with all its operands in L1, and 12 with both factors in registers: 8 · 12 = 96. To move
+a factor there costs 2 for its line and 4 copies of 7 each, 30 in all, and saves 8 · 2 = 16. So both stay in L1, and
+7 + 8 · 16 = 135:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
 >>> from morello.search.solve.engine import Engine
 >>> target = installed().target("x86_avx2")
->>> bounds = Engine([parse_spec("Matmul(1×2×2×2, L1, L1, L1, serial)", target).logical], target).bounds
+>>> text = "Matmul(1×2×2×2, (u8, L1), (u8, L1), (u8, L1), serial)"
+>>> bounds = Engine([parse_spec(text, target).logical], target).bounds
 >>> def bound(op, *levels):
 ...     of_op = next(each for key, each in bounds.by_key.items() if str(key.op) == op)
 ...     names = [target.levels[cls.level].name for cls in bounds.states.classes]
 ...     classes = tuple(names.index(level) for level in levels)
 ...     return int(of_op.values[of_op.space.count - 1, of_op.full[of_op.tuples[classes]]])
 >>> bound("MatmulAccum", "RF", "RF", "L1"), bound("Move", "L1", "RF"), bound("FillZero", "L1")
-(24, 12, 2)
+(96, 28, 7)
 >>> bound("MatmulAccum", "L1", "L1", "L1"), bound("Matmul", "L1", "L1", "L1")
-(52, 54)
+(128, 135)
 
 ```
 

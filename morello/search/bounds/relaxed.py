@@ -204,14 +204,16 @@ class Relaxed:
     def _tracked(self, key: Key, classes: Classes) -> set[int]:
         """Return the levels whose limit is worth a column per value.
 
-        Those are levels of which some operand has taken memory, and of which more can be taken. To leave one out is to
-        assume that all of it is free, which only lowers the bound.
+        Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
+        that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which
+        only lowers the bound.
         """
         taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
         more = {level for steps in self.steps for level in steps.may_take(key, classes)}
         if classes not in self.by_key[key].solvable:
             return set()
-        return {level for level in taken & more if self.target.levels[level].kind != "scalar"}
+        levels = self.target.levels
+        return {level for level in taken & more if levels[level].kind != "scalar" and levels[level].tracked}
 
     def _passed(self, level: int) -> set[int]:
         """Return the levels that an operand may have taken memory of on its way to `level`, the slowest aside."""

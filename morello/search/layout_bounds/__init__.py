@@ -15,8 +15,8 @@ No bound is below that of `Bounds` under full limits, and nothing is moved to a 
 operand are relaxed by their closure, so that one pass finds what any number of them comes to.
 
 *A product of two 2×2 matrices* in the L1 cache of x86_avx2 may want one of them the other way round. With layouts
-forgotten that costs 4: 2 for the line in L1, and with vectors of four values one load and one store. But a vector
-that is loaded from rows cannot be stored to columns. Values have to be copied one by one, 5 each:
+forgotten that costs 12: 2 for the line in L1, and with vectors of four values one load and one store, 5 each. But a
+vector that is loaded from rows cannot be stored to columns. Values have to be copied one by one, 9 each:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
@@ -29,13 +29,13 @@ that is loaded from rows cannot be stored to columns. Values have to be copied o
 >>> (key, by_class), = engine.bounds.by_key.items()
 >>> last = by_class.space.count - 1
 >>> int(by_class.values[last, by_class.full[0]])
-4
+12
 >>> rows, columns = (int(engine.layouts.patterns.of[state]) for state in (0, 1))
 >>> grid = engine.layouts.by_key[key]
 >>> int(grid.values[last, grid.place[0][rows], grid.place[1][columns]])
-20
+36
 >>> BlockSearch(target).solve(spec).cost
-20
+36
 
 ```
 """

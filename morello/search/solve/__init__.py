@@ -14,9 +14,9 @@ there are arrays for are taken Spec by Spec (`one_by_one.py`). `propagate.py` ad
 of each solved cell that comes first among the cheapest; `export.py` gives it all to the database. `engine.py` puts
 tables, bounds and cells together, and `directory.py` leads from Specs to cells and back.
 
-*A product of two 2×2 matrices* in the L1 cache of x86_avx2. Its bound is 54. Within that budget there is a program, so
-it is proven cheapest, and what costs more is never looked at, such as the 58 of leaving both factors in L1. It takes
-two rounds, as copies are looked at with all memory free first:
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135. Within that budget there is a
+program, so it is proven cheapest in one round, and what costs more is never looked at, such as the 149 of moving a
+factor to registers before it is multiplied:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
@@ -24,15 +24,15 @@ two rounds, as copies are looked at with all memory free first:
 >>> from morello.search.solve.deepening import Rounds
 >>> from morello.search.solve.engine import Engine
 >>> target = installed().target("x86_avx2")
->>> spec = parse_spec("Matmul(1×2×2×2, L1, L1, L1, serial)", target)
+>>> spec = parse_spec("Matmul(1×2×2×2, (u8, L1), (u8, L1), (u8, L1), serial)", target)
 >>> engine = Engine([spec.logical], target)
 >>> goal = engine.directory.cells_of([spec])
 >>> engine.cells.low.values[goal], engine.cells.high.values[goal]
-(array([54.]), array([inf]))
+(array([135.]), array([inf]))
 >>> rounds = Rounds(engine)
 >>> rounds.solve(goal)
 >>> rounds.count, engine.cells.low.values[goal], engine.cells.high.values[goal]
-(2, array([54.]), array([54.]))
+(1, array([135.]), array([135.]))
 >>> rounds.choices.make(goal)
 >>> str(engine.step(int(goal[0]), rounds.choices.priority(int(goal[0]))))
 'to_accum'

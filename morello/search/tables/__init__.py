@@ -12,8 +12,8 @@ functions on whole batches::
 states it makes of a state, until there are no new ones. `step_tables.py` says what a kind has to answer; `limits.py`
 numbers memory limits, and `priorities.py` the places of steps in the target's order, which break ties.
 
-*A product of two 2×2 matrices* in the L1 cache of x86_avx2. A Matmul becomes a FillZero and a MatmulAccum, and its
-operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum has all eight shapes of sizes 1 and 2:
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. A Matmul becomes a FillZero and a MatmulAccum, and
+its operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum has all eight shapes of sizes 1 and 2:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
@@ -23,23 +23,23 @@ operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum ha
 >>> from morello.search.tables.loops import LoopTables
 >>> from morello.search.tables.search_tables import SearchTables
 >>> target = installed().target("x86_avx2")
->>> goal = parse_spec("Matmul(1×2×2×2, L1, L1, L1, serial)", target).logical
+>>> goal = parse_spec("Matmul(1×2×2×2, (u8, L1), (u8, L1), (u8, L1), serial)", target).logical
 >>> tables = SearchTables([goal], target, [kind.tables for kind in KINDS])
 >>> {str(key.op): space.count for key, space in tables.spaces.by_key.items()}
 {'Matmul': 4, 'FillZero': 4, 'MatmulAccum': 8, 'Move': 4}
 
 ```
 
-Matrices, their rows, columns and values have ten states: in L1, in scalar registers and in vectors of four.
+Matrices, their rows, columns and values have eight states, in L1 and in scalar registers: four bytes fill no vector.
 
 ```pycon
 >>> len(tables.states), [target.levels[cls.level].name for cls in tables.states.classes]
-(10, ['L1', 'RF', 'VRF'])
+(8, ['L1', 'RF'])
 
 ```
 
 Three loops take the MatmulAccum apart, each into two halves. One kernel does what is left, a single multiplication:
-it costs 1, and 2 for each of three operands that it finds in L1.
+it costs 10, and 2 for each of three operands that it finds in L1.
 
 ```pycon
 >>> accum = next(key for key in tables.spaces.by_key if str(key.op) == "MatmulAccum")
@@ -47,7 +47,7 @@ it costs 1, and 2 for each of three operands that it finds in L1.
 [('tile [0, 1, 0, 0]', 2), ('tile [0, 0, 0, 1]', 2), ('split 1', 2)]
 >>> kernels = tables.of(KernelTables).by_key[accum]
 >>> {str(kernel.step) for kernel in kernels}, sorted(int(kernel.cost.min()) for kernel in kernels)
-({'select MultAdd'}, [1, 3, 3, 3, 5, 5, 5, 7])
+({'select MultAdd'}, [10, 12, 12, 12, 14, 14, 14, 16])
 
 ```
 """

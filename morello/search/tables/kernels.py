@@ -9,6 +9,8 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable
+from morello.ir.impl import Expansion
+from morello.ir.numbers import Cells, partition, take
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel, Multiple, agree
 from morello.kernels.target import Target
@@ -76,14 +78,20 @@ class KernelTables(StepTables):
             batch = space.batch([states.states[number][1] for number in numbers], inside)
             if not len(inside) or not np.any(accepted(kernel, batch, self.target)):
                 continue
-            cost = np.full(space.count, np.inf)
-            needs: tuple[int, ...] = ()
             with contextlib.suppress(Inapplicable):
                 for case in step.cases(batch, self.target):
-                    cost[inside if case.cells is None else inside[case.cells]] = case.expansion.cost
-                    needs = tuple(int(need) for need in case.expansion.needs)
-            if needs:
-                yield KernelTable(numbers, step, priority, cost, needs)
+                    cases = inside if case.cells is None else inside[case.cells]
+                    for needs, part in _by_needs(case.expansion, len(cases)):
+                        cost = np.full(space.count, np.inf)
+                        cost[cases[part]] = take(case.expansion.cost, part)
+                        yield KernelTable(numbers, step, priority, cost, needs)
+
+
+def _by_needs(expansion: Expansion, count: int) -> Iterator[tuple[tuple[int, ...], Cells]]:
+    """Yield the bytes per level that calls need, and the cells of a batch of `count` that need them."""
+    needs = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), (count,)) for need in expansion.needs])
+    for distinct, cells in partition(tuple(needs)):
+        yield tuple(distinct), cells
 
 
 def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:

@@ -192,7 +192,7 @@ def neutral_batch(space: Space, target: Target, dtypes: Sequence[DType] | None =
 
 def searched_cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[Case]:
     """Yield a step's cases on those shapes of a batch on which search tries it. Raises Inapplicable."""
-    cells = masked(None, step.worth_trying(batch))
+    cells = masked(None, step.worth_trying(batch, target))
     for case in step.cases(select_cells(batch, cells), target):
         yield Case(within(cells, case.cells), case.expansion)
 
