@@ -16,8 +16,8 @@ WEIGHTS = Weights(threads=16, sync=230_000)
 INFO = TargetInfo(
     name=NAME,
     description="x86-64 with AVX2 and FMA",
-    layouts=layouts(VECTORS),
+    layouts=layouts(VECTORS, f32_strips=(16,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx2", "fma"),
 )
-LEVELS = levels(registers=16, vectors=VECTORS, l1_cost=2)
+LEVELS = levels(registers=16, vectors=VECTORS)

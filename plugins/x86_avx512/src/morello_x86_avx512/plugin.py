@@ -18,16 +18,16 @@ VECTORS = (16, 32, 64)
 INFO = TargetInfo(
     name="x86_avx512",
     description="x86-64 with AVX-512 F, VL and BW",
-    layouts=layouts(VECTORS),
+    layouts=layouts(VECTORS, f32_strips=(64,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw"),
 )
 
 PLUGIN = TargetPlugin(
     info=INFO,
-    levels=levels(registers=32, vectors=VECTORS, l1_cost=1),
+    levels=levels(registers=32, vectors=VECTORS),
     rewrites=STANDARD,
-    kernels=(*kernels(VECTORS), *KERNELS),
+    kernels=(*kernels(VECTORS, registers=32, tile_rows=(5, 6)), *KERNELS),
     weights=Weights(threads=24, sync=850_000),
     profiles=profiles(INFO.name),
     clock=CLOCK,

@@ -1,6 +1,7 @@
 """Microkernels in vectors of any width, and of single values: what each operation has is in a file of its own.
 
-Costs are reciprocal throughputs in cycles, from [Kaufman2025]'s implementation unless a comment says otherwise.
+Costs are reciprocal throughputs in tenths of a cycle. Those in half cycles are from [Kaufman2025]'s implementation
+unless a comment says otherwise.
 """
 
 from __future__ import annotations
@@ -16,23 +17,27 @@ from morello_x86.kernels import (
     fill,
     matmul,
     move,
+    pack,
     pad,
     pairs,
     reduce,
+    register_tiles,
     softmax,
     softmax_rows,
     transpose,
 )
 
 
-def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
-    """Return all microkernels of a core whose vectors have these sizes in bytes."""
+def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
+    """Return all microkernels of a core with so many registers for vectors of these sizes in bytes."""
     return (
+        *register_tiles.kernels(max(vectors), registers, tile_rows),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *pairs.KERNELS,
         *move.kernels(vectors),
         *transpose.kernels(vectors),
+        *pack.kernels(vectors),
         *fill.KERNELS,
         *_SCALARS,
         *broadcast.KERNELS,

@@ -9,11 +9,11 @@ from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86.kernels.convert import scalar_as
 from morello_x86.kernels.lanes import repeat
 
-MEMORY = OperandPattern(levels=("L1", "GL"))
+MEMORY = OperandPattern(levels=MEMORIES)
 
 
 def _value(site: KernelSite) -> str:
@@ -87,8 +87,8 @@ def _single(spec: LogicalSpec) -> Mask:
 
 
 def _stores(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost of touching the operands, and a cycle for what is in L1 only once."""
-    return move_costs(spec, machine) + 1
+    """Return the cost of touching the operands, and half a cycle."""
+    return move_costs(spec, machine) + HALF_CYCLE
 
 
 def _prefixed(spec: LogicalSpec) -> bool:
@@ -120,7 +120,7 @@ KERNELS = (
         operands=(SCALAR, VECTOR),
         same=("dtype",),
         when=_single,
-        cost=lambda spec, machine: spec.operand(1).vectors + 1 + move_costs(spec, machine),
+        cost=lambda spec, machine: HALF_CYCLE * (spec.operand(1).vectors + 1) + move_costs(spec, machine),
         emit=_value_to_registers,
     ),
     Microkernel(
@@ -129,13 +129,13 @@ KERNELS = (
         operands=(OperandPattern(levels=("VRF", "L1")), VECTOR),
         same=("dtype",),
         when=_whole_vectors,
-        cost=lambda spec, machine: spec.operand(1).vectors,
+        cost=lambda spec, machine: HALF_CYCLE * spec.operand(1).vectors,
         emit=_registers,
     ),
     Microkernel(
         name="BroadcastLoop",
         op=Broadcast,
-        operands=(OperandPattern(levels=("RF", "L1", "GL")), MEMORY),
+        operands=(OperandPattern(levels=("RF", *MEMORIES)), MEMORY),
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
@@ -165,7 +165,7 @@ KERNELS = (
         operands=(VECTOR, VECTOR),
         same=("dtype", "vector"),
         when=_prefixed,
-        cost=lambda spec, machine: spec.operand(1).vectors,
+        cost=lambda spec, machine: HALF_CYCLE * spec.operand(1).vectors,
         template="{out} = {src};",
     ),
 )

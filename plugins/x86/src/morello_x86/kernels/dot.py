@@ -15,7 +15,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
-from morello_x86.kernels.common import INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
 from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
 from morello_x86.kernels.pairs import FACTORS
 from morello_x86.kernels.reduce import combine_lanes
@@ -275,9 +275,15 @@ def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
     return holds
 
 
+#: Tenths of a cycle that it takes to add up the sums of a dot product, and the lanes of one.
+SUMMING = 50
+
+
 def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """`cost` cycles for so many values along k, rounded up, and what touching the output costs."""
-    return lambda spec, machine: -(-cost * spec.shape[2] // values) + machine.move_cost(spec.operand(2))
+    """Half cycles for so many values along k, rounded up, adding up the lanes, and what touching the output costs."""
+    return lambda spec, machine: (
+        -(-cost * HALF_CYCLE * spec.shape[2] // values) + SUMMING + machine.move_cost(spec.operand(2))
+    )
 
 
 def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Num]:

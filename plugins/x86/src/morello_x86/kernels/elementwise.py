@@ -18,7 +18,7 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello_x86.kernels.common import PREFIX, SCALAR, one_value
+from morello_x86.kernels.common import HALF_CYCLE, PREFIX, SCALAR, one_value
 from morello_x86.kernels.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
@@ -204,7 +204,7 @@ def _vector(
         when=lambda spec: in_lanes(spec, widest, singles),
         # Two loads and a store, or a little more, take a cycle each; a loop starts with a jump.
         cost=lambda spec, target: (
-            vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec)
+            HALF_CYCLE * (vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec))
         ),
         registers={"VRF": temporaries},
         emit=lanewise(body, widest),

@@ -8,7 +8,7 @@ from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, SCALAR, VECTOR, move_costs, one_value, scalars_cost
 from morello_x86.kernels.lanes import repeat
 from morello_x86.kernels.values import literal
 
@@ -20,9 +20,8 @@ def _zero_memory(site: KernelSite) -> None:
 
 
 def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: every line is touched, unlike in [Kaufman2025], and even one line takes a cycle."""
-    cost = move_costs(spec, machine)
-    return cost + (cost == 0) * 1
+    """Return the cost: every line is touched, unlike in [Kaufman2025], and a call takes half a cycle."""
+    return move_costs(spec, machine) + HALF_CYCLE
 
 
 def _constant(site: KernelSite) -> tuple[DType, str]:
@@ -67,13 +66,13 @@ _ZEROING = (
         op=FillZero(),
         operands=(VECTOR,),
         when=lambda spec: spec.operand(0).vectors == 1,
-        cost=lambda spec, machine: 1,
+        cost=lambda spec, machine: HALF_CYCLE,
         template="{out} = ({out_type}){{0}};",
     ),
     Microkernel(
         name="MemsetZero",
         op=FillZero(),
-        operands=(OperandPattern(levels=("L1", "GL")),),
+        operands=(OperandPattern(levels=MEMORIES),),
         cost=_zero_memory_cost,
         emit=_zero_memory,
     ),
@@ -95,13 +94,13 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
             name=f"Vector{op.value}",
             op=op,
             operands=(VECTOR,),
-            cost=lambda spec, machine: spec.operand(0).vectors,
+            cost=lambda spec, machine: HALF_CYCLE * spec.operand(0).vectors,
             template=_fill_vector,
         ),
         Microkernel(
             name=f"{op.value}Loop",
             op=op,
-            operands=(OperandPattern(levels=("L1", "GL")),),
+            operands=(OperandPattern(levels=MEMORIES),),
             cost=_zero_memory_cost,
             emit=_fill_memory,
         ),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+import attrs
 
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
@@ -12,6 +15,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import (
+    HALF_CYCLE,
     INTEGERS,
     NEAR,
     PREFIX,
@@ -20,8 +24,8 @@ from morello_x86.kernels.common import (
 )
 from morello_x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
 
-#: What scalars are multiplied with vectors of.
-_SAME_TYPE = ("f32", *INTEGERS)
+#: What scalars are multiplied with vectors of: register tiles do products of f32.
+_SAME_TYPE = INTEGERS
 _NARROW = ("u8", "i8", "u16", "i16", "bf16")
 _WIDE = ("u16", "i16", "u32", "i32", "f32")
 
@@ -44,7 +48,7 @@ def _mult_add_cost(integer: int, bf16: int):
         *factors, out = (state.dtype for state in spec.states)
         sums = bf16 if out == BF16 else integer
         main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
-        return move_costs(spec, machine) + main
+        return move_costs(spec, machine) + HALF_CYCLE * main
 
     return cost
 
@@ -133,7 +137,7 @@ def _cost(spec: LogicalSpec, machine: Machine) -> Num:
 
     Vectors of bytes have no multiplication: each is two of 16 bits and some shuffles, which take 8 by measurement.
     """
-    return (8 if spec.states[2].dtype.bytes == 1 else 2) * spec.operand(2).vectors + 1
+    return HALF_CYCLE * ((8 if spec.states[2].dtype.bytes == 1 else 2) * spec.operand(2).vectors + 1)
 
 
 def _widening_cost(vector: int):
@@ -141,7 +145,7 @@ def _widening_cost(vector: int):
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         each = 2 if spec.states[2].dtype == F32 else 3
-        return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(vector))
+        return HALF_CYCLE * (each * spec.operand(2).vectors + 1) + machine.move_cost(spec.operand(vector))
 
     return cost
 
@@ -166,7 +170,7 @@ def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Mic
             template=_broadcast_mult_add(*(("{lhs}", "{rhs}") if vector == 1 else ("{rhs}", "{lhs}"))),
         ),
         Microkernel(
-            name=f"{name}Widen",
+            name=f"{name.removesuffix('Int')}Widen",
             op=Matmul(accumulate=True),
             operands=(SCALAR, narrow, wide) if vector == 1 else (narrow, SCALAR, wide),
             shape=dims,
@@ -178,10 +182,38 @@ def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Mic
     )
 
 
+def _with_vectors_of_f32(values: int) -> tuple[Microkernel, Microkernel]:
+    """Return a scalar times vectors of f32 in registers, as in [Kaufman2025], Figure 1; of the widest vectors only.
+
+    Register tiles do the same from memory, so that search need not look at factors in each size of vectors.
+    """
+    single = OperandPattern(levels=NEAR, dtypes=("f32",))
+    lanes = OperandPattern(levels=("VRF",), dtypes=("f32",), vectors=(values,))
+    by_row = Microkernel(
+        name="BroadcastVecMultAdd",
+        op=Matmul(accumulate=True),
+        operands=(single, lanes, lanes),
+        shape=(1, 1, 1, None),
+        when=partial(_same_registers, vector=1),
+        cost=_cost,
+        registers={"VRF": 1},
+        template=_broadcast_mult_add("{lhs}", "{rhs}"),
+    )
+    by_column = attrs.evolve(
+        by_row,
+        name="VecBroadcastMultAdd",
+        operands=(lanes, single, lanes),
+        shape=(1, None, 1, 1),
+        when=partial(_same_registers, vector=0),
+        template=_broadcast_mult_add("{rhs}", "{lhs}"),
+    )
+    return by_row, by_column
+
+
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the kernels of a core with vectors of these sizes in bytes."""
-    by_row, by_row_widening = _with_vectors("BroadcastVecMultAdd", scalar=0, vector=1)
-    by_column, by_column_widening = _with_vectors("VecBroadcastMultAdd", scalar=1, vector=0)
+    by_row, by_row_widening = _with_vectors("BroadcastVecMultAddInt", scalar=0, vector=1)
+    by_column, by_column_widening = _with_vectors("VecBroadcastMultAddInt", scalar=1, vector=0)
     return (
         Microkernel(
             name="MultAdd",
@@ -192,6 +224,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             template=_mult_add,
         ),
         by_row,
+        *_with_vectors_of_f32(max(vectors) // 4),
         by_column,
         by_row_widening,
         by_column_widening,

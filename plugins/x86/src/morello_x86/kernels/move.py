@@ -11,7 +11,16 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import F32_SCALAR, F32_VECTOR, NEAR, SCALAR, move_costs, one_value, scalars_cost
+from morello_x86.kernels.common import (
+    F32_SCALAR,
+    F32_VECTOR,
+    HALF_CYCLE,
+    NEAR,
+    SCALAR,
+    move_costs,
+    one_value,
+    scalars_cost,
+)
 from morello_x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
 
 
@@ -44,7 +53,7 @@ def _other_cast(spec: LogicalSpec) -> bool:
 
 def _vectors(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: one instruction per vector register."""
-    return spec.operand(0).volume // max(state.vector or 0 for state in spec.states)
+    return HALF_CYCLE * (spec.operand(0).volume // max(state.vector or 0 for state in spec.states))
 
 
 def _same_vectors(spec: LogicalSpec) -> bool:
@@ -124,7 +133,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             op=Move(),
             operands=(OperandPattern(levels=NEAR, dtypes=("bf16",)), F32_SCALAR),
             when=one_value,
-            cost=lambda spec, machine: move_costs(spec, machine) + 4,
+            cost=lambda spec, machine: move_costs(spec, machine) + 4 * HALF_CYCLE,
             template=_cast,
         ),
         Microkernel(
@@ -133,7 +142,9 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(SCALAR, SCALAR),
             when=lambda spec: one_value(spec) & _other_cast(spec),
             # One instruction; rounding to bf16 takes five more.
-            cost=lambda spec, machine: scalars_cost(spec, machine) + (5 if spec.states[1].dtype == BF16 else 0),
+            cost=lambda spec, machine: (
+                scalars_cost(spec, machine) + (5 * HALF_CYCLE if spec.states[1].dtype == BF16 else 0)
+            ),
             template=_cast,
         ),
         Microkernel(
@@ -160,7 +171,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             operands=(OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",)), F32_VECTOR),
             when=_to_odd_even,
             # A shift and a mask, two of which make a cycle: for one vector of bf16 [Kaufman2025]'s cost.
-            cost=lambda spec, machine: move_costs(spec, machine) + spec.operand(1).vectors // 2,
+            cost=lambda spec, machine: move_costs(spec, machine) + HALF_CYCLE * spec.operand(1).vectors // 2,
             emit=_interleave,
         ),
     )

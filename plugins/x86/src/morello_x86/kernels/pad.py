@@ -7,7 +7,7 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import move_costs
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
 
 
 def _pad(site: KernelSite) -> None:
@@ -34,14 +34,14 @@ def _pad(site: KernelSite) -> None:
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: every line is touched, and each row costs a call of memcpy."""
-    return move_costs(spec, machine) + product(spec.operand(0).shape[:-1])
+    return move_costs(spec, machine) + HALF_CYCLE * product(spec.operand(0).shape[:-1])
 
 
 KERNELS = (
     Microkernel(
         name="PadRows",
         op=Pad,
-        operands=(OperandPattern(levels=("L1", "GL"), layout="row_major"),) * 2,
+        operands=(OperandPattern(levels=MEMORIES, layout="row_major"),) * 2,
         same=("dtype",),
         cost=_cost,
         emit=_pad,

@@ -8,7 +8,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import INTEGER_VECTOR, NEAR, PREFIX, move_costs
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, NEAR, PREFIX, move_costs
 from morello_x86.kernels.convert import pair_of_i16, values_at, vector_as
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
@@ -59,12 +59,13 @@ def _twice_as_many(spec: LogicalSpec) -> bool:
 def _pair_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """As for one value along k; widening bytes first takes half of that, by measurement."""
     each = 2 if spec.states[1].dtype == I16 else 3
-    return each * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
+    return HALF_CYCLE * (each * spec.operand(2).vectors + 1) + machine.move_cost(spec.operand(1))
 
 
 def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """[Kaufman2025]'s: vectors, and the left-hand side from L1; a right-hand side in L1 is read too."""
-    return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
+    moves = machine.move_cost(spec.operand(0)) + machine.move_cost(spec.operand(1))
+    return HALF_CYCLE * (2 * spec.operand(2).vectors + 1) + moves
 
 
 _SATURATING = Matmul(accumulate=True, saturating=True)
@@ -110,7 +111,7 @@ KERNELS = (
         ),
         shape=(1, 1, 2, 1),
         # Two multiplications, two additions and two comparisons.
-        cost=lambda spec, machine: move_costs(spec, machine) + 6,
+        cost=lambda spec, machine: move_costs(spec, machine) + 6 * HALF_CYCLE,
         emit=_saturating_values,
     ),
 )

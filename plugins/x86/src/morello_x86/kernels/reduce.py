@@ -13,7 +13,7 @@ from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import NEAR, SCALAR, move_costs, one_value
+from morello_x86.kernels.common import HALF_CYCLE, NEAR, SCALAR, move_costs, one_value
 from morello_x86.kernels.elementwise import of_values, of_vectors
 from morello_x86.kernels.lanes import (
     Place,
@@ -174,7 +174,7 @@ def _vector_by_vector(place: Place) -> None:
 
 
 def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    return spec.operand(0).vectors * (1 + conversions(spec)) + 1 + move_costs(spec, machine)
+    return HALF_CYCLE * (spec.operand(0).vectors * (1 + conversions(spec)) + 1) + move_costs(spec, machine)
 
 
 def _loop_cost(widest: int):
@@ -184,7 +184,7 @@ def _loop_cost(widest: int):
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
         loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)
-        return choose(loop > latency, loop, latency) + machine.move_cost(spec.operand(1))
+        return HALF_CYCLE * choose(loop > latency, loop, latency) + machine.move_cost(spec.operand(1))
 
     return cost
 
@@ -218,7 +218,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             operands=(pattern("VRF", "L1"), pattern("VRF", "L1")),
             same=("lanes",),
             when=lambda spec: in_lanes(spec, widest),
-            cost=lambda spec, machine: vectors(spec, widest) * (2 + conversions(spec)),
+            cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 + conversions(spec)),
             registers={"VRF": 1},
             emit=lanewise(_vector_by_vector, widest),
         ),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from morello.ir.index import as_index
-from morello.ir.layout import Dynamic, Packed, row_major
+from morello.ir.layout import Dynamic, Layout, Packed, row_major
 from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import is_ordered
+from morello.kernels.microkernel import Registers, SizeRule, is_ordered
 from morello.kernels.site import KernelSite
-from morello.plugins import LayoutRule, Machine, Microkernel, OperandPattern
+from morello.plugins import LayoutRule, Machine, Microkernel, Multiple, OperandPattern
+from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
 from morello_x86.kernels.tile_code import Matrix, TileCode
 from morello_x86.kernels.tile_tables import cycles_of
@@ -27,6 +30,16 @@ def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
     vectors = ceil_div(n, lanes.values)
     masks = (n % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
     return m * vectors + vectors + 1 + lanes.adds.temporaries + masks
+
+
+def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
+    """Return registers in rows of so many."""
+    return [registers[first : first + count] for first in range(0, len(registers), count)]
+
+
+def _beside_sums(values: int) -> Callable[[LogicalSpec], Num]:
+    """Return the function that gives the registers of a tile beside its sums."""
+    return lambda spec: ceil_div(spec.shape[3], values) + 1
 
 
 def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
@@ -86,43 +99,60 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
         )
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
-        for line in tile.lines(a, b, Matrix(out.pointer(), out.stride(_ROW))):
+        c = _by_rows(out.vectors(), tile.vectors) if out.in_registers else Matrix(out.pointer(), out.stride(_ROW))
+        for line in tile.lines(a, b, c):
             site.line(line)
 
     return emit
 
 
-def family(
-    adds: MultiplyAdd, size: int, registers: int, levels: Sequence[str] = ("L1", "GL")
-) -> tuple[Microkernel, ...]:
-    """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands in any of these levels.
+def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
+    """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands anywhere in memory.
 
-    One kernel adds to sums that there are, one starts at 0.
+    There are kernels that add to sums that there are, and that start at 0; with sums in memory, and of f32 also in
+    registers. Search makes up rows of tiles of `tile_rows`.
     """
+    values = size // adds.sum_bytes
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return cycles_of(machine, adds, size).cost(spec)
 
     def pattern(dtypes: tuple[str, ...], layout: LayoutRule = "any") -> OperandPattern:
-        return OperandPattern(levels=tuple(levels), dtypes=dtypes, contiguous=False, layout=layout)
+        return OperandPattern(levels=MEMORIES, dtypes=dtypes, contiguous=False, layout=layout)
 
+    lhs, rhs = pattern(adds.lhs), pattern(adds.rhs, "row_major")
+    if adds.taken > 1:
+        words = Layout((Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, adds.taken)))
+        lhs, rhs = (
+            pattern(adds.lhs, "row_major"),
+            attrs.evolve(pattern(adds.rhs), layouts=(words, Layout((Dynamic(_COLUMN), Dynamic(_ROW))))),
+        )
+    sums = OperandPattern(levels=("VRF",), dtypes=adds.out, layout="row_major", vectors=(values,))
+    # In registers of its own or in those of the output, where what follows finds the sums.
+    places: list[tuple[str, OperandPattern, SizeRule, Registers]] = [
+        ("", pattern(adds.out, "row_major"), None, registers)
+    ]
+    if adds.out == ("f32",):
+        places.append(("Sums", sums, Multiple(of=values), _beside_sums(values)))
     return tuple(
         Microkernel(
-            name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}",
+            name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",
             op=Matmul(accumulate=accumulate, saturating=adds.saturating),
-            operands=(pattern(adds.lhs), pattern(adds.rhs), pattern(adds.out, "row_major")),
-            shape=(1, None, None, None),
+            operands=(lhs, rhs, out),
+            shape=(1, None, None, columns),
             when=_fits(adds, size, registers),
             cost=cost,
-            registers={"VRF": registers},
+            registers={"VRF": taken},
+            tile_sizes={_ROW: tile_rows},
             cpu_features=adds.cpu_features,
             flushes=adds.flushes,
             emit=_emit(adds, size),
         )
+        for suffix, out, columns, taken in places
         for accumulate in (True, False)
     )
 
 
-def kernels(size: int, registers: int, levels: Sequence[str] = ("L1", "GL")) -> tuple[Microkernel, ...]:
+def kernels(size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return all families of a core with so many registers for vectors of `size` bytes."""
-    return tuple(kernel for adds in MULTIPLY_ADDS[size] for kernel in family(adds, size, registers, levels))
+    return tuple(kernel for adds in MULTIPLY_ADDS[size] for kernel in family(adds, size, registers, tile_rows))

@@ -23,7 +23,7 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import F32_SCALAR, PREFIX
+from morello_x86.kernels.common import F32_SCALAR, HALF_CYCLE, PREFIX
 from morello_x86.kernels.lanes import (
     FLOAT_ANYWHERE,
     FLOATS,
@@ -162,7 +162,7 @@ def _row_kernel(
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
         moves = sum(machine.move_cost(spec.operand(index)) for index in singles)
-        return vectors(spec, widest) * each + fixed + moves
+        return HALF_CYCLE * (vectors(spec, widest) * each + fixed) + moves
 
     return Microkernel(
         name=f"Vector{op.__name__}",
@@ -231,7 +231,9 @@ def _lane_kernel(
         operands=(FLOAT_ANYWHERE,) * count,
         same=("lanes",),
         when=lambda spec: in_lanes(spec, widest, singles),
-        cost=lambda spec, machine: vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1,
+        cost=lambda spec, machine: (
+            HALF_CYCLE * (vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1)
+        ),
         registers={"VRF": 8},
         emit=lanewise(body, widest),
     )

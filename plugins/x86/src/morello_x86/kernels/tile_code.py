@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import zip_longest
 
 import attrs
 
@@ -42,32 +43,41 @@ class TileCode:
     accumulate: bool
     fresh: Callable[[str], str]
 
-    def lines(self, a: Matrix, b: Matrix, c: Matrix) -> Iterator[str]:
-        """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent."""
-        lanes, names = self.lanes, [self.fresh(name) for name in ("lhs", "rhs", "out")]
+    def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
+
+        c is in memory, or in vector registers: their names, a list for each row.
+        """
+        lanes, matrices = self.lanes, [one for one in (a, b, c) if isinstance(one, Matrix)]
+        names = [self.fresh(name) for name in ("lhs", "rhs", "out")[: len(matrices)]]
         yield "{"
-        for name, matrix, dtype, const in zip(names, (a, b, c), lanes.types, ("const ", "const ", ""), strict=True):
+        for name, matrix, dtype, const in zip(names, matrices, lanes.types, ("const ", "const ", ""), strict=False):
             yield f"    {const}{dtype.c_name} *const {name} = {matrix.pointer};"
         yield from self._declarations()
-        lhs, rhs, out = (attrs.evolve(matrix, pointer=name) for matrix, name in zip((a, b, c), names, strict=True))
-        sums = [[self.fresh("sum") for _ in range(self.vectors)] for _ in range(self.rows)]
-        places = [(_at(out, row, vector * lanes.values), vector) for row, vector in self._each]
-        for (place, vector), one in zip(places, (one for each in sums for one in each), strict=True):
-            value = lanes.load_sums(place, self._narrow(vector), self._masks) if self.accumulate else lanes.zero
-            yield f"    {lanes.sums} {one} = {value};"
+        lhs, rhs, *out = (attrs.evolve(matrix, pointer=name) for matrix, name in zip(matrices, names, strict=True))
+        own = [[self.fresh("sum") for _ in range(self.vectors)] for _ in range(self.rows)] if out else []
+        sums = own if isinstance(c, Matrix) else c
+        each = [one for row in sums for one in row]
+        vectors = [self._narrow(vector) for _ in range(self.rows) for vector in range(self.vectors)]
+        places = [
+            _at(one, row, vector * lanes.values)
+            for one in out
+            for row in range(self.rows)
+            for vector in range(self.vectors)
+        ]
+        for one, place, tail in zip_longest(each, places, vectors):
+            if out or not self.accumulate:
+                value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
+                yield f"    {f'{lanes.sums} ' if out else ''}{one} = {value};"
         yield from self._steps(lhs, rhs, sums)
-        for (place, vector), one in zip(places, (one for each in sums for one in each), strict=True):
-            yield f"    {lanes.store_sums(place, self._narrow(vector), self._masks, one)}"
+        for one, place, tail in zip(each, places, vectors, strict=False):
+            yield f"    {lanes.store_sums(place, tail, self._masks, one)}"
         yield "}"
 
     @property
     def vectors(self) -> int:
         """Return the number of vectors in a row."""
         return ceil_div(self.columns, self.lanes.values)
-
-    @property
-    def _each(self) -> list[tuple[int, int]]:
-        return [(row, vector) for row in range(self.rows) for vector in range(self.vectors)]
 
     def _narrow(self, vector: int) -> int:
         """Return how many sums a vector of a row has if it is narrower; else 0."""
@@ -94,7 +104,7 @@ class TileCode:
         if lanes.word:
             yield f"    typedef int{lanes.word}_t {self._word} __attribute__((may_alias, aligned(1)));"
 
-    def _steps(self, lhs: Matrix, rhs: Matrix, sums: list[list[str]]) -> Iterator[str]:
+    def _steps(self, lhs: Matrix, rhs: Matrix, sums: Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield a loop that takes several steps of k a round, where there is more than one, and the steps left over."""
         rounds, left = divmod(self.steps, _UNROLLED)
         if rounds < 2:
@@ -115,7 +125,7 @@ class TileCode:
         for step in range(self.steps - left, self.steps):
             yield from self._step(lhs, rhs, step, sums, "    ")
 
-    def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: list[list[str]], indent: str) -> Iterator[str]:
+    def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
         lanes, factors = self.lanes, [self.fresh("factor") for _ in range(self.vectors)]
         for vector, factor in enumerate(factors):

@@ -22,7 +22,7 @@ _CALL = 60
 
 @attrs.frozen
 class Tile:
-    """What a tile of `rows`×`vectors` takes: hundredths of a cycle for a step of k, and tenths of a cycle to start.
+    """Cost of a tile of `rows`×`vectors`: hundredths of a cycle for a step of k, and tenths of a cycle to start.
 
     `start` is for tiles that read their sums, `zero` for those whose sums start at 0. It is negative where steps wait
     for the sums of the step before and the next tile's fill the time.
@@ -37,7 +37,7 @@ class Tile:
 
 @attrs.frozen
 class Lines:
-    """What a cache line from one level takes, in tenths of a cycle.
+    """Cost of a cache line from one level, in tenths of a cycle.
 
     `stream` overlaps with the sums. What it does not hide is `run` where lines follow one another, `apart` where rows
     lie apart, and `out` for lines of the output, once for reading and once for writing.
@@ -51,7 +51,7 @@ class Lines:
 
 @attrs.frozen(kw_only=True)
 class TileCycles:
-    """What register tiles take on one machine in vectors of `values` sums, a step of which takes `taken` along k.
+    """Costs of register tiles on one machine in vectors of `values` sums, a step of which takes `taken` along k.
 
     `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
     for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
@@ -91,17 +91,20 @@ class TileCycles:
         steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
         at = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
-        zero = int(not (isinstance(spec.op, Matmul) and spec.op.accumulate))
+        # Sums in registers are not read either.
+        zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
         step = self._steps[at] + choose(n % self.values != 0, self.mask, 0)
         floor = _CALL + steps * m * vectors * self.add // 10
         sums = np.maximum(steps * step // 10 + self._starts[(zero, *at)], floor)
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):
-            lines, level = spec.operand(index).lines(_LINE), self.levels[spec.states[index].level]
+            operand, level = spec.operand(index), self.levels[spec.states[index].level]
+            lines = operand.lines(_LINE)
             stream = stream + lines * level.stream
-            friction = friction + lines * (level.run if spec.states[index].contiguous else level.apart)
-        out = spec.operand(2).lines(_LINE) * self.levels[spec.states[2].level].out * (1 if zero else 2)
+            friction = friction + lines * level.run + (operand.runs - 1) * level.apart
+        in_memory = self.levels.get(spec.states[2].level)
+        out = spec.operand(2).lines(_LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
         total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
         return total if total.ndim else int(total)
 

@@ -10,10 +10,10 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, PREFIX
 
 #: Data types by their bytes, and how unpacking instructions call values of that size.
-_DTYPES = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}
+DTYPES_OF = {1: ("u8", "i8"), 2: ("u16", "i16", "bf16"), 4: ("f32", "u32", "i32")}
 _UNITS = {1: "epi8", 2: "epi16", 4: "epi32"}
 
 
@@ -121,7 +121,7 @@ def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) 
     return rows
 
 
-def _to_pairs(size: int, width: int) -> str:
+def to_pairs(size: int, width: int) -> str:
     """Return pairs of the values of two rows: unpacking makes them in each lane of 16 bytes."""
     kind, prefix = INTEGER_VECTOR[size], PREFIX[size]
     lines = [
@@ -165,7 +165,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
     def shuffles(dtype: DType) -> str:
         return floats[size]() if dtype == F32 and size in floats else _transpose(size * width, width)
 
-    vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(size,))
+    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(size,))
     return tuple(
         Microkernel(
             name=f"Transpose{size}x{size}{'Rows' if rising else 'Columns'}{suffix}",
@@ -174,7 +174,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
             same=("dtype",),
             when=_of_shape(size, size, rising),
             # One cycle a shuffle: log2(size) stages of `size` of them.
-            cost=lambda spec, target: size * (size.bit_length() - 1),
+            cost=lambda spec, target: HALF_CYCLE * size * (size.bit_length() - 1),
             emit=_shuffled(size, size, shuffles),
         )
         for rising in (True, False)
@@ -184,24 +184,24 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
 def _pairs(size: int, width: int) -> Microkernel:
     """Return kernels that make one row of pairs of two: [Kaufman2025]'s PhysicalTransposeByte, for every width."""
     values = size // width
-    vector = OperandPattern(levels=("VRF",), dtypes=_DTYPES[width], vectors=(values,))
+    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(values,))
     return Microkernel(
         name=f"Pairs2x{values}Of{8 * width}Bits",
         op=Move(),
         operands=(vector, vector),
         same=("dtype",),
         when=_of_shape(2, values),
-        cost=lambda spec, target: 2 if size == 16 else 4,
+        cost=lambda spec, target: (2 if size == 16 else 4) * HALF_CYCLE,
         registers={} if size == 16 else {"VRF": 2},
-        emit=_shuffled(values, 2, lambda dtype: _to_pairs(size, width)),
+        emit=_shuffled(values, 2, lambda dtype: to_pairs(size, width)),
     )
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the transposes in vectors of these sizes in bytes, of squares whose rows and columns fit all registers."""
     most = max(vectors) // 4
-    squares = sorted((size // width, -width) for size in vectors for width in _DTYPES if size // width <= most)
+    squares = sorted((size // width, -width) for size in vectors for width in DTYPES_OF if size // width <= most)
     return (
         *(kernel for rows, width in squares for kernel in _squares(rows, -width)),
-        *(_pairs(size, width) for size in vectors for width in _DTYPES),
+        *(_pairs(size, width) for size in vectors for width in DTYPES_OF),
     )

@@ -14,7 +14,7 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.kernels.template import Template
 from morello.plugins import Machine
-from morello_x86.kernels.common import move_costs
+from morello_x86.kernels.common import HALF_CYCLE, move_costs
 from morello_x86.kernels.convert import scalar_as
 
 #: What converting a value from bf16 or to it costs.
@@ -78,6 +78,6 @@ def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         conversions = sum(state.dtype == BF16 for state in spec.states)
-        return move_costs(spec, machine) + cycles + _CONVERSION * conversions
+        return move_costs(spec, machine) + HALF_CYCLE * (cycles + _CONVERSION * conversions)
 
     return cost

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
-from morello_x86.kernels.dot import DotProduct, Step, Values, f32_step, row_times_column
+from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.dot import SUMMING, DotProduct, Step, Values, f32_step, row_times_column
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
@@ -57,7 +58,7 @@ def _cost(count: int) -> Callable[[LogicalSpec, Machine], Num]:
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         steps: Num = spec.shape[2] // count
         sums = choose(steps % 4 == 0, 4, choose(steps % 3 == 0, 3, choose(steps % 2 == 0, 2, 1)))
-        return steps + 4 * sums + machine.move_cost(spec.operand(2))
+        return HALF_CYCLE * (steps + 4 * sums) + machine.move_cost(spec.operand(2))
 
     return cost
 
@@ -66,7 +67,7 @@ def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Num]
     """As without a tail, with one vector more, and a cycle for the masks."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return each * ceil_div(spec.shape[2], count) + 1 + machine.move_cost(spec.operand(2))
+        return HALF_CYCLE * (each * ceil_div(spec.shape[2], count) + 1) + SUMMING + machine.move_cost(spec.operand(2))
 
     return cost
 
@@ -97,7 +98,9 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
             shape=(1, 1, None, 1),
             when=lambda spec: instruction.takes(spec) & _has_tail(spec, count),
             # Up to four accumulators, as above; one where there is only a tail.
-            cost=lambda spec, machine: _tailed_cost(count, 1)(spec, machine) + choose(spec.shape[2] < count, 1, 4) * 4,
+            cost=lambda spec, machine: (
+                _tailed_cost(count, 1)(spec, machine) + choose(spec.shape[2] < count, 1, 4) * 4 * HALF_CYCLE
+            ),
             emit=tailed.emit,
             jam=tailed.jam,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from morello_x86.kernels.common import INTEGERS, NEAR, move_costs
+from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR, move_costs
 from morello_x86.kernels.convert import unsigned
 
 from morello.ir.dtypes import DType
@@ -73,12 +73,12 @@ def _cost(operand: int, each: int):
     """Instructions per vector, and what touching the operands costs."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, machine)
+        return HALF_CYCLE * each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, machine)
 
     return cost
 
 
-_TYPES = ("f32", *INTEGERS)
+_TYPES = INTEGERS
 _ROW = OperandPattern(levels=("L1",), dtypes=_TYPES, layout="row_major")
 
 KERNELS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.kernels.common import NEAR, PREFIX
+from morello_x86.kernels.common import HALF_CYCLE, NEAR, PREFIX
 from morello_x86.kernels.convert import unsigned
 
 from morello.ir.numbers import Num
@@ -43,7 +43,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         """As for one value along k: all these instructions have the throughput of a multiply-add of floats."""
-        return 2 * spec.operand(2).vectors + 1 + machine.move_cost(spec.operand(1))
+        return HALF_CYCLE * (2 * spec.operand(2).vectors + 1) + machine.move_cost(spec.operand(1))
 
     return Microkernel(
         name=f"Broadcast{instruction.name}",

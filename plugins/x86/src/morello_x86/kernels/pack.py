@@ -1,0 +1,145 @@
+"""Packing in memory: rows of small values become strips of two or four of them, as multiply-adds take them along k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from morello.ir.dtypes import U16
+from morello.ir.layout import Dynamic, Packed
+from morello.ir.numbers import Mask, Num
+from morello.ir.ops.move import Move
+from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
+from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
+from morello_x86.kernels.transpose import DTYPES_OF, to_pairs
+
+_FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} c[4]) {{
+    {kind} first[2], second[2];
+    {pairs}(r0, r1, first);
+    {pairs}(r2, r3, second);
+    {wide} half[2];
+    for (int i = 0; i < 2; ++i) {{
+        {wide_pairs}(({wide})first[i], ({wide})second[i], half);
+        c[2 * i] = ({kind})half[0];
+        c[2 * i + 1] = ({kind})half[1];
+    }}
+}}"""
+
+
+def _dims(spec: LogicalSpec) -> tuple[int, int] | None:
+    """Return the dimensions of a source's rows and columns; None unless it lies in rows."""
+    layout = spec.states[0].layout
+    if layout is None or len(layout.dims) != 2 or layout.has_strips or not spec.states[0].contig:
+        return None
+    row, column = (physical.dim for physical in layout.dims)
+    return row, column
+
+
+def _fits(taken: int) -> Callable[[LogicalSpec], Mask]:
+    def fits(spec: LogicalSpec) -> Mask:
+        dims, out = _dims(spec), spec.states[1]
+        if dims is None or out.layout is None:
+            return False
+        row, column = dims
+        if out.layout.dims == (Dynamic(column), Dynamic(row)):
+            return (spec.shape[row] == taken) & out.contiguous
+        return out.layout.dims == (Dynamic(row), Dynamic(column), Packed(row, taken)) and out.contig >= 2
+
+    return fits
+
+
+def _pairs(site: KernelSite, size: int, width: int, kind: str) -> str:
+    """Return the C function that makes pairs of the values of two vectors."""
+    body = to_pairs(size, width).format(kind=kind)
+    name = f"pairs_{kind}"
+    return site.helper(name, f"static inline void {name}({kind} r0, {kind} r1, {kind} c[2]) {{\n{body}\n}}")
+
+
+def _strips(site: KernelSite, size: int, taken: int) -> str:
+    """Return the C function that makes strips of the values of two or four vectors."""
+    dtype = site.spec.states[0].dtype
+    kind = site.vector_type(dtype, size // dtype.bytes)
+    pairs = _pairs(site, size, dtype.bytes, kind)
+    if taken == 2:
+        return pairs
+    wide = site.vector_type(U16, size // 2)
+    name = f"fours_{kind}"
+    text = _FOUR.format(name=name, kind=kind, wide=wide, pairs=pairs, wide_pairs=_pairs(site, size, 2, wide))
+    return site.helper(name, text)
+
+
+def _emit(taken: int, sizes: Sequence[int]) -> Callable[[KernelSite], None]:
+    def emit(site: KernelSite) -> None:
+        for line in _lines(site, taken, sizes):
+            site.line(line)
+
+    return emit
+
+
+def _lines(site: KernelSite, taken: int, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield loops over strips of rows: of the widest vectors that fit, then of narrower ones, then of single values."""
+    dims = _dims(site.spec)
+    assert dims is not None
+    source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
+    rows, columns = (int(site.spec.shape[dim]) for dim in dims)
+    k, c, src, dst, made = (site.fresh(name) for name in ("k", "c", "src", "dst", "strips"))
+    row, step = source.stride(dims[0]), out.stride(dims[0], taken)
+    yield f"for (ptrdiff_t {k} = 0; {k} < {rows // taken}; ++{k}) {{"
+    yield f"    const {dtype.c_name} *const {src} = {source.pointer()} + {k} * {(row * taken).grouped()};"
+    yield f"    {dtype.c_name} *const {dst} = {out.pointer()} + {k} * {step.grouped()};"
+    places = [src if (row * at).constant == 0 else f"{src} + {row * at}" for at in range(taken)]
+    done = 0
+    for size in sorted(sizes, reverse=True):
+        count = size // dtype.bytes
+        end = columns // count * count
+        if end > done:
+            kind, load, store = site.vector_type(dtype, count), site.load(dtype, count), site.store(dtype, count)
+            yield f"    for (ptrdiff_t {c} = {done}; {c} < {end}; {c} += {count}) {{"
+            yield f"        {kind} {made}[{taken}];"
+            loaded = ", ".join(f"{load}({place} + {c})" for place in places)
+            yield f"        {_strips(site, size, taken)}({loaded}, {made});"
+            for at in range(taken):
+                yield f"        {store}({dst} + {c} * {taken} + {at * count}, {made}[{at}]);"
+            yield "    }"
+            done = end
+    if done < columns:
+        yield f"    for (ptrdiff_t {c} = {done}; {c} < {columns}; ++{c}) {{"
+        for at, place in enumerate(places):
+            yield f"        {dst}[{c} * {taken} + {at}] = ({place})[{c}];"
+        yield "    }"
+    yield "}"
+
+
+def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
+    """Return costs: two shuffles for each pair of vectors and stage, and a little for what vectors leave over."""
+    stages = taken.bit_length() - 1
+
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        dims, source = _dims(spec), spec.operand(0)
+        columns = spec.shape[dims[1]] if dims else 1
+        count = widest // source.state.dtype.bytes
+        rows = source.volume // columns
+        left = columns % (16 // source.state.dtype.bytes)
+        vectors = rows * (columns // count + (columns % count + 15) // 16)
+        return HALF_CYCLE * (2 * stages * vectors + rows * (1 + left)) + move_costs(spec, machine)
+
+    return cost
+
+
+def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
+    """Return the kernels that pack strips of two and of four bytes, and of two values of 16 bits."""
+    pattern = {width: OperandPattern(levels=MEMORIES, dtypes=DTYPES_OF[width], contiguous=False) for width in (1, 2)}
+    return tuple(
+        Microkernel(
+            name=f"Pack{taken}Of{8 * width}Bits",
+            op=Move(),
+            operands=(pattern[width], pattern[width]),
+            same=("dtype",),
+            when=_fits(taken),
+            cost=_cost(taken, max(vectors)),
+            registers={"VRF": 3 * taken},
+            emit=_emit(taken, vectors),
+        )
+        for width, taken in ((1, 4), (1, 2), (2, 2))
+    )
