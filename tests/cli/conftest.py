@@ -19,6 +19,8 @@ Cli = Callable[..., Result]
 Write = Callable[..., str]
 
 ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
+#: No kernel adds up bytes, so that search takes several steps.
+BYTES = "spec one = Matmul(1×1×1×1, (u8, GL), (u8, GL), (u8, GL), serial)\n"
 
 
 @pytest.fixture

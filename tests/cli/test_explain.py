@@ -7,6 +7,8 @@ import pytest
 
 from morello.cli.tree import size
 
+from .conftest import BYTES
+
 SCHEDULED = """spec gemm = Matmul(1×2×3×8, L1, L1, L1, serial)
 schedule gemm {
     to_accum
@@ -41,7 +43,7 @@ def test_json_adds_up(cli, write, text):
         below = sum(child["cost"] * child["runs"] // node["runs"] for child in node["children"])
         assert node["cost"] == node["own"] + below
         assert bool(node["kernel"]) == (not node["children"])
-        for level in ("RF", "VRF", "L1", "GL"):
+        for level in ("RF", "VRF", "L1", "L2", "GL"):
             assert node["peak"][level] >= max(child["peak"][level] for child in [node, *node["children"]])
 
 
@@ -54,7 +56,7 @@ def test_what_a_scheduled_program_costs(cli, write):
     assert told["peak"]["VRF"] >= 64
     (tile,) = (node for node in _nodes(told["program"]) if node["step"].startswith("tile"))
     (move,) = tile["children"]
-    assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "GL": 0}
+    assert move["holds"] == {"RF": 0, "VRF": 32, "L1": 0, "L2": 0, "GL": 0}
 
 
 def test_text_has_every_node(cli, write):
@@ -63,7 +65,7 @@ def test_text_has_every_node(cli, write):
     assert "gemm for x86_avx2: Matmul(1×2×3×8, (f32, L1, row_major)" in shown
     for words in ("├ initialize: MemsetZero", "load: VectorMove", "store: VectorMove", "BroadcastVecMultAdd"):
         assert words in shown
-    assert "move 0 to L1 (view)" in cli("explain", write()).stdout
+    assert "move 0 to L1 (view)" in cli("explain", write(BYTES)).stdout
 
 
 def test_no_colour_unless_asked_for(cli, write):

@@ -45,7 +45,7 @@ def test_targets_json(cli):
     by_name = {one["name"]: one for one in told["targets"]}
     avx2 = by_name["x86_avx2"]
     assert avx2["plugin"]["distribution"] == "morello-x86-avx2"
-    assert [level["name"] for level in avx2["levels"]] == ["RF", "VRF", "L1", "GL"]
+    assert [level["name"] for level in avx2["levels"]] == ["RF", "VRF", "L1", "L2", "GL"]
     assert avx2["levels"][1]["vectors"] == [16, 32]
     assert "tile" in avx2["rewrites"]
     assert avx2["extended_by"] == []

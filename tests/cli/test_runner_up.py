@@ -12,7 +12,8 @@ from morello.cli.tree import program_tree
 from morello.frontend.parser import parse_spec
 from morello.search.block_search import Alternative, BlockSearch
 
-SMALL = "spec small = Matmul(1×2×2×8, L1, L1, L1, serial)\n"
+#: No kernel adds up bytes, so that there are steps to choose between.
+SMALL = "spec small = Matmul(1×2×2×8, (u8, L1), (u8, L1), (u8, L1), serial)\n"
 #: The loop is the user's, what it runs is left to search.
 HALF = SMALL + "schedule small { tile [1, 1, 2, 8]; synthesize }\n"
 

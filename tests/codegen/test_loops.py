@@ -65,7 +65,7 @@ def test_calls_are_printed_together_only_where_registers_are_left(avx2: Target, 
     """8 sums and 4 temporaries: a vector more than 11."""
     schedule = "tile [1, 1, 1]; select DotProductLoop"
     for vectors, together in ((12, True), (11, False)):
-        spec = f"({DOT.format(m=1, k=64, n=8)}, [0, {32 * vectors}, 0, 0])"
+        spec = f"({DOT.format(m=1, k=64, n=8)}, [0, {32 * vectors}, 0, 0, 0])"
         assert ("8 at once" in source(spec, schedule, avx2, prove)) is together
 
 

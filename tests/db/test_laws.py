@@ -29,7 +29,8 @@ LABELS = [
     for text in ("FillZero(4×8, (f32, L1), serial)", "FillZero(4×8, (f32, GL))", "FillZero(4×8, (u8, L1, c1), serial)")
 ]
 SIZES = (1, 2, 3, 4, 5, 6, 8)
-LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 1, 2, 4), (0, 1 << 30))]
+LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 1, 2, 4), (0,), (0, 1 << 30))]
+NOTHING = (0,) * len(TARGET.levels)
 SHAPES: list[tuple[int, ...]] = [*product(SIZES, (1, 2, 4))]
 
 
@@ -71,9 +72,9 @@ class World:
         volume = math.prod(cell.shape) * self.scale
         if cell.slack is not None:
             cost = best.density * volume if best else 1000 * volume
-            return Entry(max(0, cost - cell.slack), AnswerKind.LOWER, (0, 0, 0, 0), None)
+            return Entry(max(0, cost - cell.slack), AnswerKind.LOWER, NOTHING, None)
         if best is None:
-            return Entry(0, AnswerKind.NONE, (0, 0, 0, 0), None)
+            return Entry(0, AnswerKind.NONE, NOTHING, None)
         return Entry(best.density * volume, AnswerKind.EXACT, best.peak, best.step)
 
     def claimed(self, cells: Sequence[Cell], labels: int, shape: tuple[int, ...], limits: Limits) -> Entry | None:
@@ -221,7 +222,7 @@ def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]
 @given(worlds, pieces)
 def test_nothing_is_added_unless_all_is(world: World, pieces: list[list[Cell]]) -> None:
     exact = Cell(0, (4, 4), LIMITS[-1], None)
-    wrong = attrs.evolve(world, programs=((Program(9, (0, 0, 0, 0), "split 9"),),) * 2)
+    wrong = attrs.evolve(world, programs=((Program(9, NOTHING, "split 9"),),) * 2)
     cells = [cell for piece in pieces for cell in piece]
     with tempfile.TemporaryDirectory() as folder:
         store = filled(folder, "a.db", world, [*pieces, [exact]])
@@ -231,7 +232,7 @@ def test_nothing_is_added_unless_all_is(world: World, pieces: list[list[Cell]]) 
 
 
 def test_a_bound_above_an_answer_contradicts_it(tmp_path: Path) -> None:
-    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     store = filled(str(tmp_path), "a.db", world, [[Cell(0, (4, 4), LIMITS[3], None)]])
     bound = attrs.evolve(world.block([Cell(0, (4, 4), LIMITS[-1], 0)]), costs=np.array([17]))
     with pytest.raises(Conflict, match=r"4×4 within .*EXACT 16 and LOWER 17|LOWER 17 and EXACT 16"):
@@ -240,17 +241,17 @@ def test_a_bound_above_an_answer_contradicts_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(1 << 47, 1), ((1 << 47) - 1, 1), (1, 1), (63, 65)])
 def test_the_largest_sizes_are_stored_and_read(shape: tuple[int, int], tmp_path: Path) -> None:
-    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     block = world.block([Cell(0, (4, 4), LIMITS[-1], None)])
     block = attrs.evolve(block, shapes=np.array([shape]), costs=np.array([math.prod(shape)]))
     SpecStore(tmp_path / "a.db").add(TARGET, [block])
     found = SpecStore(tmp_path / "a.db").find(TARGET, spec(0, shape, LIMITS[-1]))
-    assert found == Entry(math.prod(shape), AnswerKind.EXACT, (0, 0, 0, 0), "tile [1, 1]")
+    assert found == Entry(math.prod(shape), AnswerKind.EXACT, NOTHING, "tile [1, 1]")
 
 
 @pytest.mark.parametrize("kind", [AnswerKind.EXACT, AnswerKind.LOWER, AnswerKind.NONE])
 def test_answers_to_specs_of_more_points_than_64_bits_count(kind: AnswerKind, tmp_path: Path) -> None:
-    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     block = world.block([Cell(0, (4, 4), LIMITS[-1], None if kind == AnswerKind.EXACT else 0)])
     shapes = [(1 << 47, 1 << 16), (1 << 47, 1 << 17), (1 << 47, 1 << 47), (1 << 46, 1 << 4)]
     costs = [0 if kind == AnswerKind.NONE else cost for cost in (3, 3, (1 << 53) - 1, 7)]
@@ -275,22 +276,22 @@ def test_answers_to_specs_of_more_points_than_64_bits_count(kind: AnswerKind, tm
         ({"kinds": np.array([3], dtype=np.int8)}, "kinds are"),
         ({"costs": np.array([-1])}, "costs are from 0"),
         ({"costs": np.array([1 << 53])}, "to 9,007,199,254,740,991"),
-        ({"peaks": np.array([[0, 0, 0, 2 << 30]])}, "within its limits"),
+        ({"peaks": np.array([[*NOTHING[1:], 2 << 30]])}, "within its limits"),
         ({"step": np.array([1], dtype=np.int32)}, "has a step"),
-        ({"limits": np.array([[0, 0, 0]])}, "limits and peaks"),
+        ({"limits": np.array([NOTHING[1:]])}, "limits and peaks"),
     ],
 )
 def test_blocks_that_make_no_sense(change: dict, rule: str, tmp_path: Path) -> None:
-    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     block = attrs.evolve(world.block([Cell(0, (4, 4), LIMITS[-1], None)]), **change)
     with pytest.raises(ValueError, match=rule):
         SpecStore(tmp_path / "a.db").add(TARGET, [block])
 
 
 def test_limits_that_are_not_in_normal_form(tmp_path: Path) -> None:
-    world = World(((Program(1, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(1, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     store = filled(str(tmp_path), "a.db", world, [[Cell(0, (1, 1), LIMITS[-1], None)]])
-    for limits in ((3, 0, 0, 0), (0, 0, 3, 0), (0, 0, -1, 0)):
+    for limits in ((3, 0, 0, 0, 0), (0, 0, 3, 0, 0), (0, 0, -1, 0, 0)):
         with pytest.raises(SpecError, match="normal form"):
             store.known(TARGET, LABELS[0], np.array([[1, 1]]), np.array([limits]))
 
@@ -305,9 +306,9 @@ def test_sizes_have_coordinates_of_their_own(sizes: list[int]) -> None:
 def test_neighbouring_powers_of_two_are_neighbours() -> None:
     assert coordinates.of_sizes(np.array([1, 2, 4, 8])).tolist() == [0, 1, 2, 3]
     assert coordinates.of_sizes(np.array([3, 5, 6, 7])).tolist() == [67, 69, 70, 71]
-    limits = np.array([[0, 0, 0, 0], [4, 32, 1, 1], [8, 64, 2, 2], [12, 96, 4, 1 << 31]])
+    limits = np.array([[0] * 5, [4, 32, 1, 1, 1], [8, 64, 2, 2, 2], [12, 96, 4, 4, 1 << 31]])
     points = coordinates.of_limits(limits, coordinates.units_of(TARGET))
-    assert points.T.tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 32]]
+    assert points.T.tolist() == [[0, 1, 2, 3]] * 4 + [[0, 1, 2, 32]]
     assert coordinates.to_limits(points, coordinates.units_of(TARGET)).tolist() == limits.tolist()
 
 
@@ -367,7 +368,7 @@ def test_a_tree_finds_what_looking_at_all_boxes_finds() -> None:
 
 def test_rectangles_grow_over_all_axes(tmp_path: Path) -> None:
     """8 sizes of two dimensions, answered one at a time, are one box in the end."""
-    world = World(((Program(2, (0, 0, 0, 0), "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
+    world = World(((Program(2, NOTHING, "tile [1, 1]"),),) * 2, (0,) * len(SHAPES), 1)
     shapes = [shape for shape in SHAPES if shape[0] in (1, 2, 4, 8)]
     store = filled(str(tmp_path), "a.db", world, [[Cell(0, shape, LIMITS[-1], None)] for shape in shapes])
     assert store.file.connection.execute("SELECT count(*) FROM rectangles").fetchone() == (1,)

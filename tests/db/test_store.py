@@ -39,14 +39,14 @@ def test_what_is_solved_once_is_found_again(tmp_path: Path) -> None:
 
 def test_an_answer_holds_for_all_limits_between_its_peak_and_its_limits(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "solved.db")
-    text = "Matmul(1×1×1×1, GL, GL, GL, serial)"
+    text = "Matmul(1×1×1×1, (u8, GL), (u8, GL), (u8, GL), serial)"
     first, _ = solve(store, text)
     entry = store.find(first.target, first.spec)
     assert entry
-    assert entry.peak == (0, 0, 256, 0)
-    within, searched = solve(store, f"({text}, [0, 0, 256, 0])")
+    assert entry.peak == (0, 0, 256, 0, 0)
+    within, searched = solve(store, f"({text}, [0, 0, 256, 0, 0])")
     assert (within.schedule, searched) == (first.schedule, 0)
-    below = morello.goal(f"({text}, [0, 0, 128, 0])", target="x86_avx2")
+    below = morello.goal(f"({text}, [0, 0, 128, 0, 0])", target="x86_avx2")
     assert store.find(below.target, below.spec) is None
     assert store.program(below.target, below.spec) is None
 
@@ -55,7 +55,7 @@ def test_other_targets_have_other_fingerprints(avx2: Target, tmp_path: Path) -> 
     slower = attrs.evolve(avx2.levels[2], hit_cost=3)
     changed = [
         attrs.evolve(avx2, weights=Weights(threads=3)),
-        attrs.evolve(avx2, levels=(*avx2.levels[:2], slower, avx2.levels[3])),
+        attrs.evolve(avx2, levels=(*avx2.levels[:2], slower, *avx2.levels[3:])),
         attrs.evolve(avx2, kernels=avx2.kernels[1:]),
         attrs.evolve(avx2, rewrites=avx2.rewrites[1:]),
         attrs.evolve(avx2, kernels=(attrs.evolve(avx2.kernels[0], cost=lambda spec, target: 7), *avx2.kernels[1:])),

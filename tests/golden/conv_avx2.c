@@ -1,7 +1,7 @@
 /*
  * Conv(1×4×2×4×8×3×3, L1, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 1176; memory in bytes: VRF 192. Schedule:
+ * Cost 5016; memory in bytes: VRF 192. Schedule:
  *     tile [1, 4, 1, 8]
  *     move 2 to VRF as row_major v8
  *     subschedule [1] {

@@ -1,7 +1,7 @@
 /*
  * Conv(1×4×2×4×16×3×3, L1, L1, L1) for x86_avx512, made by Morello.
  *
- * Cost 1072; memory in bytes: VRF 384. Schedule:
+ * Cost 5016; memory in bytes: VRF 384. Schedule:
  *     tile [1, 4, 1, 16]
  *     move 2 to VRF as row_major v16
  *     subschedule [1] {

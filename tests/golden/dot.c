@@ -1,7 +1,7 @@
 /*
  * MatmulAccum(1×1×96×1, L1, L1, RF) for x86_avx2, made by Morello.
  *
- * Cost 24; memory in bytes: VRF 128. Schedule:
+ * Cost 170; memory in bytes: VRF 128. Schedule:
  *     select DotProductLoop
  */
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /*
  * MatmulAccum(1×4×4×16, RF, VRF, L1) for x86_avx2, made by Morello.
  *
- * Cost 176; memory in bytes: VRF 96. Schedule:
+ * Cost 752; memory in bytes: VRF 96. Schedule:
  *     tile [1, 1, 1, 16]
  *     move 2 to VRF as row_major v8
  *     subschedule [0] {

@@ -1,7 +1,7 @@
 /*
  * MatmulAccum(1×5×64×16, GL, L1, GL) for x86_avx2, made by Morello.
  *
- * Cost 2078; memory in bytes: VRF 128, L1 512. Schedule:
+ * Cost 13208; memory in bytes: VRF 128, L1 512. Schedule:
  *     tile [1, 4, 16]
  *     subschedule [0] {
  *         tile [1, 2, 16]

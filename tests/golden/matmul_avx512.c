@@ -1,25 +1,43 @@
 /*
  * MatmulAccum(1×2×4×9, L1, L1, L1) for x86_avx512, made by Morello.
  *
- * Cost 56; memory in bytes: VRF 192. Schedule:
- *     tile [1, 1, 9]
- *     split 1
- *     select MaskedBroadcastMultAdd
+ * Cost 100; memory in bytes: VRF 2048. Schedule:
+ *     select RegisterTileAccum
  */
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-typedef float f32x16 __attribute__((vector_size(64)));
-
 void matmul_avx512(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
-    /* MatmulAccum(1×2×4×9, L1, L1, L1): tile [1, 1, 9] */
-    for (ptrdiff_t m = 0; m < 2; ++m) {
-        /* MatmulAccum(1×1×4×9, L1, L1, L1): split 1 */
-        for (ptrdiff_t k = 0; k < 4; ++k) {
-            /* MatmulAccum(1×1×1×9, L1, L1, L1): MaskedBroadcastMultAdd */
-            _mm512_mask_storeu_epi32(&out[9 * m], (__mmask16)0x1ff, (__m512i)_mm512_fmadd_ps(_mm512_set1_ps(lhs[4 * m + k]), (f32x16)_mm512_maskz_loadu_epi32((__mmask16)0x1ff, &rhs[9 * k]), (f32x16)_mm512_maskz_loadu_epi32((__mmask16)0x1ff, &out[9 * m])));
-        }
+    /* MatmulAccum(1×2×4×9, L1, L1, L1): RegisterTileAccum */
+    {
+        const float *const lhs2 = lhs;
+        const float *const rhs2 = rhs;
+        float *const out2 = out;
+        __m512 sum = _mm512_maskz_loadu_ps((__mmask16)0x1ff, out2);
+        __m512 sum2 = _mm512_maskz_loadu_ps((__mmask16)0x1ff, out2 + 9);
+        const __m512 factor = _mm512_maskz_loadu_ps((__mmask16)0x1ff, rhs2);
+        const __m512 value = _mm512_set1_ps(*(lhs2));
+        sum = _mm512_fmadd_ps(value, factor, sum);
+        const __m512 value2 = _mm512_set1_ps(*(lhs2 + 4));
+        sum2 = _mm512_fmadd_ps(value2, factor, sum2);
+        const __m512 factor2 = _mm512_maskz_loadu_ps((__mmask16)0x1ff, rhs2 + 9);
+        const __m512 value3 = _mm512_set1_ps(*(lhs2 + 1));
+        sum = _mm512_fmadd_ps(value3, factor2, sum);
+        const __m512 value4 = _mm512_set1_ps(*(lhs2 + 5));
+        sum2 = _mm512_fmadd_ps(value4, factor2, sum2);
+        const __m512 factor3 = _mm512_maskz_loadu_ps((__mmask16)0x1ff, rhs2 + 18);
+        const __m512 value5 = _mm512_set1_ps(*(lhs2 + 2));
+        sum = _mm512_fmadd_ps(value5, factor3, sum);
+        const __m512 value6 = _mm512_set1_ps(*(lhs2 + 6));
+        sum2 = _mm512_fmadd_ps(value6, factor3, sum2);
+        const __m512 factor4 = _mm512_maskz_loadu_ps((__mmask16)0x1ff, rhs2 + 27);
+        const __m512 value7 = _mm512_set1_ps(*(lhs2 + 3));
+        sum = _mm512_fmadd_ps(value7, factor4, sum);
+        const __m512 value8 = _mm512_set1_ps(*(lhs2 + 7));
+        sum2 = _mm512_fmadd_ps(value8, factor4, sum2);
+        _mm512_mask_storeu_ps(out2, (__mmask16)0x1ff, sum);
+        _mm512_mask_storeu_ps(out2 + 9, (__mmask16)0x1ff, sum2);
     }
 }

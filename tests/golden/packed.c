@@ -1,7 +1,7 @@
 /*
  * Move(8×32, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 1280; memory in bytes: none. Schedule:
+ * Cost 2304; memory in bytes: none. Schedule:
  *     tile [1, 1]
  *     select Assign
  */

@@ -1,7 +1,7 @@
 /*
  * SoftmaxComplete(4×32, L1, L1, L1, L1) for x86_avx512, made by Morello.
  *
- * Cost 164; memory in bytes: RF 8, VRF 512. Schedule:
+ * Cost 772; memory in bytes: RF 8, VRF 512. Schedule:
  *     tile [1, 32]
  *     move 1 to RF
  *     subschedule [0] {

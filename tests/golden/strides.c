@@ -1,7 +1,7 @@
 /*
  * Move(4×16, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 24; memory in bytes: VRF 64. Schedule:
+ * Cost 88; memory in bytes: VRF 64. Schedule:
  *     tile [1, 16]
  *     move 0 to VRF as row_major v8
  *     subschedule [0] {

@@ -1,7 +1,7 @@
 /*
  * Move(16×16, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 416; memory in bytes: VRF 512. Schedule:
+ * Cost 928; memory in bytes: VRF 512. Schedule:
  *     tile [8, 8]
  *     move 0 to VRF as row_major v8
  *     subschedule [0] {

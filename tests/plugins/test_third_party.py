@@ -135,9 +135,9 @@ def test_an_extension_adds_a_kernel_to_anothers_target(registry: Registry) -> No
 
 @needs_avx2
 def test_search_prefers_the_cheaper_kernel(registry: Registry, unextended: Registry) -> None:
-    text = "MatmulAccum(1×4×1×8, (f32, L1), (f32, L1), (f32, VRF, v8), serial)"
+    text = "MatmulAccum(1×4×1×8, (f32, L1), (f32, L1), (f32, L1), serial)"
     done, before = (api.goal(text, target="x86_avx2", registry=each).synthesize() for each in (registry, unextended))
-    assert [*kernels(done.impl)] == ["OuterProduct4x8"]
+    assert "OuterProduct4x8" in {*kernels(done.impl)}
     assert "OuterProduct4x8" not in {*kernels(before.impl)}
     assert figures(done.impl).cost < figures(before.impl).cost
     api.compile(done).check()

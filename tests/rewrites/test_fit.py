@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import morello
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, PluginError
 from morello.frontend.parser import parse_schedule, parse_spec
 from morello.ir.impl import Impl, Loop, Node, Part, figures, walk
+from morello.ir.limits import Limits
 from morello.kernels.target import Target
-from morello.rewrites import ExactFit
+from morello.rewrites import ExactFit, Tile
+from morello.schedule import schedule_of
 from morello.search.block_search import BlockSearch
 
 
@@ -110,10 +114,132 @@ def test_tiles_are_aligned_only_where_they_start_so(avx2: Target) -> None:
     assert aligned(row.tile(1, 17)) == [False, False]
 
 
-def test_search_tries_it_where_sizes_are_no_powers_of_two() -> None:
+def asking(target: Target, **sizes: tuple[int, ...]) -> Target:
+    """Return the target with kernels that ask for tiles of these sizes along m or n, and no others that ask."""
+    own = {"m": 1, "n": 3}
+    kernels = [attrs.evolve(one, tile_sizes={}) for one in target.kernels]
+    for name, wanted in sizes.items():
+        (at,) = (at for at, one in enumerate(kernels) if one.name == {"m": "MultAdd", "n": "BroadcastVecMultAdd"}[name])
+        kernels[at] = attrs.evolve(kernels[at], tile_sizes={own[name]: wanted})
+    return attrs.evolve(target, kernels=tuple(kernels))
+
+
+def tried_on(target: Target, shape: str) -> list[str]:
+    """Return the steps that search tries on a product of this shape."""
+    logical = parse_spec(f"MatmulAccum({shape}, GL, GL, GL, serial)", target).logical
+    return [str(step) for step in ExactFit.steps(logical, target) if step.worth_trying(logical, target)]
+
+
+def test_kernels_say_which_sizes_search_tries(avx2: Target) -> None:
+    """Make up any extent, powers of two and long ones too, of one size or two neighbours; tile has powers of two."""
+    rows = asking(avx2, m=(4, 5, 6))
+    assert tried_on(rows, "1×512×64×64") == ["fit 1 [6, 5]", "fit 1 [4, 5]"]
+    assert tried_on(rows, "1×30×64×64") == ["fit 1 [6]", "fit 1 [4, 5]", "fit 1 [5]"]
+    assert tried_on(rows, "1×7×64×64") == []
+    assert tried_on(asking(avx2, m=(6, 12)), "1×36×64×64") == ["fit 1 [12]", "fit 1 [6]"]
+
+
+def test_dimensions_that_no_kernel_asks_for_have_the_sizes_of_search(avx2: Target) -> None:
+    rows = asking(avx2, m=(6,))
+    own = [step for step in tried_on(asking(avx2), "1×30×64×30") if step.startswith("fit 3")]
+    assert own
+    assert sorted(tried_on(rows, "1×30×64×30")) == sorted(["fit 1 [6]", *own])
+
+
+def test_sizes_of_all_kernels_are_taken_together(avx2: Target) -> None:
+    both = asking(avx2, m=(6,), n=(24,))
+    assert tried_on(both, "1×12×64×48") == ["fit 1 [6]", "fit 3 [24]"]
+    fill = parse_spec("FillZero(1×12, GL, serial)", both).logical
+    assert not both.tile_sizes(fill.op)
+    assert "fit 1 [6]" in [str(step) for step in ExactFit.steps(fill, both)]
+
+
+def test_batches_try_what_each_size_is_made_of(avx2: Target) -> None:
+    rows = asking(avx2, m=(4, 5, 6))
+    logical = parse_spec("MatmulAccum(1×512×64×64, GL, GL, GL, serial)", rows).logical
+    extents = [7, 11, 12, 16, 30, 512]
+    batch = attrs.evolve(logical, shape=(1, np.array(extents), 64, 64))
+    for step in ExactFit.steps(batch, rows):
+        alone = [step.worth_trying(attrs.evolve(logical, shape=(1, one, 64, 64)), rows) for one in extents]
+        assert np.asarray(step.worth_trying(batch, rows)).tolist() == alone
+        assert any(alone)
+
+
+def registers_by_rows(target: Target, most: int) -> Target:
+    """Return the target with a kernel for rows of any number, which takes a register for each and costs 1."""
+    (name,) = {one.name for one in target.kernels if one.name == "ValueRelu"}
+    kernel = target.kernels_by_name[name]
+    rows = attrs.evolve(
+        kernel,
+        name="ReluRows",
+        shape=None,
+        when=None,
+        operands=tuple(attrs.evolve(one, levels=("L1",)) for one in kernel.operands),
+        cost=lambda spec, machine: 1,
+        registers={"VRF": lambda spec: spec.shape[0]},
+        emit=lambda site: None,
+        template=None,
+    )
+    assert target.level("VRF").capacity == most * target.level("VRF").unit
+    return attrs.evolve(target, kernels=(*target.kernels, rows))
+
+
+def test_registers_by_a_function_of_the_spec_decide_what_search_selects(avx2: Target) -> None:
+    target = registers_by_rows(avx2, 16)
+
+    def found(rows: int, vectors: int) -> tuple[str, Limits]:
+        text = f"(Relu({rows}×8, (f32, L1), (f32, L1), serial), [0, {32 * vectors}, 0, 0, 0])"
+        impl = BlockSearch(target).synthesize(parse_spec(text, target))
+        assert isinstance(impl, Node)
+        return str(impl.expansion.step), figures(impl).peak
+
+    assert found(4, 4) == ("select ReluRows", (0, 128, 0, 0, 0))
+    assert found(4, 16) == ("select ReluRows", (0, 128, 0, 0, 0))
+    step, peak = found(4, 3)
+    assert step != "select ReluRows"
+    assert peak[1] <= 96
+
+
+@pytest.mark.parametrize("field", [{"registers": {"VRF": lambda spec: -1}}, {"registers": {"VRF": lambda spec: 0.5}}])
+def test_functions_that_give_no_number_of_registers(avx2: Target, field: dict[str, Any]) -> None:
+    target = registers_by_rows(avx2, 16)
+    wrong = attrs.evolve(target, kernels=(*target.kernels[:-1], attrs.evolve(target.kernels[-1], **field)))
+    goal = morello.Goal.of(parse_spec("Relu(4×8, (f32, L1), (f32, L1), serial)", wrong), wrong)
+    with pytest.raises(PluginError, match="its registers in VRF are integers that are not negative"):
+        goal.select("ReluRows")
+
+
+@pytest.mark.parametrize("text", ["Matmul(1×3×4×5, GL, GL, GL, serial)", "Move(6×7, GL, (f32, GL, col_major), serial)"])
+def test_a_level_that_is_not_tracked_gives_the_same_optimum(avx2: Target, text: str) -> None:
+    answers = set()
+    for tracked in (True, False):
+        levels = tuple(attrs.evolve(one, tracked=tracked) if one.name == "L2" else one for one in avx2.levels)
+        target = attrs.evolve(avx2, levels=levels)
+        for limits in ("...", "[64, 512, 1024, 64, 0]"):
+            impl = BlockSearch(target).synthesize(parse_spec(f"({text}, {limits})", target))
+            answers.add((limits, tracked, figures(impl), str(schedule_of(impl))))
+    assert len({(limits, *rest) for limits, _, *rest in answers}) * 2 == len(answers)
+
+
+def test_runs_pay_for_misses(avx2: Target) -> None:
+    memory = avx2.level("GL")
+
+    def cost(rows: int, miss: int) -> int:
+        levels = (*avx2.levels[:-1], attrs.evolve(memory, miss_cost=miss))
+        target = attrs.evolve(avx2, levels=levels)
+        whole = parse_spec("FillZero(8×64, GL, serial)", target).logical
+        tile = Tile((rows, 32)).expansion(whole, target).parts[0].logical
+        return int(target.move_cost(tile.operands[0]))
+
+    # Rows of 32 values are two lines each, and a run.
+    assert cost(4, 0) == 4 * 2 * memory.hit_cost
+    assert cost(4, 7) - cost(4, 0) == 4 * 7
+    assert cost(1, 7) - cost(1, 0) == 7
+
+
+def test_search_tries_sizes_of_its_own_where_no_kernel_asks(avx2: Target) -> None:
     def tried(shape: str) -> list[str]:
-        goal = matmul(shape)
-        return [str(step) for step in ExactFit.steps(goal.spec.logical, goal.target)]
+        return tried_on(asking(avx2), shape)
 
     assert tried("1×64×34×16") == []
     assert tried("1×34×64×64") == ["fit 1 [12, 11]", "fit 1 [8, 9]", "fit 1 [6, 7]", "fit 1 [6, 5]", "fit 1 [4, 5]"]
@@ -122,15 +248,15 @@ def test_search_tries_it_where_sizes_are_no_powers_of_two() -> None:
 
 @pytest.mark.slow
 def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
-    """34 rows in eight vector registers: tiles of 4 and 2 load each value of rhs nine times, those of 5 and 4 seven."""
+    """34 rows in eight vector registers: tiles of 4 and 2 load each value of rhs nine times, those of 6 and 5 six."""
     without = attrs.evolve(avx2, rewrites=tuple(one for one in avx2.rewrites if one is not ExactFit))
-    text = "(MatmulAccum(1×34×16×8, L1, L1, L1, serial), [8, 256, 0, 0])"
+    text = "(MatmulAccum(1×34×16×8, (i32, L1), (i32, L1), (i32, L1), serial), [8, 256, 0, 0, 0])"
     found = BlockSearch(avx2).synthesize(parse_spec(text, avx2))
     plain = BlockSearch(without).synthesize(parse_spec(text, without))
     assert figures(found).cost < figures(plain).cost
     assert isinstance(found, Node)
-    assert str(found.expansion.step) == "fit 1 [4, 5]"
-    assert [(part.role, part.times) for part in found.expansion.parts] == [("body", 1), ("body", 6)]
+    assert str(found.expansion.step) == "fit 1 [6, 5]"
+    assert [(part.role, part.times) for part in found.expansion.parts] == [("body", 4), ("body", 2)]
     assert boundaries_with_accumulators(found) == 0 < boundaries_with_accumulators(plain)
 
 

@@ -68,12 +68,14 @@ def test_boundaries_get_bodies_of_their_own() -> None:
 
 
 def test_a_move_into_a_cache_that_changes_nothing_is_a_view() -> None:
-    expansion = node(matmul().move_param(0, "L1")).expansion
+    goal = matmul().move_param(0, "L1")
+    memory, cache = map(goal.target.level, ("GL", "L1"))
+    expansion = node(goal).expansion
     assert isinstance(expansion, Alloc)
     assert expansion.view
     assert len(expansion.parts) == 1
-    # m(source) + m(destination): 2 lines of the 4×8 operand at 20 and at 2.
-    assert expansion.cost == 2 * 20 + 2 * 2
+    # m(source) + m(destination): the 4×8 operand is one run of 2 lines.
+    assert expansion.cost == 2 * memory.hit_cost + memory.miss_cost + 2 * cache.hit_cost + cache.miss_cost
 
 
 def test_an_accumulated_operand_is_loaded_and_stored() -> None:
@@ -87,9 +89,10 @@ def test_an_accumulated_operand_is_loaded_and_stored() -> None:
 
 def test_moves_lower_the_limits_of_all_children() -> None:
     goal = matmul(operands="GL, GL, L1").move_param(2, "VRF", "row_major", 8)
-    assert [child.spec.limits for child in node(goal).children] == [(64, 512 - 8 * 32, 65536, 2**31)] * 3
+    scalars, vectors, *rest = goal.target.full_limits()
+    assert [child.spec.limits for child in node(goal).children] == [(scalars, vectors - 8 * 32, *rest)] * 3
     cached = matmul().move_param(1, "L1", "col_major")
-    assert [child.spec.limits[2] for child in node(cached).children] == [32768] * 2
+    assert [child.spec.limits[2] for child in node(cached).children] == [rest[0] // 2] * 2
 
 
 def test_a_widening_cast() -> None:
@@ -197,7 +200,7 @@ def test_tiles_do_not_split_vectors_or_strips() -> None:
 
 
 def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
-    tight = matmul(operands="GL, GL, L1", limits="[64, 128, 65536, 2147483648]")
+    tight = matmul(operands="GL, GL, L1", limits="[64, 128, 32768, 524288, 2147483648]")
     with pytest.raises(Inapplicable, match="takes 256 bytes of VRF, 128 are left"):
         tight.move_param(2, "VRF", "row_major", 8)
 
@@ -206,6 +209,6 @@ def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
 def test_every_step_of_search_can_be_printed_and_read_again(goal: morello.Goal) -> None:
     target = goal.target
     steps = [step for rewrite in rewrites_of(target) for step in rewrite.steps(goal.spec.logical, target)]
-    assert len(steps) > 50
+    assert len(steps) > 30
     for step in steps:
         assert parse_schedule(str(step), target) == (step,)

@@ -127,9 +127,9 @@ def test_a_kernel_that_accepts_nothing(changed: Change) -> None:
 def test_operands_that_fit_no_registers(changed: Change) -> None:
     with pytest.raises(PluginError, match="AddScaledRow of target toy_cpu: it accepts none"):
         check(changed("AddScaledRow", registers={"R": 9}))
-    target = changed("AddScaledRow", registers={"R": 9})
+    fine, target = changed("AddScaledRow"), changed("AddScaledRow", registers={"R": 9})
     with pytest.raises(PluginError, match="needs 9 registers in R, which has 8"):
-        check_declaration(target, target.kernels[0], [])
+        check_declaration(target, target.kernels[0], accepted_specs(fine, fine.kernels[0], 3))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ LEVELS = (
         capacity=64 << 20,
         unit=LINE,
         hit_cost=30,
+        miss_cost=20,
         destinations=("C",),
         alignment=ALIGNMENT,
     ),
