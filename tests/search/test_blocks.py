@@ -242,7 +242,7 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
 
 @pytest.mark.slow
 def test_costs_past_53_bits_are_an_error(avx2: Target) -> None:
-    spec = parse_spec(f"(MatmulAccum(1×{BIG}×256×{BIG}, L1, L1, L1, serial), [0, 0, 0, 0, 0])", avx2)
+    spec = parse_spec(f"(MatmulAccum(1×{BIG}×256×{BIG}, (u8, L1), (u8, L1), (u8, L1), serial), [0, 0, 0, 0, 0])", avx2)
     with pytest.raises(MorelloError, match="costs past 2\\^53 cannot be counted exactly"):
         BlockSearch(avx2).synthesize(spec)
 
