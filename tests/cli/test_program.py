@@ -17,6 +17,8 @@ from morello.ir.ops import by_name
 from morello.plugins import Microkernel, OperandPattern, hookimpl
 from morello.plugins.registry import Registry
 
+from .conftest import BYTES
+
 MORELLO = [sys.executable, "-m", "morello.cli"]
 #: Takes search longer than any test waits.
 LONG = "spec large = Matmul(1×64×64×64, GL, GL, GL, serial)\n"
@@ -142,8 +144,8 @@ def test_full_disk(write):
 @pytest.mark.slow
 def test_terminal_without_unicode(write):
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run([*MORELLO, "explain", write()], env=environment, capture_output=True)
+    done = subprocess.run([*MORELLO, "explain", write(BYTES)], env=environment, capture_output=True)
     assert done.returncode == 0
     assert b"? initialize: MemsetZero" in done.stdout
-    done = subprocess.run([*MORELLO, "compile", write()], env=environment, capture_output=True)
+    done = subprocess.run([*MORELLO, "compile", write(BYTES)], env=environment, capture_output=True)
     assert "Matmul(1×1×1×1".encode() in done.stdout

@@ -69,7 +69,10 @@ def layouts(vectors: Sequence[int], f32_strips: Sequence[int]):
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         if dtype == F32:
             # Strips of columns are what register tiles read; no kernel asks for strips of rows.
-            return [*orders, *with_strips(col_major(rank), f32_strips, [])[1:]] if rank > 1 else orders
+            strips = with_strips(col_major(rank), f32_strips, [])[1:] if rank > 1 else ()
+            # Sums of odd-even factors are odd-even, too.
+            odd_even = (layout for order in orders for layout in with_strips(order, [], [2 * max(values)])[1:])
+            return [*orders, *strips, *odd_even]
         packs = sorted({2, *values})
         found = [layout for order in orders for layout in with_strips(order, packs, [2 * size for size in values])]
         if rank > 1 and dtype.bytes < 4:
