@@ -146,6 +146,6 @@ def test_terminal_without_unicode(write):
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([*MORELLO, "explain", write(BYTES)], env=environment, capture_output=True)
     assert done.returncode == 0
-    assert b"? initialize: MemsetZero" in done.stdout
+    assert b"? initialize: " in done.stdout
     done = subprocess.run([*MORELLO, "compile", write(BYTES)], env=environment, capture_output=True)
     assert "Matmul(1×1×1×1".encode() in done.stdout
