@@ -59,7 +59,7 @@ def test_random_goals_have_the_programs_of_the_recursion(name: str, seed: int, t
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(name=names, seed=seeds)
 def test_pruning_changes_no_answer(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
@@ -100,7 +100,7 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(name=names, seed=seeds)
 def test_parts_of_programs_are_optimal_themselves(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)

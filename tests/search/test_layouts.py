@@ -54,7 +54,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
     [
         # A transpose of registers costs three times what copying them does.
         ("Move(32×32, (f32, L1, row_major), (f32, L1, col_major), serial)", 0.5),
-        ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.95),
+        ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.85),
     ],
 )
 def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:

@@ -22,6 +22,10 @@ from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
+#: Layouts of a matrix without strips, in normal form.
+_PLAIN = tuple(
+    Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_COLUMN, _ROW), (_ROW,), (_COLUMN,), ())
+)
 
 
 def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
@@ -76,8 +80,6 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
             fine = fine & (spec.shape[3] % lanes.values * out.dtype.bytes % (8 if lanes.halves else 4) == 0)
         if adds.taken > 1:
             return fine & _in_strips(spec, adds.taken)
-        if (lhs.layout is not None and lhs.layout.has_strips) or not is_ordered(rhs.layout, row_major(3)):
-            return False
         return fine if _in_rows(rhs) else False
 
     return fits
@@ -120,7 +122,8 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     def pattern(dtypes: tuple[str, ...], layout: LayoutRule = "any") -> OperandPattern:
         return OperandPattern(levels=MEMORIES, dtypes=dtypes, contiguous=False, layout=layout)
 
-    lhs, rhs = pattern(adds.lhs), pattern(adds.rhs, "row_major")
+    # Without strips, so that search does not ask for each of those.
+    lhs, rhs = attrs.evolve(pattern(adds.lhs), layouts=_PLAIN), pattern(adds.rhs, "row_major")
     if adds.taken > 1:
         words = Layout((Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, adds.taken)))
         lhs, rhs = (
