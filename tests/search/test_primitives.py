@@ -90,7 +90,7 @@ def small(row: Row, column: str, target: Target) -> Spec:
     """The Spec of a cell, with little memory, which keeps search short."""
     registers, vectors, cache = target.levels[:3]
     spec = parse_spec(text_of(row, column, cache.name), target)
-    limits = (8 * registers.unit, vectors.unit, 4 * cache.unit, 0)
+    limits = (8 * registers.unit, vectors.unit, 4 * cache.unit, *(0 for _ in target.levels[3:]))
     return attrs.evolve(spec, limits=target.limits(limits))
 
 
