@@ -89,6 +89,9 @@ class KernelTables(StepTables):
 
 def _by_needs(expansion: Expansion, count: int) -> Iterator[tuple[tuple[int, ...], Cells]]:
     """Yield the bytes per level that calls need, and the cells of a batch of `count` that need them."""
+    if all(isinstance(need, int) for need in expansion.needs):
+        yield tuple(map(int, expansion.needs)), None
+        return
     needs = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), (count,)) for need in expansion.needs])
     for distinct, cells in partition(tuple(needs)):
         yield tuple(distinct), cells
