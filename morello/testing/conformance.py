@@ -55,7 +55,8 @@ def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: in
     and alignment that it takes. Operands and temporaries fit into the registers there are. Raises PluginError,
     naming the kernel, if there are none.
     """
-    return [target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count)]
+    # Some draws have one normal form.
+    return [*dict.fromkeys(target.spec(logical) for logical in _Drawing(target, kernel, seed).specs(count))]
 
 
 @attrs.frozen
