@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-
-import attrs
 
 from morello.ir.dtypes import BF16, F32
 from morello.ir.layout import Dynamic, OddEven
@@ -24,8 +21,6 @@ from morello_x86.kernels.common import (
 )
 from morello_x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
 
-#: What scalars are multiplied with vectors of: register tiles do products of f32.
-_SAME_TYPE = INTEGERS
 _NARROW = ("u8", "i8", "u16", "i16", "bf16")
 _WIDE = ("u16", "i16", "u32", "i32", "f32")
 
@@ -150,70 +145,48 @@ def _widening_cost(vector: int):
     return cost
 
 
-def _with_vectors(name: str, scalar: int, vector: int) -> tuple[Microkernel, Microkernel]:
-    """Return a scalar from one input times vectors from the other: of the sums' type, and of a narrower one."""
-    dims = (1, 1, 1, None) if vector == 1 else (1, None, 1, 1)
-    total = OperandPattern(levels=("VRF",), dtypes=_SAME_TYPE)
-    value, factor = OperandPattern(levels=NEAR, dtypes=_SAME_TYPE), total
-    narrow = OperandPattern(levels=("L1", "VRF"), dtypes=_NARROW)
-    wide = OperandPattern(levels=("VRF",), dtypes=_WIDE)
-    return (
-        Microkernel(
-            name=name,
-            op=Matmul(accumulate=True),
-            operands=(value, factor, total) if vector == 1 else (factor, value, total),
-            same=("dtype",),
-            shape=dims,
-            when=lambda spec: _same_registers(spec, vector),
-            cost=_cost,
-            registers={"VRF": 1},
-            template=_broadcast_mult_add(*(("{lhs}", "{rhs}") if vector == 1 else ("{rhs}", "{lhs}"))),
-        ),
-        Microkernel(
-            name=f"{name.removesuffix('Int')}Widen",
-            op=Matmul(accumulate=True),
-            operands=(SCALAR, narrow, wide) if vector == 1 else (narrow, SCALAR, wide),
-            shape=dims,
-            when=lambda spec: _widens(spec, scalar, vector),
-            cost=_widening_cost(vector),
-            registers={"VRF": 2},
-            emit=_widening_mult_add(scalar, vector),
-        ),
-    )
-
-
-def _with_vectors_of_f32(values: int) -> tuple[Microkernel, Microkernel]:
-    """Return a scalar times vectors of f32 in registers, as in [Kaufman2025], Figure 1; of the widest vectors only.
-
-    Register tiles do the same from memory, so that search need not look at factors in each size of vectors.
-    """
-    single = OperandPattern(levels=NEAR, dtypes=("f32",))
-    lanes = OperandPattern(levels=("VRF",), dtypes=("f32",), vectors=(values,))
-    by_row = Microkernel(
-        name="BroadcastVecMultAdd",
+def _with_vectors(name: str, vector: int, types: tuple[str, ...], sizes: tuple[int, ...] = ()) -> Microkernel:
+    """Return a scalar from one input times vectors from the other, all of one type: of these sizes, or of any."""
+    total = OperandPattern(levels=("VRF",), dtypes=types, vectors=sizes)
+    value = OperandPattern(levels=NEAR, dtypes=types)
+    return Microkernel(
+        name=name,
         op=Matmul(accumulate=True),
-        operands=(single, lanes, lanes),
-        shape=(1, 1, 1, None),
-        when=partial(_same_registers, vector=1),
+        operands=(value, total, total) if vector == 1 else (total, value, total),
+        same=("dtype",),
+        shape=_dims(vector),
+        when=lambda spec: _same_registers(spec, vector),
         cost=_cost,
         registers={"VRF": 1},
-        template=_broadcast_mult_add("{lhs}", "{rhs}"),
+        template=_broadcast_mult_add(*(("{lhs}", "{rhs}") if vector == 1 else ("{rhs}", "{lhs}"))),
     )
-    by_column = attrs.evolve(
-        by_row,
-        name="VecBroadcastMultAdd",
-        operands=(lanes, single, lanes),
-        shape=(1, None, 1, 1),
-        when=partial(_same_registers, vector=0),
-        template=_broadcast_mult_add("{rhs}", "{lhs}"),
+
+
+def _widening(name: str, scalar: int, vector: int) -> Microkernel:
+    """Return a scalar from one input times vectors from the other, of a type narrower than that of the sums."""
+    narrow = OperandPattern(levels=("L1", "VRF"), dtypes=_NARROW)
+    wide = OperandPattern(levels=("VRF",), dtypes=_WIDE)
+    return Microkernel(
+        name=name,
+        op=Matmul(accumulate=True),
+        operands=(SCALAR, narrow, wide) if vector == 1 else (narrow, SCALAR, wide),
+        shape=_dims(vector),
+        when=lambda spec: _widens(spec, scalar, vector),
+        cost=_widening_cost(vector),
+        registers={"VRF": 2},
+        emit=_widening_mult_add(scalar, vector),
     )
-    return by_row, by_column
+
+
+def _dims(vector: int) -> tuple[int | None, ...]:
+    """Return the sizes of a product whose vectors come from this input."""
+    return (1, 1, 1, None) if vector == 1 else (1, None, 1, 1)
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the kernels of a core with vectors of these sizes in bytes."""
-    by_row, by_row_widening = _with_vectors("BroadcastVecMultAddInt", scalar=0, vector=1)
-    by_column, by_column_widening = _with_vectors("VecBroadcastMultAddInt", scalar=1, vector=0)
+    # Register tiles do products of f32 from memory, so that search need not look at factors in each size of vectors.
+    f32 = ("f32",), (max(vectors) // 4,)
     return (
         Microkernel(
             name="MultAdd",
@@ -223,11 +196,13 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
             template=_mult_add,
         ),
-        by_row,
-        *_with_vectors_of_f32(max(vectors) // 4),
-        by_column,
-        by_row_widening,
-        by_column_widening,
+        _with_vectors("BroadcastVecMultAddInt", 1, INTEGERS),
+        # As in [Kaufman2025], Figure 1.
+        _with_vectors("BroadcastVecMultAdd", 1, *f32),
+        _with_vectors("VecBroadcastMultAdd", 0, *f32),
+        _with_vectors("VecBroadcastMultAddInt", 0, INTEGERS),
+        _widening("BroadcastVecMultAddWiden", scalar=0, vector=1),
+        _widening("VecBroadcastMultAddWiden", scalar=1, vector=0),
         Microkernel(
             name="BroadcastVecMultAddOddEven",
             op=Matmul(accumulate=True),
