@@ -31,19 +31,19 @@ _PLAIN = tuple(
 def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
     """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and AVX2's masks."""
     _, m, _, n = spec.shape
-    vectors = ceil_div(n, lanes.values)
+    return m * ceil_div(n, lanes.values) + _beside_sums(spec, lanes)
+
+
+def _beside_sums(spec: LogicalSpec, lanes: Lanes) -> Num:
+    """Return the registers of a tile but for its sums."""
+    n = spec.shape[3]
     masks = (n % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
-    return m * vectors + vectors + 1 + lanes.adds.temporaries + masks
+    return ceil_div(n, lanes.values) + 1 + lanes.adds.temporaries + masks
 
 
 def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
     """Return registers in rows of so many."""
     return [registers[first : first + count] for first in range(0, len(registers), count)]
-
-
-def _beside_sums(values: int) -> Callable[[LogicalSpec], Num]:
-    """Return the function that gives the registers of a tile beside its sums."""
-    return lambda spec: ceil_div(spec.shape[3], values) + 1
 
 
 def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
@@ -119,6 +119,9 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return cycles_of(machine, adds, size).cost(spec)
 
+    def beside_sums(spec: LogicalSpec) -> Num:
+        return _beside_sums(spec, _lanes(adds, size, spec))
+
     def pattern(dtypes: tuple[str, ...], layout: LayoutRule = "any") -> OperandPattern:
         return OperandPattern(levels=MEMORIES, dtypes=dtypes, contiguous=False, layout=layout)
 
@@ -136,7 +139,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
         ("", pattern(adds.out, "row_major"), None, registers)
     ]
     if adds.out == ("f32",):
-        places.append(("Sums", sums, Multiple(of=values), _beside_sums(values)))
+        places.append(("Sums", sums, Multiple(of=values), beside_sums))
     return tuple(
         Microkernel(
             name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",

@@ -39,8 +39,8 @@ class Tile:
 class Lines:
     """Cost of a cache line from one level, in tenths of a cycle.
 
-    `stream` overlaps with the sums. What it does not hide is `run` where lines follow one another, `apart` where rows
-    lie apart, and `out` for lines of the output, once for reading and once for writing.
+    `stream` overlaps with the sums. What it does not hide is `run` for each line, `apart` for each run of lines
+    after the first, and `out` for lines of the output, once for reading and once for writing.
     """
 
     stream: int

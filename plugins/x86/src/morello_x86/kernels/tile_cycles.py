@@ -14,7 +14,8 @@ from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
 from morello_x86.kernels.tile_families import LIMITS, ROWS
 
 #: By memory level, where GL is L3. Rows whose distance is a power of two evict one another from L1, which takes 3 to 16
-#: cycles a line; other distances take next to nothing. Nothing tells a kernel the distance: these are in between.
+#: cycles a line; other distances take next to nothing. Nothing tells a kernel the distance: these, for each run, are in
+#: between.
 LEVEL_LINES = {
     "L1": Lines(stream=0, run=0, apart=10, out=0),
     "L2": Lines(stream=14, run=1, apart=40, out=10),

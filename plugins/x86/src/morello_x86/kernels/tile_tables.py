@@ -11,7 +11,8 @@ from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
 from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
 
-#: A row for each of `LEVELS`, in tenths of a cycle: lines that overlap with sums, in a run, apart, and of the output.
+#: A row for each of `LEVELS`, in tenths of a cycle: lines that overlap with sums, lines, runs after the first, and
+#: lines of the output.
 LINES = "tile_lines"
 LEVELS = ("L1", "L2", "GL")
 
