@@ -208,10 +208,10 @@ class Relaxed:
         that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which
         only lowers the bound.
         """
-        taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
-        more = {level for steps in self.steps for level in steps.may_take(key, classes)}
         if classes not in self.by_key[key].solvable:
             return set()
+        taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
+        more = {level for steps in self.steps for level in steps.may_take(key, classes)}
         levels = self.target.levels
         return {level for level in taken & more if levels[level].kind != "scalar" and levels[level].tracked}
 

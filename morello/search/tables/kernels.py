@@ -80,10 +80,10 @@ class KernelTables(StepTables):
                 continue
             with contextlib.suppress(Inapplicable):
                 for case in step.cases(batch, self.target):
-                    cases = inside if case.cells is None else inside[case.cells]
-                    for needs, part in _by_needs(case.expansion, len(cases)):
+                    fitting = inside if case.cells is None else inside[case.cells]
+                    for needs, part in _by_needs(case.expansion, len(fitting)):
                         cost = np.full(space.count, np.inf)
-                        cost[cases[part]] = take(case.expansion.cost, part)
+                        cost[fitting if part is None else fitting[part]] = take(case.expansion.cost, part)
                         yield KernelTable(numbers, step, priority, cost, needs)
 
 
