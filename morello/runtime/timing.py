@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -169,8 +168,8 @@ def bench(
     kernel(*arrays, threads=count)
     timer = KernelTimer(kernel, arrays, count)
     calls = timer.calls(measurement_seconds(min_time, repeats))
-    end, spent = time.monotonic() + min_time, []
-    while len(spent) < repeats or time.monotonic() < end:
+    spent = list[tuple[float, float]]()
+    while len(spent) < repeats or sum(wall for _, wall in spent) < min_time:
         spent.append(timer(calls))
     cpu, wall = (Times(tuple(seconds / calls for seconds in clock)) for clock in zip(*spent, strict=True))
     traffic = sum(

@@ -30,6 +30,8 @@ GOALS = {
             "(MatmulAccum(1×2×1×8, RF, (f32, VRF, v8), (f32, VRF, v8)), [8, 64, 0, 0, 0])",
             "(MatmulAccum(1×1×3×2, (bf16, L1), L1, L1, serial), [8, 32, 64, 0, 0])",
             "(MatmulAccum(1×9×1×4, L1, (f32, L1), (f32, L1, col_major), serial), [8, 64, 0, 0, 0])",
+            "(Matmul(1×3×1×6, L1, (f32, L1, col_major), L1, serial), [8, 96, 128, 128, 0])",
+            "(MatmulAccum(1×3×2×5, (f32, L1, ua), L1, (f32, L1, c0), serial), [8, 64, 128, 64, 0])",
         ),
     ),
     "move": (
@@ -41,6 +43,8 @@ GOALS = {
             "(Move(2×6, (i32, GL, ua, c0), (i32, L1), serial), [8, 32, 128, 0, 0])",
             "(Move(4×8, (f32, L1, layout[0, 1, 0p2]), (f32, VRF, v8), serial), [8, 96, 128, 0, 0])",
             "(Move(2×3, (f32, GL, c0), (f32, GL, col_major)), [8, 0, 128, 0, 64])",
+            "(Move(5×9, (i32, L1, ua, c0), (i32, L1, col_major), serial), [8, 64, 128, 64, 0])",
+            "(Move(3×7, (f32, L1), (f32, GL, col_major)), [8, 64, 128, 0, 64])",
             "(FillZero(3×7, (f32, GL), serial), [8, 64, 128, 0, 0])",
             "(FillZero(5×2×3, (bf16, L1, c1), serial), [4, 0, 64, 0, 0])",
         ),
