@@ -31,7 +31,8 @@ def is_ordered(layout: Layout | None, order: Layout) -> bool:
 class OperandPattern:
     """The operand states that a microkernel takes; empty tuples take any.
 
-    `layouts` are canonical ones, with strips or without; `layout` orders dimensions without strips.
+    `layouts` are canonical ones, with strips or without; `layout` orders dimensions without strips. `when` adds a
+    condition.
     """
 
     levels: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class OperandPattern:
     aligned: bool = False
     vectors: tuple[int, ...] = ()
     layouts: tuple[Layout, ...] = ()
+    when: Callable[[OperandState], bool] | None = None
 
     def accepts(self, state: OperandState, rank: int) -> bool:
         orders = {"row_major": row_major, "col_major": col_major}
@@ -52,6 +54,7 @@ class OperandPattern:
             and (state.aligned or not self.aligned)
             and (not self.vectors or state.vector in self.vectors)
             and (not self.layouts or state.layout in self.layouts)
+            and (self.when is None or self.when(state))
         )
 
     def __str__(self) -> str:
@@ -110,7 +113,8 @@ class Microkernel:
 
     `shape` has one rule per iteration dimension; None leaves all of them free. `same` names what must be
     equal in all operands ("dtype", "layout", "vector"; "lanes": the layouts of those that have more than one value, and
-    the vector sizes of those in vector registers). `when` adds a condition, and `cost` gives the cost;
+    the vector sizes of those in vector registers). `types` are the data types that go together, one for each operand;
+    where there are none, all that the patterns take do. `when` adds a condition, and `cost` gives the cost;
     both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
     beside its operands, by level: a number, or a function of the Spec that works on arrays like `cost`. `tile_sizes`
     are the sizes, by iteration dimension, that tiles should have for it: search makes dimensions up of neighbouring
@@ -128,6 +132,7 @@ class Microkernel:
     emit: Callable[[KernelSite], None] | None = None
     shape: tuple[SizeRule, ...] | None = None
     same: tuple[Literal["dtype", "layout", "vector", "lanes"], ...] = ()
+    types: tuple[tuple[str, ...], ...] = ()
     when: Callable[[LogicalSpec], Mask] | None = None
     registers: Mapping[str, Registers] = attrs.field(factory=dict[str, Registers])
     tile_sizes: Mapping[int, Sequence[int]] = attrs.field(factory=dict[int, Sequence[int]])
@@ -164,7 +169,15 @@ class Microkernel:
         fitting = zip(self.operands, logical.states, logical.declared, strict=True)
         if not all(pattern.accepts(state, len(one.dims)) for pattern, state, one in fitting):
             return False
-        return all(agree(field, logical.states) for field in self.same)
+        return self.agreed(logical.states)
+
+    def agreed(self, states: Sequence[OperandState]) -> bool:
+        """Return True if operands in these states, or the first ones, go together as far as `types` and `same` say."""
+        if self.types:
+            types = tuple(state.dtype.name for state in states)
+            if not any(known[: len(types)] == types for known in self.types):
+                return False
+        return all(agree(field, states) for field in self.same)
 
     def accepts(self, logical: LogicalSpec) -> Mask:
         """Return True if the kernel implements the Spec; cell by cell in a batch."""

@@ -14,7 +14,7 @@ from morello.ir.numbers import Mask, Num, is_batch
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, Word, argument, masked, require, select_cells
+from morello.rewrites.base import Case, Rewrite, Word, argument, masked, select_cells
 
 T = TypeVar("T")
 
@@ -35,11 +35,9 @@ class Select(Rewrite):
         if kernel is None:
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
-        mask = require(
-            accepted(kernel, logical, target),
-            f"{self.kernel} does not implement this {logical.op}",
-            f"it takes {kernel.describe()}",
-        )
+        mask = accepted(kernel, logical, target)
+        if not np.any(mask):
+            raise Inapplicable(f"{self.kernel} does not implement this {logical.op}", f"it takes {kernel.describe()}")
         cells = masked(None, mask)
         taken = select_cells(logical, cells)
         needs = tuple(_temporaries(kernel, taken, target, level.name) * level.unit for level in target.levels)
@@ -54,6 +52,8 @@ def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
 
 def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, level: str) -> Num:
     """Return how many registers of a level calls need. Raises PluginError unless they are integers from 0 on."""
+    if level not in kernel.registers:
+        return 0
     count = _asked(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
     values = np.asarray(count)
     if values.dtype.kind not in "iu" or np.any(values < 0):

@@ -40,7 +40,11 @@ class Operand:
         """Shape of the operand (or of its tile) where the iteration dimensions have `sizes`."""
         less = self.shrink or (0,) * len(self.dims)
         return tuple(
-            1 - cut + sum(c * (sizes[dim] - 1) for dim, c in terms) for terms, cut in zip(self.dims, less, strict=True)
+            # Most dimensions are iteration dimensions themselves.
+            sizes[terms[0][0]]
+            if cut == 0 and len(terms) == 1 and terms[0][1] == 1
+            else 1 - cut + sum(c * (sizes[dim] - 1) for dim, c in terms)
+            for terms, cut in zip(self.dims, less, strict=True)
         )
 
     @overload

@@ -47,14 +47,21 @@ class _KernelRelaxer(Relaxer):
         self._tables = kernels.by_key[bounds.space.key]
 
     def start(self, values: Floats, before: Floats) -> None:
-        for table in self._tables:
-            classes = tuple(int(self._relaxed.states.cls[state]) for state in table.states)
-            if classes not in self._bounds.tuples:
-                continue
+        for (classes, needs), costs in self._cheapest().items():
             columns = self._bounds.columns_of(classes)
             fits = np.ones(columns.count, dtype=np.bool_)
-            for level, need in enumerate(table.needs):
+            for level, need in enumerate(needs):
                 fits &= self._relaxed.limit_codes.bytes(level, columns.codes[:, level]) >= need
-            cells = np.flatnonzero(table.cost < np.inf)
+            cells = np.flatnonzero(costs < np.inf)
             block = np.ix_(cells, columns.first + np.flatnonzero(fits))
-            values[block] = np.minimum(values[block], table.cost[cells][:, None])
+            values[block] = np.minimum(values[block], costs[cells][:, None])
+
+    def _cheapest(self) -> dict[tuple[Classes, tuple[int, ...]], Floats]:
+        """Return the least cost of kernels, [shapes], by class tuples that have columns and by needs."""
+        cheapest: dict[tuple[Classes, tuple[int, ...]], Floats] = {}
+        for table in self._tables:
+            classes = tuple(int(self._relaxed.states.cls[state]) for state in table.states)
+            if classes in self._bounds.tuples:
+                known = cheapest.get((classes, table.needs))
+                cheapest[classes, table.needs] = table.cost if known is None else np.minimum(known, table.cost)
+        return cheapest

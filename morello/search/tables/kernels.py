@@ -12,15 +12,18 @@ from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
 from morello.ir.numbers import Cells, partition, take
 from morello.ir.spec import LogicalSpec
-from morello.kernels.microkernel import Microkernel, Multiple, agree
+from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.select import Select, accepted
+from morello.rewrites.select import Select
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
+
+#: A state of an operand, and which cells it describes.
+_Choice = tuple[int, Bools]
 
 
 @attrs.frozen
@@ -70,14 +73,9 @@ class KernelTables(StepTables):
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         if not len(cells):
             return
-        for numbers in _state_tuples(kernel, space, states, cells):
-            described = np.ones(len(cells), dtype=np.bool_)
-            for index, number in enumerate(numbers):
-                described &= states.cost[number, space.tensors[index][cells]] < np.inf
+        for numbers, described in _state_tuples(kernel, space, states, cells):
             inside = cells[described]
             batch = space.batch([states.states[number][1] for number in numbers], inside)
-            if not len(inside) or not np.any(accepted(kernel, batch, self.target)):
-                continue
             with contextlib.suppress(Inapplicable):
                 for case in step.cases(batch, self.target):
                     fitting = inside if case.cells is None else inside[case.cells]
@@ -108,31 +106,32 @@ def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
     return allowed
 
 
-def _state_tuples(kernel: Microkernel, space: Space, states: States, cells: Ints) -> Iterator[tuple[int, ...]]:
-    """Yield tuples of states that the operands' patterns accept, and that agree where the kernel asks for it."""
-    choices: list[list[int]] = []
+def _state_tuples(
+    kernel: Microkernel, space: Space, states: States, cells: Ints
+) -> Iterator[tuple[tuple[int, ...], Bools]]:
+    """Yield tuples of states that the operands' patterns accept and that go together, and which cells they describe."""
+    choices: list[list[_Choice]] = []
     for index, (pattern, operand) in enumerate(zip(kernel.operands, space.operands, strict=True)):
-        tensors = np.unique(space.tensors[index][cells])
-        choices.append(
-            [
-                number
-                for number, (rank, state) in enumerate(states.states)
-                if rank == len(operand.dims)
-                and pattern.accepts(state, rank)
-                and np.any(states.cost[number, tensors] < np.inf)
-            ]
-        )
-    yield from _agreeing((), choices, kernel.same, states)
+        tensors = space.tensors[index][cells]
+        accepted = [
+            number
+            for number, (rank, state) in enumerate(states.states)
+            if rank == len(operand.dims) and pattern.accepts(state, rank)
+        ]
+        described = [states.cost[number, tensors] < np.inf for number in accepted]
+        choices.append([one for one in zip(accepted, described, strict=True) if one[1].any()])
+    yield from _agreeing((), np.ones(len(cells), dtype=np.bool_), choices, kernel, states)
 
 
 def _agreeing(
-    chosen: tuple[int, ...], choices: Sequence[Sequence[int]], same: Sequence[str], states: States
-) -> Iterator[tuple[int, ...]]:
-    """Yield one of each of the choices after those `chosen`, such that all agree on what is to be the same."""
+    chosen: tuple[int, ...], described: Bools, choices: Sequence[Sequence[_Choice]], kernel: Microkernel, states: States
+) -> Iterator[tuple[tuple[int, ...], Bools]]:
+    """Yield one of each of the choices after those `chosen`, such that all go together and describe some cell."""
     if len(chosen) == len(choices):
-        yield chosen
+        yield chosen, described
         return
     known = [states.states[number][1] for number in chosen]
-    for number in choices[len(chosen)]:
-        if all(agree(field, [*known, states.states[number][1]]) for field in same):
-            yield from _agreeing((*chosen, number), choices, same, states)
+    for number, cells in choices[len(chosen)]:
+        both = described & cells
+        if kernel.agreed([*known, states.states[number][1]]) and both.any():
+            yield from _agreeing((*chosen, number), both, choices, kernel, states)

@@ -79,7 +79,7 @@ def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
 
     def holds(spec: LogicalSpec) -> bool:
         source, out = spec.states
-        if source.dtype == out.dtype or source.layout != out.layout or not _same_vectors(spec):
+        if source.dtype == out.dtype or not _same_vectors(spec):
             return False
         bytes_ = max(source.dtype.bytes, out.dtype.bytes, 4 if out.dtype.is_float else 1)
         return bytes_ * max(state.vector or 0 for state in spec.states) <= widest
@@ -160,6 +160,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             name="VectorCast",
             op=Move(),
             operands=(OperandPattern(levels=("L1", "VRF")),) * 2,
+            same=("layout",),
             when=_casts(widest),
             cost=_vector_cast_cost,
             registers={"VRF": 2},

@@ -40,6 +40,12 @@ class MultiplyAdd:
     flushes: bool = False
 
     @property
+    def types(self) -> tuple[tuple[str, str, str], ...]:
+        """Return the types of operands that go together."""
+        pairs = [(lhs, rhs) for lhs in self.lhs for rhs in self.rhs if self.pairs(dtype_named(lhs), dtype_named(rhs))]
+        return tuple((*pair, out) for pair in pairs for out in self.out)
+
+    @property
     def sum_bytes(self) -> int:
         return dtype_named(self.out[0]).bytes
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import attrs
+
 from morello.ir.dtypes import U16
 from morello.ir.layout import Dynamic, Packed
 from morello.ir.numbers import Mask, Num
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
@@ -27,24 +30,38 @@ _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3,
 }}"""
 
 
-def _dims(spec: LogicalSpec) -> tuple[int, int] | None:
-    """Return the dimensions of a source's rows and columns; None unless it lies in rows."""
+def _in_rows(state: OperandState) -> bool:
+    """Return True for a matrix without strips whose rows, in some order of dimensions, have their values together."""
+    return state.layout is not None and len(state.layout.dims) == 2 and not state.layout.has_strips and state.contig > 0
+
+
+def _in_strips(taken: int) -> Callable[[OperandState], bool]:
+    """Return True for strips of so many rows; a single strip is a matrix in the other order."""
+
+    def fits(state: OperandState) -> bool:
+        if state.layout is None or not state.layout.dims:
+            return False
+        strip = state.layout.dims[-1]
+        return state.contig >= 2 and (strip.size is None or strip == Packed(strip.dim, taken))
+
+    return fits
+
+
+def _dims(spec: LogicalSpec) -> tuple[int, int]:
+    """Return the dimensions of a source's rows and columns."""
     layout = spec.states[0].layout
-    if layout is None or len(layout.dims) != 2 or layout.has_strips or not spec.states[0].contig:
-        return None
+    assert layout is not None
     row, column = (physical.dim for physical in layout.dims)
     return row, column
 
 
 def _fits(taken: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
-        dims, out = _dims(spec), spec.states[1]
-        if dims is None or out.layout is None:
-            return False
-        row, column = dims
-        if out.layout.dims == (Dynamic(column), Dynamic(row)):
-            return (spec.shape[row] == taken) & out.contiguous
-        return out.layout.dims == (Dynamic(row), Dynamic(column), Packed(row, taken)) and out.contig >= 2
+        (row, column), out = _dims(spec), spec.states[1].layout
+        assert out is not None
+        if out.dims == (Dynamic(column), Dynamic(row)):
+            return spec.shape[row] == taken
+        return out.dims == (Dynamic(row), Dynamic(column), Packed(row, taken))
 
     return fits
 
@@ -80,7 +97,6 @@ def _emit(taken: int, sizes: Sequence[int]) -> Callable[[KernelSite], None]:
 def _lines(site: KernelSite, taken: int, sizes: Sequence[int]) -> Iterator[str]:
     """Yield loops over strips of rows: of the widest vectors that fit, then of narrower ones, then of single values."""
     dims = _dims(site.spec)
-    assert dims is not None
     source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
     rows, columns = (int(site.spec.shape[dim]) for dim in dims)
     k, c, src, dst, made = (site.fresh(name) for name in ("k", "c", "src", "dst", "strips"))
@@ -117,7 +133,7 @@ def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         dims, source = _dims(spec), spec.operand(0)
-        columns = spec.shape[dims[1]] if dims else 1
+        columns = spec.shape[dims[1]]
         count = widest // source.state.dtype.bytes
         rows = source.volume // columns
         left = columns % (16 // source.state.dtype.bytes)
@@ -129,12 +145,15 @@ def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the kernels that pack strips of two and of four bytes, and of two values of 16 bits."""
-    pattern = {width: OperandPattern(levels=MEMORIES, dtypes=DTYPES_OF[width], contiguous=False) for width in (1, 2)}
+    memory = OperandPattern(levels=MEMORIES, contiguous=False)
     return tuple(
         Microkernel(
             name=f"Pack{taken}Of{8 * width}Bits",
             op=Move(),
-            operands=(pattern[width], pattern[width]),
+            operands=(
+                attrs.evolve(memory, dtypes=DTYPES_OF[width], when=_in_rows),
+                attrs.evolve(memory, dtypes=DTYPES_OF[width], when=_in_strips(taken)),
+            ),
             same=("dtype",),
             when=_fits(taken),
             cost=_cost(taken, max(vectors)),

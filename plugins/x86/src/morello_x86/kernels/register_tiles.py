@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from morello.ir.index import as_index
-from morello.ir.layout import Dynamic, Layout, Packed, row_major
+from morello.ir.layout import Dynamic, Layout, Packed
 from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import Registers, SizeRule, is_ordered
+from morello.kernels.microkernel import Registers, SizeRule
 from morello.kernels.site import KernelSite
-from morello.plugins import LayoutRule, Machine, Microkernel, Multiple, OperandPattern
+from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
 from morello_x86.kernels.tile_code import Matrix, TileCode
@@ -26,6 +26,7 @@ _ROW, _COLUMN = 1, 2
 _PLAIN = tuple(
     Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_COLUMN, _ROW), (_ROW,), (_COLUMN,), ())
 )
+_COLUMNS = _PLAIN[1]
 
 
 def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
@@ -56,31 +57,24 @@ def _in_rows(state: OperandState) -> bool:
     return state.layout is None or state.contig > 0 or all(one.dim != _COLUMN for one in state.layout.dims)
 
 
-def _in_strips(spec: LogicalSpec, taken: int) -> Mask:
+def _in_strips(state: OperandState) -> bool:
     """Return True if what a step takes along k lies side by side, one column after another."""
-    lhs, rhs, _ = spec.states
-    if lhs.layout is None or rhs.layout is None or not is_ordered(lhs.layout, row_major(3)) or not _in_rows(lhs):
-        return False
-    if rhs.layout.dims == (Dynamic(_COLUMN), Dynamic(_ROW)):
-        return (spec.shape[2] == taken) & rhs.contiguous
-    return rhs.layout.dims == (Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, taken)) and rhs.contig >= 2
+    return state.contiguous if state.layout == _COLUMNS else state.contig >= 2
 
 
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
-    """Return the condition that operands lie as vectors are loaded, and that the registers suffice."""
+    """Return the condition that the registers suffice, and that tails can be loaded."""
 
     def fits(spec: LogicalSpec) -> Mask:
         lanes = _lanes(adds, size, spec)
-        lhs, rhs, out = spec.states
-        if not adds.pairs(lhs.dtype, rhs.dtype) or not _in_rows(out):
-            return False
         fine: Mask = vector_registers(spec, lanes) <= registers
         if size == 32:
             # Its masked loads are of 4 bytes.
-            fine = fine & (spec.shape[3] % lanes.values * out.dtype.bytes % (8 if lanes.halves else 4) == 0)
-        if adds.taken > 1:
-            return fine & _in_strips(spec, adds.taken)
-        return fine if _in_rows(rhs) else False
+            fine = fine & (spec.shape[3] % lanes.values * spec.states[2].dtype.bytes % (8 if lanes.halves else 4) == 0)
+        rhs = spec.states[1]
+        if rhs.layout == _COLUMNS and adds.taken > 1:
+            return fine & (spec.shape[2] == adds.taken)
+        return fine
 
     return fits
 
@@ -122,21 +116,16 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     def beside_sums(spec: LogicalSpec) -> Num:
         return _beside_sums(spec, _lanes(adds, size, spec))
 
-    def pattern(dtypes: tuple[str, ...], layout: LayoutRule = "any") -> OperandPattern:
-        return OperandPattern(levels=MEMORIES, dtypes=dtypes, contiguous=False, layout=layout)
-
+    rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=_in_rows)
     # Without strips, so that search does not ask for each of those.
-    lhs, rhs = attrs.evolve(pattern(adds.lhs), layouts=_PLAIN), pattern(adds.rhs, "row_major")
+    lhs, rhs = attrs.evolve(rows, layout="any", layouts=_PLAIN, when=None), rows
     if adds.taken > 1:
         words = Layout((Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, adds.taken)))
-        lhs, rhs = (
-            pattern(adds.lhs, "row_major"),
-            attrs.evolve(pattern(adds.rhs), layouts=(words, Layout((Dynamic(_COLUMN), Dynamic(_ROW))))),
-        )
+        lhs, rhs = rows, attrs.evolve(rows, layout="any", layouts=(words, _COLUMNS), when=_in_strips)
     sums = OperandPattern(levels=("VRF",), dtypes=adds.out, layout="row_major", vectors=(values,))
     # In registers of its own or in those of the output, where what follows finds the sums.
     places: list[tuple[str, OperandPattern, SizeRule, Registers]] = [
-        ("", pattern(adds.out, "row_major"), None, registers)
+        ("", attrs.evolve(rows, dtypes=adds.out), None, registers)
     ]
     if adds.out == ("f32",):
         places.append(("Sums", sums, Multiple(of=values), beside_sums))
@@ -144,7 +133,8 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
         Microkernel(
             name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",
             op=Matmul(accumulate=accumulate, saturating=adds.saturating),
-            operands=(lhs, rhs, out),
+            operands=(attrs.evolve(lhs, dtypes=adds.lhs), attrs.evolve(rhs, dtypes=adds.rhs), out),
+            types=adds.types,
             shape=(1, None, None, columns),
             when=_fits(adds, size, registers),
             cost=cost,
