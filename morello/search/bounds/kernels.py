@@ -19,6 +19,7 @@ class KernelBounds(StepBounds):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(KernelTables).by_key
         self._taken_of: dict[Key, set[Classes]] = {}
+        self._needed_of: dict[Key, set[int]] = {}
 
     def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
         if classes in self._taken(key):
@@ -28,7 +29,10 @@ class KernelBounds(StepBounds):
         yield from ()
 
     def may_take(self, key: Key, classes: Classes) -> set[int]:
-        return {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
+        if key not in self._needed_of:
+            needs = {table.needs for table in self.by_key[key]}
+            self._needed_of[key] = {level for each in needs for level, need in enumerate(each) if need}
+        return self._needed_of[key]
 
     def _taken(self, key: Key) -> set[Classes]:
         """Return the class tuples that kernels take."""

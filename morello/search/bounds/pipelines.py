@@ -122,6 +122,7 @@ class _PipelineRelaxer(Relaxer):
             amounts, which = np.unique(amount, return_inverse=True)
             before = columns.codes[:, level][None]
             left = self._relaxed.limit_codes.lower(level, before, amounts[:, None])
-            shift = (left - before) * child.strides[level]
+            steps = child.steps[level]
+            shift = (steps[left] - steps[before]) * child.strides[level]
             column = np.where((left < 0)[which] | (column == never), never, column + shift[which])
         return column

@@ -34,7 +34,7 @@ class Columns:
     """The columns of one class tuple among the bounds of its space: one per combination of tracked limits.
 
     `strides`, [levels], are 0 for levels whose limit is not tracked and taken to be all of it. `codes`, [count,
-    levels], are those of each column's limits.
+    levels], are those of each column's limits, and `steps` number the limits that have columns (`limit_steps`).
     """
 
     classes: Classes
@@ -42,6 +42,7 @@ class Columns:
     count: int
     strides: Ints
     codes: Ints
+    steps: Ints
 
     @property
     def slice(self) -> slice:
@@ -49,7 +50,29 @@ class Columns:
 
     def under(self, codes: Ints) -> Ints:
         """Return the columns, [...], of limits with these codes, [..., levels]."""
-        return self.first + codes @ self.strides
+        return self.first + at_levels(self.steps, codes) @ self.strides
+
+
+def at_levels(tables: Ints, codes: Ints) -> Ints:
+    """Return what tables, [levels, codes], have for codes of limits, [..., levels]."""
+    return tables[np.arange(codes.shape[-1]), codes]
+
+
+def limit_steps(limit_codes: LimitCodes) -> Ints:
+    """Return numbers of limits as bounds tell them apart, [levels, codes]: larger ones for larger limits.
+
+    Limits with more than two significant bits count as the next larger limit that has no more, which only lowers
+    bounds. It makes bounds of AVX-512 take a third of the time and memory.
+    """
+    steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
+    for level, count in enumerate(limit_codes.counts):
+        sizes = [int(size) for size in limit_codes.bytes(level, np.arange(count))]
+        told = np.array([size % (1 << max(0, size.bit_length() - 2)) == 0 for size in sizes])
+        told[-1] = True
+        # A limit that is not told apart has the number of the next that is.
+        steps[level, :count] = np.cumsum(told) - told
+        steps[level, count:] = steps[level, count - 1]
+    return steps
 
 
 class SpaceBounds:
@@ -139,6 +162,7 @@ class Relaxed:
         self.spaces = tables.spaces
         self.states = tables.states
         self.limit_codes = LimitCodes(tables.target)
+        self.limit_steps = limit_steps(self.limit_codes)
         self.by_key = {key: SpaceBounds(space) for key, space in tables.spaces.by_key.items()}
         self.cheapest, self.smallest = self._class_minima()
         self.steps = [kind(self) for kind in kinds]
@@ -180,7 +204,12 @@ class Relaxed:
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
         """Give each class tuple its columns: one per combination of tracked limits."""
-        counts = self.limit_codes.counts
+        # The largest of all limits with one number has the column.
+        columns_of = [
+            np.flatnonzero(np.diff(steps[:count], append=steps[-1] + 1))
+            for steps, count in zip(self.limit_steps, self.limit_codes.counts, strict=True)
+        ]
+        counts = [len(codes) for codes in columns_of]
         levels = range(len(counts))
         tracked_by = [self._tracked(bounds.space.key, classes) for classes in bounds.tuples]
         for level in sorted(levels, key=lambda level: -counts[level]):
@@ -189,7 +218,7 @@ class Relaxed:
                 tracked_by = [tracked - {level} for tracked in tracked_by]
         for classes, tracked in zip(bounds.tuples, tracked_by, strict=True):
             full = self.limit_codes.full
-            choices = [np.arange(counts[level]) if level in tracked else full[level : level + 1] for level in levels]
+            choices = [columns_of[level] if level in tracked else full[level : level + 1] for level in levels]
             codes = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
             strides = np.zeros(len(counts), dtype=np.int64)
             stride = 1
@@ -197,7 +226,7 @@ class Relaxed:
                 if level in tracked:
                     strides[level] = stride
                     stride *= counts[level]
-            bounds.columns.append(Columns(classes, bounds.width, len(codes), strides, codes))
+            bounds.columns.append(Columns(classes, bounds.width, len(codes), strides, codes, self.limit_steps))
             bounds.width += len(codes)
         bounds.full = [int(columns.under(self.limit_codes.full)) for columns in bounds.columns]
 

@@ -6,19 +6,14 @@ exactly, for all shapes and for the limits that matter most.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from morello.search.arrays import Ints
 from morello.search.bounds.relaxed import Classes, Relaxed, SpaceBounds, StepBounds
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
 
-#: Threads that share the work.
-THREADS = min(4, os.cpu_count() or 1)
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.
 LEAST = 1.0
 
@@ -86,16 +81,11 @@ class Bounds(Relaxed):
         for relaxer in relaxers:
             relaxer.start(values, before)
 
-        def fill(rows: Ints) -> None:
+        for rows in space.layers():
             block = values[rows]
             for relaxer in relaxers:
                 relaxer.relax(rows, block)
             values[rows] = block
             for relaxer in relaxers:
                 relaxer.close(rows, values)
-
-        # Shapes of a layer do not depend on each other, and numpy lets other threads run.
-        with ThreadPoolExecutor(THREADS) as pool:
-            for rows in space.layers():
-                list(pool.map(fill, np.array_split(rows, min(THREADS, len(rows)))))
         return not np.array_equal(before, values)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from morello.search.arrays import Bools, Column, Floats, Ints, KeyNumbers
-from morello.search.bounds.relaxed import SpaceBounds
+from morello.search.bounds.relaxed import SpaceBounds, at_levels
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
 from morello.search.tables.limits import LimitCodes
@@ -168,7 +168,8 @@ class _Places:
         self.values = bounds.values
         self.first = np.array([one.first for one in bounds.columns], dtype=np.int64)
         self.strides = np.array([one.strides for one in bounds.columns], dtype=np.int64)
+        self.steps = bounds.columns[0].steps if bounds.columns else np.zeros((0, 0), dtype=np.int64)
 
     def bound(self, classes: Ints, shape: Ints, limits: Ints) -> Floats:
-        column = self.first[classes] + (limits * self.strides[classes]).sum(axis=-1)
+        column = self.first[classes] + (at_levels(self.steps, limits) * self.strides[classes]).sum(axis=-1)
         return self.values[shape, column]
