@@ -150,7 +150,7 @@ def with_child(impl: Impl, path: Sequence[int], child: Impl) -> Impl:
 def rewrite_leaf(spec: Spec, step: Rewrite, target: Target) -> Node:
     """Return the node that a step makes of a Spec. Raises Inapplicable, also where memory does not suffice."""
     expansion = step.expansion(spec.logical, target)
-    node = expand(spec, expansion, target.exact)
+    node = expand(spec, expansion, target.grids)
     if node is None:
         short = _shortage(spec, expansion, target)
         raise Inapplicable(

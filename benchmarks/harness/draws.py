@@ -100,7 +100,7 @@ class Draws:
             expansion: Expansion = self.rng.choice(self.rng.choice(kinds)).expansion(spec.logical, target)
         except Inapplicable:
             return None
-        return expand(spec, expansion, target.exact)
+        return expand(spec, expansion, target.grids)
 
     def _completed(self, impl: Impl) -> Impl | None:
         deadline = time.monotonic() + self.seconds

@@ -99,8 +99,8 @@ def _span(ends: Ints) -> Ints:
 
 def _values(stored: Stored, axis: int, coordinates: Ints) -> list[str]:
     """Return the sizes, or bytes, that coordinates [N] along an axis stand for."""
-    units = stored.header.print.units
-    rank = stored.boxes.axes - len(units)
+    grids = stored.header.print.grids
+    rank = stored.boxes.axes - len(grids)
     if axis < rank:
         return list(map(str, to_sizes(coordinates).tolist()))
-    return list(map(str, to_limits(coordinates[:, None], units[axis - rank : axis - rank + 1])[:, 0].tolist()))
+    return list(map(str, to_limits(coordinates[:, None], grids[axis - rank : axis - rank + 1])[:, 0].tolist()))

@@ -95,7 +95,8 @@ def _profiles(target: str, registry: Registry) -> list[dict[str, Any]]:
 
 
 def _level(level: MemoryLevel) -> dict[str, Any]:
-    return {**attrs.asdict(level), "vectors": list(level.vectors), "destinations": list(level.destinations)}
+    lists = {"vectors": list(level.vectors), "destinations": list(level.destinations)}
+    return {**attrs.asdict(level), "divisions": level.grid.divisions, **lists}
 
 
 def _print(target: Target, described: dict[str, Any]) -> None:
@@ -121,7 +122,7 @@ def _print(target: Target, described: dict[str, Any]) -> None:
 
 def _levels(target: Target) -> Table:
     table = Table("  level", "kind", box=None, pad_edge=False, header_style="bold")
-    for heading in ("capacity", "unit", "hit cost", "miss cost", "alignment"):
+    for heading in ("capacity", "unit", "divisions", "hit cost", "miss cost", "alignment"):
         table.add_column(heading, justify="right")
     table.add_column("vectors")
     table.add_column("moves to")
@@ -131,6 +132,7 @@ def _levels(target: Target) -> Table:
             level.kind,
             size(level.capacity),
             size(level.unit),
+            f"{level.grid.divisions:,}",
             str(level.hit_cost),
             str(level.miss_cost),
             size(level.alignment),

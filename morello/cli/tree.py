@@ -98,7 +98,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         for part, child in zip(expansion.parts, impl.children, strict=True)
     )
     total_figures = combine(
-        expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.exact
+        expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.grids
     )
     return Branch(
         step=str(expansion.step),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from morello.db.block import LARGEST_COST, AnswerKind, Ints
 from morello.db.coordinates import OTHERS, to_sizes, volumes
+from morello.ir.limits import Grid, grid_rule
 
 #: Numbers of rows, so that the next one is a number, too.
 _MOST_ROWS = 1 << 53
@@ -21,11 +22,10 @@ _CRC = 1 << 32
 #: No text is printed of which a terminal would understand more than letters; longer steps take ages to read.
 _LONGEST_STEP = 1 << 16
 _MOST_LEVELS, _MOST_SIZES = 64, 1 << 16
-#: 2^47 is the largest size there is; registers and powers of two of other levels stay below 2^62 bytes.
+#: 2^47 is the largest size there is.
 _LARGEST = OTHERS + (1 << 47)
-_MOST_BYTES, _MOST_POWER = 1 << 62, 63
 
-_LEVEL = re.compile(r"\w+(:[1-9][0-9]{0,9})?")
+_LEVEL = re.compile(r"\w+:([1-9][0-9]{0,18})/([1-9][0-9]{0,18})/([1-9][0-9]{0,18})")
 _RANK = re.compile(r".+? ([0-9]{1,6})( serial)?: .*")
 
 
@@ -38,10 +38,15 @@ def print_fault(row: Sequence[Any]) -> str | None:
             "its number is none": _is_number(number),
             "its hash is no word": _is_line(hashed) and len(hashed) <= 200,
             "its target is no name": _is_line(target) and len(target) <= 1000,
-            "its levels are none": 0 < len(words) <= _MOST_LEVELS and all(map(_LEVEL.fullmatch, words)),
+            "its levels are none": 0 < len(words) <= _MOST_LEVELS and all(map(_is_level, words)),
             "its checksum is none": _is_crc(crc),
         }
     )
+
+
+def _is_level(word: str) -> bool:
+    found = _LEVEL.fullmatch(word)
+    return found is not None and grid_rule(Grid(*map(int, found.groups()))) is None
 
 
 def header_fault(row: Sequence[Any]) -> str | None:
@@ -99,11 +104,11 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
 
 
 def box_fault(
-    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Ints, Ints], units: Sequence[int]
+    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Ints, Ints], grids: Sequence[Grid]
 ) -> str | None:
     """Check N rectangles: corners [N, A] in order and where Specs are, and costs that are whole and in lowest terms."""
     low, high = corners
-    rank = low.shape[1] - len(units)
+    rank = low.shape[1] - len(grids)
     above, below = cost
     least, most = (volumes(to_sizes(corner[:, :rank])) for corner in corners)
     none = kinds == AnswerKind.NONE
@@ -111,7 +116,7 @@ def box_fault(
         {
             "its box ends before it begins": lambda: (low <= high).all(),
             "its box has sizes that do not exist": lambda: _are_sizes(low[:, :rank], high[:, :rank]),
-            "its box has limits that do not exist": lambda: _are_limits(low[:, rank:], high[:, rank:], units),
+            "its box has limits that do not exist": lambda: _are_limits(low[:, rank:], high[:, rank:], grids),
             "what has no program holds from limit 0": lambda: not low[kinds != AnswerKind.EXACT, rank:].any(),
             "its cost is no fraction": lambda: (below >= 1).all(),
             "its cost is not in lowest terms": lambda: (np.gcd(above, below) == 1).all(),
@@ -160,6 +165,5 @@ def _are_sizes(low: Ints, high: Ints) -> bool:
     return bool(np.where(power, high <= 47, (low > OTHERS) & odd).all())
 
 
-def _are_limits(low: Ints, high: Ints, units: Sequence[int]) -> bool:
-    most = [_MOST_BYTES // unit if unit else _MOST_POWER for unit in units]
-    return bool((low >= 0).all() and (high <= np.array(most, dtype=np.int64)).all())
+def _are_limits(low: Ints, high: Ints, grids: Sequence[Grid]) -> bool:
+    return bool((low >= 0).all() and (high < [len(grid.values) for grid in grids]).all())

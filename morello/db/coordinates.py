@@ -1,7 +1,7 @@
 """Sizes and limits as points of Z^n, such that what search meets next to each other lies next to each other.
 
 A size that is a power of two becomes its exponent, any other size n becomes 64 + n: 3 is not between 2 and 4.
-A limit of registers becomes their number; one of caches and memories 0 for 0 bytes and 1 + e for 2^e bytes.
+A limit becomes its place among the values that limits of its level can have.
 """
 
 from __future__ import annotations
@@ -12,17 +12,12 @@ import numpy as np
 
 from morello.db.block import Ints
 from morello.errors import SpecError
-from morello.kernels.target import Target
+from morello.ir.limits import Grid
 
 #: Sizes that are no powers of two begin here; 2^47 is the largest size there is.
 OTHERS = 64
 #: Volumes from here on count as this one, so that all of them are integers of 64 bits.
 LARGEST_VOLUME = 1 << 62
-
-
-def units_of(target: Target) -> tuple[int, ...]:
-    """Per level, the bytes of a register, or 0 where limits count in powers of two."""
-    return tuple(level.unit if level.is_register else 0 for level in target.levels)
 
 
 def _exponent(powers: Ints) -> Ints:
@@ -39,29 +34,23 @@ def to_sizes(coordinates: Ints) -> Ints:
     return np.where(coordinates < OTHERS, np.left_shift(np.int64(1), coordinates & 63), coordinates - OTHERS)
 
 
-def of_limits(limits: Ints, units: Sequence[int]) -> Ints:
+def of_limits(limits: Ints, grids: Sequence[Grid]) -> Ints:
     """Return coordinates of limits [N, levels] in bytes. Raises SpecError unless they are in normal form."""
     result = np.empty_like(limits)
-    for level, unit in enumerate(units):
-        column = limits[:, level]
-        odd = column % unit if unit else column & (column - 1)
-        if np.any(column < 0) or np.any(odd != 0):
+    for level, grid in enumerate(grids):
+        result[:, level] = grid.index(limits[:, level])
+        odd = (result[:, level] < 0) | (grid.array[result[:, level]] != limits[:, level])
+        if odd.any():
             raise SpecError(
-                f"limits {limits[np.argmax((column < 0) | (odd != 0))].tolist()} are not in normal form",
+                f"limits {limits[np.argmax(odd)].tolist()} are not in normal form",
                 "Target.spec brings limits into normal form",
             )
-        result[:, level] = column // unit if unit else np.where(column == 0, 0, 1 + _exponent(column))
     return result
 
 
-def to_limits(coordinates: Ints, units: Sequence[int]) -> Ints:
+def to_limits(coordinates: Ints, grids: Sequence[Grid]) -> Ints:
     """Return bytes [N, levels] of coordinates [N, levels]."""
-    result = np.empty_like(coordinates)
-    for level, unit in enumerate(units):
-        column = coordinates[:, level]
-        power = np.left_shift(np.int64(1), np.maximum(column - 1, 0))
-        result[:, level] = column * unit if unit else np.where(column == 0, 0, power)
-    return result
+    return np.stack([grid.array[coordinates[:, level]] for level, grid in enumerate(grids)], axis=1)
 
 
 def volumes(shapes: Ints) -> Ints:

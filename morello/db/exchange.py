@@ -40,7 +40,7 @@ class Sheet:
 
     @property
     def rank(self) -> int:
-        return self.boxes.axes - len(self.print.units)
+        return self.boxes.axes - len(self.print.grids)
 
 
 def stored_tables(store: SpecStore) -> Iterator[tuple[Print, Stored, dict[int, str]]]:
@@ -131,9 +131,9 @@ def _line(fields: dict[str, Any]) -> str:
 
 
 def _rectangles(sheet: Sheet) -> Iterator[dict[str, Any]]:
-    boxes, rank, units = sheet.boxes, sheet.rank, sheet.print.units
+    boxes, rank, grids = sheet.boxes, sheet.rank, sheet.print.grids
     sides = [to_sizes(side[:, :rank]) for side in (boxes.low, boxes.high)]
-    ranges = [to_limits(side[:, rank:], units) for side in (boxes.low, boxes.high)]
+    ranges = [to_limits(side[:, rank:], grids) for side in (boxes.low, boxes.high)]
     sizes, limits = (np.stack(both, axis=2).tolist() for both in (sides, ranges))
     for i in range(len(boxes)):
         cost = str(boxes.numerator[i])
@@ -217,7 +217,7 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
     cost = int(above), int(below or 1)
     ends = np.array([*fields["sizes"], *fields["limits"]], dtype=np.int64).reshape(-1, 2)
     rank = len(fields["sizes"])
-    if len(fields["limits"]) != len(whose.units) or rank != checks.rank_of(labels):
+    if len(fields["limits"]) != len(whose.grids) or rank != checks.rank_of(labels):
         raise ValueError("the number of sizes is that of the table, and that of limits that of its levels")
     if cost[0] < 0 or cost[1] < 1 or gcd(*cost) != 1:
         raise ValueError(f"the cost {fields['cost']!r} is no fraction in lowest terms")
@@ -233,7 +233,7 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
     _expect(None if step is None else checks.step_fault((1, step)))
     low, high = _corners(ends[None], rank, whose)
     fraction = np.array([cost[0]], np.int64), np.array([cost[1]], np.int64)
-    _expect(checks.box_fault((low, high), np.array([kind], np.int8), fraction, whose.units))
+    _expect(checks.box_fault((low, high), np.array([kind], np.int8), fraction, whose.grids))
     if type(foreign := fields.get("foreign", False)) is not bool:
         raise ValueError(f"foreign is true or false, not {foreign!r}")
     return {"kind": kind, "cost": cost, "sizes": fields["sizes"], "ends": ends, "step": step, "foreign": foreign}
@@ -242,7 +242,7 @@ def _checked(fields: Any, whose: Print, labels: str) -> dict[str, Any]:
 def _corners(ends: Ints, rank: int, whose: Print) -> tuple[Ints, Ints]:
     """Return both corners of N rectangles from ranges [N, axes, 2]. Raises SpecError for limits not in normal form."""
     low, high = (
-        np.concatenate([of_sizes(ends[:, :rank, end]), of_limits(ends[:, rank:, end], whose.units)], axis=1)
+        np.concatenate([of_sizes(ends[:, :rank, end]), of_limits(ends[:, rank:, end], whose.grids)], axis=1)
         for end in (0, 1)
     )
     return low, high

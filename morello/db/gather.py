@@ -13,6 +13,7 @@ from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
 from morello.db.labels import write
 from morello.db.rectangles import Boxes, merged
+from morello.ir.limits import Grid
 
 
 @attrs.frozen(eq=False)
@@ -25,16 +26,16 @@ class NewBoxes:
     boxes: Boxes
 
 
-def gathered(blocks: Iterable[AnswerBlock], units: Sequence[int], *, foreign: bool = False) -> list[NewBoxes]:
+def gathered(blocks: Iterable[AnswerBlock], grids: Sequence[Grid], *, foreign: bool = False) -> list[NewBoxes]:
     """Return boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
     groups: dict[int, list[AnswerBlock]] = defaultdict(list)
     for block in blocks:
         if len(block.shapes):
             groups[len(block.labels.shape)].append(block)
-    return [_group(rank, group, units, foreign) for rank, group in sorted(groups.items())]
+    return [_group(rank, group, grids, foreign) for rank, group in sorted(groups.items())]
 
 
-def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: bool) -> NewBoxes:
+def _group(rank: int, blocks: list[AnswerBlock], grids: Sequence[Grid], foreign: bool) -> NewBoxes:
     tables: dict[str, int] = {}
     steps: dict[str, int] = {}
     table = [tables.setdefault(write(block.labels), len(tables)) for block in blocks]
@@ -49,8 +50,8 @@ def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: 
     shapes = np.concatenate([block.shapes for block in blocks])
     limits = np.concatenate([block.limits for block in blocks])
     peaks = np.concatenate([block.peaks for block in blocks])
-    width = (len(kinds), len(units))
-    _check({f"limits and peaks are [N, {len(units)}]": width != limits.shape or width != peaks.shape})
+    width = (len(kinds), len(grids))
+    _check({f"limits and peaks are [N, {len(grids)}]": width != limits.shape or width != peaks.shape})
     peaks = np.where(exact[:, None], peaks, 0)
     costs = np.where(kinds == AnswerKind.NONE, 0, np.concatenate([block.costs for block in blocks]))
     _check(
@@ -67,8 +68,8 @@ def _group(rank: int, blocks: list[AnswerBlock], units: Sequence[int], foreign: 
     sides = of_sizes(shapes)
     boxes = Boxes(
         np.repeat(np.array(table, dtype=np.int64), counts),
-        np.concatenate([sides, of_limits(peaks, units)], axis=1),
-        np.concatenate([sides, of_limits(limits, units)], axis=1),
+        np.concatenate([sides, of_limits(peaks, grids)], axis=1),
+        np.concatenate([sides, of_limits(limits, grids)], axis=1),
         kinds,
         numerator,
         denominator,

@@ -77,7 +77,7 @@ def program(
                 _expect_unknown(find(leaf.spec), entry.step, path)
                 return None
             below.append(child)
-        found = combine(node.expansion, [figures for _, figures in below], node.exact)
+        found = combine(node.expansion, [figures for _, figures in below], node.grids)
         if (found.cost, tuple(found.peak)) != (entry.cost, entry.peak):
             raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
         return attrs.evolve(node, children=tuple(child for child, _ in below)), found
@@ -117,7 +117,7 @@ def solved_blocks(impl: Impl) -> list[AnswerBlock]:
         if isinstance(node, Leaf):
             raise SpecError("an unfinished program is no answer", "finish it: `synthesize`, or select kernels")
         if node.spec not in solved:
-            figures = combine(node.expansion, [visit(child) for child in node.children], node.exact)
+            figures = combine(node.expansion, [visit(child) for child in node.children], node.grids)
             solved[node.spec] = figures, str(node.expansion.step)
         return solved[node.spec][0]
 

@@ -45,7 +45,7 @@ class _Claim:
 
     @property
     def rank(self) -> int:
-        return self.stored.boxes.axes - len(self.stored.header.print.units)
+        return self.stored.boxes.axes - len(self.stored.header.print.grids)
 
     @cached_property
     def shapes(self) -> Ints:
@@ -58,14 +58,14 @@ class _Claim:
     def specs(self) -> list[Spec]:
         header = self.stored.header
         high = self.stored.boxes.high[[self.i], self.rank :]
-        limits = tuple(to_limits(high, header.print.units)[0].tolist())
+        limits = tuple(to_limits(high, header.print.grids)[0].tolist())
         labels = read(header.labels, self.target.operations)
         return [Spec(attrs.evolve(labels, shape=tuple(shape)), limits) for shape in self.shapes.tolist()]
 
     @property
     def said(self) -> list[Entry]:
         boxes = self.stored.boxes.take(np.full(len(self.shapes), self.i))
-        return entries_of(boxes, self.shapes, self.stored.header.print.units, self.steps)
+        return entries_of(boxes, self.shapes, self.stored.header.print.grids, self.steps)
 
 
 def recompute(store: SpecStore, targets: Iterable[Target], solve: Solver, *, limit: int | None, points: int) -> Outcome:
@@ -93,7 +93,7 @@ def _claims(store: SpecStore, targets: dict[str, Target], points: int) -> tuple[
         marked = np.flatnonzero(stored.boxes.foreign)
         count += len(marked)
         if len(marked) and whose.hash in targets:
-            rank = stored.boxes.axes - len(whose.units)
+            rank = stored.boxes.axes - len(whose.grids)
             small = volumes(to_sizes(stored.boxes.high[marked, :rank])) <= points
             claims += [_Claim(targets[whose.hash], stored, steps, i) for i in marked[small].tolist()]
     return claims, count

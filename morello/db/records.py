@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from morello.db.block import Ints
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.rectangles import Boxes
+from morello.ir.limits import Grid
 from morello.kernels.target import Target
 
 #: The integer types a box is stored in: the first one that holds all its coordinates. All are little-endian.
@@ -23,9 +25,9 @@ _BITS = 1 << 32
 
 @attrs.frozen
 class Print:
-    """A fingerprint as it is stored: of which target, and what its limits count.
+    """A fingerprint as it is stored: of which target, and what values its limits can have.
 
-    `levels` are the names of the levels, with the bytes of a register after a colon: `VRF:32 L1`.
+    `levels` are the names of the levels with capacity, unit and divisions: `VRF:512/32/16 L1:32768/64/8`.
     """
 
     id: int
@@ -33,10 +35,10 @@ class Print:
     target: str
     levels: str
 
-    @property
-    def units(self) -> tuple[int, ...]:
-        """Per level, the bytes of a register, or 0 where limits count in powers of two."""
-        return tuple(int(level.partition(":")[2] or 0) for level in self.levels.split())
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """Return the values that limits of each level can have."""
+        return tuple(Grid(*map(int, level.partition(":")[2].split("/"))) for level in self.levels.split())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ class Header:
     @property
     def axes(self) -> int:
         """Return the number of sides of its boxes: sizes and limits."""
-        return (checks.rank_of(self.labels) or 0) + len(self.print.units)
+        return (checks.rank_of(self.labels) or 0) + len(self.print.grids)
 
     @property
     def crc(self) -> int:
@@ -88,8 +90,9 @@ class Stored:
 
 def print_of(target: Target) -> Print:
     """Return the fingerprint of a target as it would be stored."""
-    levels = [f"{level.name}:{level.unit}" if level.is_register else level.name for level in target.levels]
-    return Print(0, fingerprint(target), target.name, " ".join(levels))
+    levels = zip(target.levels, target.grids, strict=True)
+    told = [f"{level.name}:{grid.capacity}/{grid.unit}/{grid.divisions}" for level, grid in levels]
+    return Print(0, fingerprint(target), target.name, " ".join(told))
 
 
 def _crc(*values: Any) -> int:
@@ -193,7 +196,7 @@ def _name(file: File, header: Header, rows: list[Any], rule: Any, fault: Callabl
 def _fault(header: Header, stored: Stored) -> str | None:
     boxes = stored.boxes
     cost = boxes.numerator, boxes.denominator
-    return checks.box_fault((boxes.low, boxes.high), boxes.kind, cost, header.print.units)
+    return checks.box_fault((boxes.low, boxes.high), boxes.kind, cost, header.print.grids)
 
 
 def _stored(header: Header, rows: Sequence[Any]) -> Stored:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from morello.db import records
 from morello.db.block import UNKNOWN, AnswerBlock, AnswerKind, Entry, Ints
-from morello.db.coordinates import costs_of, of_limits, of_sizes, to_limits, to_sizes, units_of, volumes
+from morello.db.coordinates import costs_of, of_limits, of_sizes, to_limits, to_sizes, volumes
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.gather import NewBoxes, gathered
@@ -24,6 +24,7 @@ from morello.db.rectangles import Boxes, joined, merged, settle
 from morello.db.tree import Tree
 from morello.errors import MorelloError
 from morello.ir.impl import Impl
+from morello.ir.limits import Grid
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 
@@ -64,10 +65,10 @@ class _Seen(threading.local):
         self.kept = 0
 
 
-def entries_of(boxes: Boxes, shapes: Ints, units: Sequence[int], steps: dict[int, str]) -> list[Entry]:
+def entries_of(boxes: Boxes, shapes: Ints, grids: Sequence[Grid], steps: dict[int, str]) -> list[Entry]:
     """Return the answer of each of N boxes to a Spec in it, given the shapes [N, rank] of those Specs."""
     costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
-    peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], units).tolist())
+    peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], grids).tolist())
     columns = zip(costs, boxes.kind.tolist(), peaks, boxes.step.tolist(), boxes.foreign.tolist(), strict=True)
     return [
         Entry(cost, AnswerKind(kind), peak, steps.get(step), foreign) for cost, kind, peak, step, foreign in columns
@@ -108,7 +109,7 @@ class SpecStore:
         `foreign` ones rest on another's word. Raises Conflict if they contradict what is stored and was proven.
         """
         whose = records.print_of(target)
-        fresh = gathered(blocks, units_of(target), foreign=foreign)
+        fresh = gathered(blocks, target.grids, foreign=foreign)
         with self.file.writing():
             self._add(((whose, one) for one in fresh), found=True)
 
@@ -153,15 +154,16 @@ class SpecStore:
         if table is None:
             return None
         shape = np.array([spec.shape], dtype=np.int64)
-        units = units_of(target)
-        point = np.concatenate([of_sizes(shape), of_limits(np.array([spec.limits], dtype=np.int64), units)], axis=1)
+        point = np.concatenate(
+            [of_sizes(shape), of_limits(np.array([spec.limits], dtype=np.int64), target.grids)], axis=1
+        )
         _, rows = table.tree.containing(point)
         if not len(rows):
             return None
         boxes = table.boxes.take(rows)
         boxes = boxes.take(~boxes.foreign | (boxes.kind == AnswerKind.EXACT))
         rows = rows[: len(boxes)]
-        entries = entries_of(boxes, np.repeat(shape, len(rows), axis=0), units, table.steps)
+        entries = entries_of(boxes, np.repeat(shape, len(rows), axis=0), target.grids, table.steps)
 
         def preference(entry: Entry) -> tuple[Any, ...]:
             # Answers before bounds, and high bounds first. Several answers are equal; what is left makes sure that
@@ -195,7 +197,7 @@ class SpecStore:
         table = self._table(target, labels)
         if table is None:
             return costs, kinds, foreign
-        points = np.concatenate([of_sizes(shapes), of_limits(limits, units_of(target))], axis=1)
+        points = np.concatenate([of_sizes(shapes), of_limits(limits, target.grids)], axis=1)
         cell, row = table.tree.containing(points)
         boxes = table.boxes
         told = boxes.foreign[row]
@@ -308,7 +310,7 @@ class SpecStore:
         for i, j in pairs[:_TOLD].tolist():
             header = tables[int(boxes.table[i])].header
             meeting = np.maximum(boxes.low[i], boxes.low[j])[None]
-            sizes, limits = to_sizes(meeting[:, :rank]), to_limits(meeting[:, rank:], header.print.units)
+            sizes, limits = to_sizes(meeting[:, :rank]), to_limits(meeting[:, rank:], header.print.grids)
             here = volumes(sizes)
             costs = [costs_of(boxes.numerator[[k]], boxes.denominator[[k]], here)[0] for k in (i, j)]
             said = [f"{AnswerKind(int(boxes.kind[k])).name} {cost}" for k, cost in zip((i, j), costs, strict=True)]

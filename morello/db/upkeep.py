@@ -173,7 +173,7 @@ def _drawn(store: SpecStore, targets: dict[str, Target], sample: int, luck: rand
         target = targets.get(whose.hash)
         if target is None:
             continue
-        rank = stored.boxes.axes - len(whose.units)
+        rank = stored.boxes.axes - len(whose.grids)
         small = np.flatnonzero(volumes(to_sizes(stored.boxes.low[:, :rank])) <= points)
         for i in small.tolist():
             chance = luck.random()
@@ -189,15 +189,15 @@ def _draw(
 ) -> _Drawn:
     """Return a random Spec of box i. Sizes are the smallest ones where random ones are too large."""
     box = stored.boxes.take(np.array([i]))
-    units = stored.header.print.units
-    rank = box.axes - len(units)
+    grids = stored.header.print.grids
+    rank = box.axes - len(grids)
     point = np.array([[luck.randint(low, high) for low, high in zip(box.low[0], box.high[0], strict=True)]])
     shape = to_sizes(point[:, :rank])
     if volumes(shape)[0] > points:
         shape = to_sizes(box.low[:, :rank])
     logical = attrs.evolve(read(stored.header.labels, target.operations), shape=tuple(shape[0].tolist()))
-    spec = Spec(logical, tuple(to_limits(point[:, rank:], units)[0].tolist()))
-    return _Drawn(chance, target, spec, entries_of(box, shape, units, steps)[0])
+    spec = Spec(logical, tuple(to_limits(point[:, rank:], grids)[0].tolist()))
+    return _Drawn(chance, target, spec, entries_of(box, shape, grids, steps)[0])
 
 
 def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.limits import Limits, fits, lower, raise_peak
+from morello.ir.limits import Grid, Limits, fits, lower, raise_peak
 from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
@@ -129,7 +129,7 @@ class Node:
     spec: Spec
     expansion: Expansion = attrs.field(hash=False)
     children: tuple[Impl, ...]
-    exact: tuple[bool, ...] = attrs.field(repr=False)
+    grids: tuple[Grid, ...] = attrs.field(repr=False)
 
 
 Impl = Leaf | Node
@@ -143,38 +143,38 @@ class Figures:
     peak: Limits
 
 
-def combine(expansion: Expansion, children: Sequence[Figures], exact: Sequence[bool]) -> Figures:
+def combine(expansion: Expansion, children: Sequence[Figures], grids: Sequence[Grid]) -> Figures:
     """Return cost and peak of a node from those of its children."""
     cost, peak = int(expansion.cost), tuple(map(int, expansion.needs))
     for part, child in zip(expansion.parts, children, strict=True):
         cost += int(part.times) * child.cost
-        raised = raise_peak(child.peak, part.live, exact)
+        raised = raise_peak(child.peak, part.live, grids)
         peak = tuple(max(mine, int(theirs)) for mine, theirs in zip(peak, raised, strict=True))
-    return Figures(cost, raise_peak(peak, [0] * len(peak), exact))
+    return Figures(cost, raise_peak(peak, [0] * len(peak), grids))
 
 
-def child_limits(expansion: Expansion, limits: Limits, exact: Sequence[bool]) -> list[Limits] | None:
+def child_limits(expansion: Expansion, limits: Limits, grids: Sequence[Grid]) -> list[Limits] | None:
     """Return the limits of each part, or None if the node does not fit into `limits`."""
     if not fits(expansion.needs, limits):
         return None
-    lowered = [lower(limits, part.live, exact) for part in expansion.parts]
+    lowered = [lower(limits, part.live, grids) for part in expansion.parts]
     return None if any(min(one) < 0 for one in lowered) else lowered
 
 
-def expand(spec: Spec, expansion: Expansion, exact: Sequence[bool]) -> Node | None:
+def expand(spec: Spec, expansion: Expansion, grids: Sequence[Grid]) -> Node | None:
     """Return the node for `expansion`, its children still Spec leaves; None if it does not fit into memory."""
-    limits = child_limits(expansion, spec.limits, exact)
+    limits = child_limits(expansion, spec.limits, grids)
     if limits is None:
         return None
     leaves = tuple(Leaf(Spec(part.logical, own)) for part, own in zip(expansion.parts, limits, strict=True))
-    return Node(spec, expansion, leaves, tuple(exact))
+    return Node(spec, expansion, leaves, tuple(grids))
 
 
 def figures(impl: Impl) -> Figures:
     """Return cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
     if isinstance(impl, Leaf):
         raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
-    return combine(impl.expansion, [figures(child) for child in impl.children], impl.exact)
+    return combine(impl.expansion, [figures(child) for child in impl.children], impl.grids)
 
 
 def leaves(impl: Impl) -> Iterator[Leaf]:

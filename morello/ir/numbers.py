@@ -39,28 +39,6 @@ def ceil_div(a: Num, b: Num) -> Num:
     return -(-a // b)
 
 
-@overload
-def floor_pow2(n: int) -> int: ...
-@overload
-def floor_pow2(n: Num) -> Num: ...
-def floor_pow2(n: Num) -> Num:
-    """Return the largest power of two that is at most `n`, and 0 for n < 1. Exact below 2^53."""
-    if isinstance(n, np.ndarray):
-        exponent = np.frexp(np.maximum(n, 1).astype(np.float64))[1] - 1
-        return np.where(n < 1, 0, np.left_shift(np.int64(1), exponent.astype(np.int64)))
-    return 0 if n < 1 else 1 << (n.bit_length() - 1)
-
-
-@overload
-def ceil_pow2(n: int) -> int: ...
-@overload
-def ceil_pow2(n: Num) -> Num: ...
-def ceil_pow2(n: Num) -> Num:
-    """Return the smallest power of two that is at least `n`, and 0 for n < 1. Exact below 2^53."""
-    below = floor_pow2(n)
-    return choose(below < n, 2 * below, below)
-
-
 def choose(condition: Mask, yes: Num, no: Num) -> Num:
     """Return `yes if condition else no`, cell by cell for arrays."""
     if isinstance(condition, np.ndarray):

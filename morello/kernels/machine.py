@@ -11,8 +11,8 @@ import attrs
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
-from morello.ir.limits import Limits
-from morello.ir.numbers import Num, floor_pow2
+from morello.ir.limits import Grid, Limits
+from morello.ir.numbers import Num
 from morello.ir.ops import Compose, Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -33,6 +33,9 @@ class MemoryLevel:
     moved to. Tensors here that a Spec calls aligned start at a multiple of `alignment` bytes. Search's bounds take
     the limit of a level as full that is not `tracked`: that saves it time and memory, and loosens the bounds of
     Specs that run out of it.
+
+    Its limits are multiples of 1/`divisions` of the capacity, and below the first of these its halves. By default
+    registers are counted one by one, caches in eighths, memories in halves: what has more values costs search more.
     """
 
     name: str
@@ -45,10 +48,17 @@ class MemoryLevel:
     destinations: tuple[str, ...] = ()
     alignment: int = 1
     tracked: bool = True
+    divisions: int | None = None
 
     @property
     def is_register(self) -> bool:
         return self.kind in ("scalar", "vector")
+
+    @property
+    def grid(self) -> Grid:
+        """Return the values that its limits can have."""
+        own = self.capacity // self.unit if self.is_register else 8 if self.kind == "cache" else 1
+        return Grid(self.capacity, self.unit, own if self.divisions is None else self.divisions)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,9 +106,9 @@ class Machine:
         return {level.name: level for level in self.levels}
 
     @cached_property
-    def exact(self) -> tuple[bool, ...]:
-        """Per level, whether its limits count exactly (registers) or in powers of two."""
-        return tuple(level.is_register for level in self.levels)
+    def grids(self) -> tuple[Grid, ...]:
+        """Return the values that limits of each level can have."""
+        return tuple(level.grid for level in self.levels)
 
     def level(self, name: str) -> MemoryLevel:
         """Return the level called `name`. Raises SpecError for a name this target does not have."""
@@ -138,7 +148,7 @@ class Machine:
         return tuple(level.capacity for level in self.levels)
 
     def limits(self, limits: Sequence[int]) -> Limits:
-        """Limits in normal form: capped at the capacity, registers whole, caches powers of two.
+        """Limits in normal form: rounded down to values that limits of their levels can have.
 
         Raises SpecError unless there is one limit per level, none of them negative.
         """
@@ -150,11 +160,7 @@ class Machine:
             )
         if any(limit < 0 for limit in limits):
             raise SpecError("memory limits are not negative", f"give bytes for {names}, in this order")
-        capped = [min(limit, level.capacity) for limit, level in zip(limits, self.levels, strict=True)]
-        return tuple(
-            limit // level.unit * level.unit if level.is_register else floor_pow2(limit)
-            for limit, level in zip(capped, self.levels, strict=True)
-        )
+        return tuple(grid.floor(limit) for limit, grid in zip(limits, self.grids, strict=True))
 
     @cached_property
     def _offered(self) -> dict[tuple[DType, int], tuple[Layout, ...]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from morello.errors import PluginError, remedy
 from morello.ir.dtypes import BY_NAME
+from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
 from morello.kernels import template
 from morello.kernels.machine import MemoryLevel, Weights
@@ -116,6 +117,8 @@ def level_rule(level: object, target: Target) -> str | None:
         return "levels are morello.plugins.MemoryLevel"
     if not _integers(level.capacity, level.unit, level.hit_cost, level.miss_cost, level.alignment, *level.vectors):
         return "capacity, unit, hit and miss cost and alignment are integers, and so are vector sizes"
+    if level.divisions is not None and not _integers(level.divisions):
+        return "its divisions are an integer, or None for those of its kind"
     names = Counter(getattr(other, "name", "") for other in target.levels)
     if not level.name.isidentifier() or names[level.name] > 1:
         return "a level's name is an identifier that no other level has"
@@ -123,13 +126,10 @@ def level_rule(level: object, target: Target) -> str | None:
         return "its kind is scalar, vector, cache or memory"
     if level.unit < 1 or level.capacity < level.unit:
         return "its capacity holds at least one unit, and a unit at least one byte"
-    if level.is_register:
-        if level.capacity % level.unit:
-            return "a register file holds whole registers: its capacity is a multiple of its unit"
-        if level.hit_cost or level.miss_cost:
-            return "registers have hit and miss cost 0: the cost model charges only cache lines"
-    elif level.capacity & (level.capacity - 1) or level.unit & (level.unit - 1):
-        return "capacity and line size of caches and memories are powers of two"
+    if rule := grid_rule(level.grid):
+        return rule
+    if level.is_register and (level.hit_cost or level.miss_cost):
+        return "registers have hit and miss cost 0: the cost model charges only cache lines"
     if min(level.hit_cost, level.miss_cost) < 0 or level.alignment < 1:
         return "its hit and miss cost are not negative and its alignment at least 1"
     if level.alignment & (level.alignment - 1) or level.alignment > MAX_ALIGNMENT:

@@ -229,7 +229,7 @@ class BlockSearch:
             # Part of it is missing where it was kept.
             part.rounds.choices.make_own(cell)
         step = part.engine.step(cell, part.rounds.choices.priority(cell))
-        node = expand(spec, step.expansion(spec.logical, self.target), self.target.exact)
+        node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
         if node is None:
             raise _DoesNotFit
         children: list[Impl] = []
@@ -238,5 +238,5 @@ class BlockSearch:
             child = self._program(leaf.spec, limited=limited)
             assert child is not None, "the parts of a program have programs"
             children.append(child)
-        programs[spec] = Node(spec, node.expansion, tuple(children), node.exact)
+        programs[spec] = Node(spec, node.expansion, tuple(children), node.grids)
         return programs[spec]

@@ -38,11 +38,7 @@ def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
 
 def _least(spec: Spec, index: int, target: Target, solve: Solve) -> int | None:
     """Return the smallest limit of one level with which `spec` has a program, the other limits as they are."""
-    level = target.levels[index]
-    if target.exact[index]:
-        steps = list(range(0, level.capacity + 1, level.unit))
-    else:
-        steps = [0, *(1 << bit for bit in range(level.capacity.bit_length()))]
+    steps = target.grids[index].values
 
     def solvable(limit: int) -> bool:
         return solve(Spec(spec.logical, (*spec.limits[:index], limit, *spec.limits[index + 1 :]))) is not None

@@ -158,7 +158,7 @@ class RandomPrograms:
             if self._left <= 0:
                 return None
             expansion = self._expansion(spec.logical, step)
-            node = expand(spec, expansion, self._target.exact) if expansion else None
+            node = expand(spec, expansion, self._target.grids) if expansion else None
             if expansion is None or node is None or any(map(self._hopeless, expansion.parts)):
                 continue
             children = []
@@ -168,7 +168,7 @@ class RandomPrograms:
                     break
                 children.append(child)
             else:
-                return Node(spec, expansion, tuple(children), node.exact)
+                return Node(spec, expansion, tuple(children), node.grids)
         if self._left > 0:
             # With more memory, or from elsewhere, there might be one: then this draw misses it.
             self._dead.add(spec.logical)

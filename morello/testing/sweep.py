@@ -35,7 +35,7 @@ from morello.testing.textbook import Found, Textbook, differences
 
 #: Sources of the third party's toy_cpu. They come with a checkout only.
 TOY = Path(__file__).parents[2] / "tests" / "thirdparty" / "toy_cpu" / "src"
-NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing", "uneven")
 
 #: What Matmul of f32 in GL costs on x86_avx2 with all its memory. A plain recursion needs hours for it.
 FULL = {(1, 2, 2, 8): 148, (1, 4, 4, 4): 209, (1, 4, 4, 8): 273}
@@ -76,8 +76,13 @@ class Bounded(Textbook):
 
 
 def target_named(name: str) -> Target:
-    """Return an installed target, toy_cpu from its sources, `packing`, or `sharing`."""
-    variants: dict[str, Callable[[Any], Any]] = {"toy_cpu": lambda one: one, "packing": packing, "sharing": sharing}
+    """Return an installed target, toy_cpu from its sources, `packing`, `sharing`, or `uneven`."""
+    variants: dict[str, Callable[[Any], Any]] = {
+        "toy_cpu": lambda one: one,
+        "packing": packing,
+        "sharing": sharing,
+        "uneven": uneven,
+    }
     if name not in variants:
         return installed().target(name)
     return Registry.of(toy_cpu=variants[name](toy_plugin())).target("toy_cpu")
@@ -119,6 +124,17 @@ def sharing(plugin: Any) -> Any:
     return attrs.evolve(plugin, weights=Weights(threads=4, sync=3))
 
 
+def uneven(plugin: Any) -> Any:
+    """Give toy_cpu little memory, no power of two of it at any level, and registers that are counted in thirds."""
+    registers, cache, memory = packing(plugin).levels
+    levels = (
+        attrs.evolve(registers, capacity=10 * registers.unit, divisions=3),
+        attrs.evolve(cache, capacity=7 * cache.unit, divisions=7),
+        attrs.evolve(memory, capacity=12 * memory.unit, divisions=8),
+    )
+    return attrs.evolve(packing(plugin), levels=levels)
+
+
 def random_goal(rng: random.Random, target: Target) -> Spec:
     """Draw a goal of a few values, with operands anywhere and little memory."""
     while True:
@@ -135,10 +151,7 @@ def random_goal(rng: random.Random, target: Target) -> Spec:
 
 def random_limits(rng: random.Random, target: Target) -> tuple[int, ...]:
     """Draw limits: no memory or little of it, at every level."""
-    return tuple(
-        level.unit * rng.randint(0, 3) if level.is_register else rng.choice([0, *(level.unit << i for i in range(3))])
-        for level in target.levels
-    )
+    return tuple(rng.choice(grid.values[:4]) for grid in target.grids)
 
 
 def sweep(target: Target, rng: random.Random, goals: int, most: int) -> tuple[int, list[str]]:

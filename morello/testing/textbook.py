@@ -62,7 +62,7 @@ class Textbook:
 
     def _program(self, spec: Spec, expansion: Expansion) -> Found | None:
         """Return the best program that begins with `expansion`."""
-        node = expand(spec, expansion, self.target.exact)
+        node = expand(spec, expansion, self.target.grids)
         children = []
         for leaf in leaves(node) if node else ():
             child = self._solve(leaf.spec)
@@ -71,8 +71,8 @@ class Textbook:
             children.append(child)
         if node is None:
             return None
-        total = combine(expansion, [child.figures for child in children], self.target.exact)
-        return Found(total, Node(spec, expansion, tuple(child.impl for child in children), node.exact))
+        total = combine(expansion, [child.figures for child in children], self.target.grids)
+        return Found(total, Node(spec, expansion, tuple(child.impl for child in children), node.grids))
 
 
 @contextlib.contextmanager

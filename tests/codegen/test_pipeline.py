@@ -51,10 +51,10 @@ class Detour(Rewrite):
 def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, int], avx2: Target, prove) -> None:
     state = avx2.state("L1", F32, row_major(2))
     spec = avx2.spec(LogicalSpec(by_name("Move"), shape, (state, state)))
-    node = expand(spec, Detour(level).expansion(spec.logical, avx2), avx2.exact)
+    node = expand(spec, Detour(level).expansion(spec.logical, avx2), avx2.grids)
     assert node is not None
     search = BlockSearch(avx2)
-    impl = Node(spec, node.expansion, tuple(search.synthesize(leaf.spec) for leaf in node.children), node.exact)
+    impl = Node(spec, node.expansion, tuple(search.synthesize(leaf.spec) for leaf in node.children), node.grids)
     kernel = prove(impl, avx2)
     assert kernel.source.count("between") > 2
     held = avx2.footprint(TensorSpec(shape, impl.expansion.tensors[0].state))

@@ -29,7 +29,7 @@ LABELS = [
     for text in ("FillZero(4×8, (f32, L1), serial)", "FillZero(4×8, (f32, GL))", "FillZero(4×8, (u8, L1, c1), serial)")
 ]
 SIZES = (1, 2, 3, 4, 5, 6, 8)
-LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 1, 2, 4), (0,), (0, 1 << 30))]
+LIMITS = [*product((0, 4, 8), (0, 32, 64), (0, 64, 128, 256), (0,), (0, 1 << 30))]
 NOTHING = (0,) * len(TARGET.levels)
 SHAPES: list[tuple[int, ...]] = [*product(SIZES, (1, 2, 4))]
 
@@ -203,14 +203,13 @@ def test_dropping_bounds_keeps_answers(world: World, pieces: list[list[Cell]]) -
 @given(worlds, pieces)
 def test_statistics_count_every_spec_once(world: World, pieces: list[list[Cell]]) -> None:
     cells = [cell for piece in pieces for cell in piece]
-    units = coordinates.units_of(TARGET)
     with tempfile.TemporaryDirectory() as folder:
         store = filled(folder, "a.db", world, pieces)
         (found,) = upkeep.summaries(store)
     exact, none, lower = set(), set(), set()
     for cell in cells:
         entry = world.entry(cell)
-        ends = coordinates.of_limits(np.array([entry.peak, cell.limits], dtype=np.int64), units)
+        ends = coordinates.of_limits(np.array([entry.peak, cell.limits], dtype=np.int64), TARGET.grids)
         points = product(*(range(low, high + 1) for low, high in ends.T.tolist()))
         kind = {AnswerKind.EXACT: exact, AnswerKind.NONE: none, AnswerKind.LOWER: lower}[entry.kind]
         kind |= {(cell.labels, cell.shape, point) for point in points}
@@ -303,13 +302,13 @@ def test_sizes_have_coordinates_of_their_own(sizes: list[int]) -> None:
     assert len(set(points.tolist())) == len(set(sizes))
 
 
-def test_neighbouring_powers_of_two_are_neighbours() -> None:
+def test_neighbours_are_powers_of_two_and_values_of_limits() -> None:
     assert coordinates.of_sizes(np.array([1, 2, 4, 8])).tolist() == [0, 1, 2, 3]
     assert coordinates.of_sizes(np.array([3, 5, 6, 7])).tolist() == [67, 69, 70, 71]
-    limits = np.array([[0] * 5, [4, 32, 1, 1, 1], [8, 64, 2, 2, 2], [12, 96, 4, 4, 1 << 31]])
-    points = coordinates.of_limits(limits, coordinates.units_of(TARGET))
-    assert points.T.tolist() == [[0, 1, 2, 3]] * 4 + [[0, 1, 2, 32]]
-    assert coordinates.to_limits(points, coordinates.units_of(TARGET)).tolist() == limits.tolist()
+    limits = np.array([[0] * 5, [4, 32, 64, 64, 64], [8, 64, 128, 128, 128], [12, 96, 12 << 10, 192 << 10, 1 << 31]])
+    points = coordinates.of_limits(limits, TARGET.grids)
+    assert points.T.tolist() == [[0, 1, 2, 3]] * 2 + [[0, 1, 2, 9], [0, 1, 2, 13], [0, 1, 2, 26]]
+    assert coordinates.to_limits(points, TARGET.grids).tolist() == limits.tolist()
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_layouts_and_contiguity(target, shape, layout, dims, contig):
 
 
 def test_limits_come_out_in_normal_form(target):
-    assert parse_spec("(FillZero(4, GL), [63, 99999, 100, 7])", target).limits == (60, 512, 64, 4)
+    assert parse_spec("(FillZero(4, GL), [63, 99999, 100, 7])", target).limits == (60, 512, 64, 0)
 
 
 COMPOSE = "Compose([Matmul, Matmul], [(1×32×128, GL), (1×64×1024, GL), (1×1024×32, GL), (1×64×128, GL)])"

@@ -1,7 +1,7 @@
 /*
  * FillZero(64×64, GL) for x86_avx2, made by Morello.
  *
- * Cost 552528; memory in bytes: L1 32768. Schedule:
+ * Cost 552528; memory in bytes: L1 20480. Schedule:
  *     move 0 to L1 as col_major
  *     subschedule [1] {
  *         tile [1, 1]

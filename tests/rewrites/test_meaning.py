@@ -106,7 +106,7 @@ def test_hand_made_starts_are_completed_and_right(schedule: str, avx2: Target, p
     def complete(impl: Impl) -> Impl:
         if isinstance(impl, Node):
             children = tuple(complete(child) for child in impl.children)
-            return Node(impl.spec, impl.expansion, children, impl.exact)
+            return Node(impl.spec, impl.expansion, children, impl.grids)
         found = programs.draw(impl.spec)
         assert found is not None
         return found

@@ -92,7 +92,7 @@ def test_moves_lower_the_limits_of_all_children() -> None:
     scalars, vectors, *rest = goal.target.full_limits()
     assert [child.spec.limits for child in node(goal).children] == [(scalars, vectors - 8 * 32, *rest)] * 3
     cached = matmul().move_param(1, "L1", "col_major")
-    assert [child.spec.limits[2] for child in node(cached).children] == [rest[0] // 2] * 2
+    assert [child.spec.limits[2] for child in node(cached).children] == [rest[0] * 7 // 8] * 2
 
 
 def test_a_widening_cast() -> None:

@@ -57,12 +57,13 @@ def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 3))
-def test_more_memory_never_costs_more(seed: int, level: int, doublings: int) -> None:
+@given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 5))
+def test_more_memory_never_costs_more(seed: int, level: int, further: int) -> None:
     target = installed().target("x86_avx2")
     spec = small_spec(seed, target)
     more = [int(limit) for limit in spec.limits]
-    more[level] = max(more[level], target.levels[level].unit) << doublings
+    values = target.grids[level].values
+    more[level] = values[min(values.index(more[level]) + further, len(values) - 1)]
     less = Textbook(target).solve(spec)
     richer = Textbook(target).solve(Spec(spec.logical, target.limits(more)))
     if less is not None:

@@ -28,10 +28,9 @@ from morello.search.block_search import BlockSearch
 from morello.search.solve import propagate
 from morello.search.solve.deepening import Rounds
 from morello.search.solve.engine import Engine
-from morello.testing.sweep import Bounded, Enough, random_goal, toy_plugin
+from morello.testing.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
 from morello.testing.textbook import Textbook, differences, expansions
 
-NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing")
 TargetNamed = Callable[[str], Target]
 #: What an expansion comes to: its own cost, and its parts as cells with how often each runs.
 Outcome = tuple[int, tuple[tuple[int, int], ...]]
@@ -90,9 +89,9 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
     target = target_named(name)
     (spec,) = goals(target, seed, 1)
     richer = []
-    for index, level in enumerate(target.levels):
+    for index, grid in enumerate(target.grids):
         limits = [int(limit) for limit in spec.limits]
-        limits[index] = max(2 * limits[index], level.unit)
+        limits[index] = next((value for value in grid.values if value > limits[index]), grid.capacity)
         richer.append(Spec(spec.logical, target.limits(limits)))
     first, *others = BlockSearch(target).programs([spec, *richer])
     if first:
@@ -161,7 +160,7 @@ def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, s
     limits = tuple(int(codes.bytes(level, number)) for level, number in enumerate(numbers))
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
-        lowered = child_limits(made, limits, target.exact)
+        lowered = child_limits(made, limits, target.grids)
         if lowered is None:
             continue
         children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]

@@ -96,6 +96,16 @@ GOALS = {
             "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, 64])",
         ),
     ),
+    "uneven": (
+        "uneven",
+        14_000,
+        (
+            "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [12, 0, 288])",
+            "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [12, 0, 224])",
+            "(MatmulAccum(1×5×1×6, (i32, C), (i32, MEM), (i32, MEM), serial), [24, 224, 0])",
+            "(Move(5×7, (f32, MEM), (f32, MEM, col_major), serial), [4, 224, 0])",
+        ),
+    ),
     "sharing": (
         "sharing",
         1_000,

@@ -150,7 +150,7 @@ class Choices:
 
     def _work_out_peaks(self) -> None:
         """Work out the peaks of all chosen programs that are known to the end, those of parts first."""
-        peaks, exact = self._peaks.values, self._cells.limit_codes.exact
+        peaks, grids = self._peaks.values, self._cells.limit_codes.grids
         waiting = np.flatnonzero(peaks[:, 0] < 0)
         while len(waiting):
             below = self.row[self._children.values[waiting]]
@@ -163,11 +163,11 @@ class Choices:
             has = self._children.values[rows] > 0
             peak = list(self._needs.values[rows].T)
             for part in range(self._parts):
-                raised = raise_peak(list(peaks[below[:, part]].T), list(live[:, part].T), exact)
+                raised = raise_peak(list(peaks[below[:, part]].T), list(live[:, part].T), grids)
                 peak = [
                     np.maximum(mine, np.where(has[:, part], own, 0)) for mine, own in zip(peak, raised, strict=True)
                 ]
-            peaks[rows] = np.stack(raise_peak(peak, [0] * self._levels, exact), axis=-1)
+            peaks[rows] = np.stack(raise_peak(peak, [0] * self._levels, grids), axis=-1)
             waiting = waiting[~ready]
 
 

@@ -15,7 +15,8 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
     """Return the five levels of an x86-64 core.
 
     The L2 of this model is half of the real one: what streams by takes the other half. Bounds know nothing of its
-    limit, which would cost search up to ten times the memory and loosens no bound that was seen.
+    limit, which would cost search up to ten times the memory and loosens no bound that was seen. L1 is the least that
+    these cores have; profiles know of more.
     """
     widest = max(vectors)
     return (
