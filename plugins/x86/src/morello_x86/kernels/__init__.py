@@ -24,7 +24,9 @@ from morello_x86.kernels import (
     register_tiles,
     softmax,
     softmax_rows,
+    streams,
     transpose,
+    transpose_memory,
 )
 
 
@@ -36,7 +38,9 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
         *dot.kernels(vectors),
         *pairs.KERNELS,
         *move.kernels(vectors),
+        *transpose_memory.kernels(max(vectors)),
         *transpose.kernels(vectors),
+        *streams.kernels(max(vectors)),
         *pack.kernels(vectors),
         *fill.KERNELS,
         *_SCALARS,

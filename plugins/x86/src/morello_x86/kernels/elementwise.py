@@ -7,6 +7,7 @@ value only is used for all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from morello.ir.dtypes import ALL, F32, DType
@@ -30,6 +31,7 @@ from morello_x86.kernels.lanes import (
     vectors,
     width,
 )
+from morello_x86.kernels.streams import streamed
 from morello_x86.kernels.values import computed, costs, line, literal, picked, read, write
 from morello_x86.kernels.vector_math import DIVISION, cycles, define
 
@@ -193,10 +195,14 @@ def _vector(
     each: Callable[[LogicalSpec], Num],
     single: int | None = None,
     temporaries: int = 2,
-) -> Microkernel:
-    """Return a kernel on vectors, where operand `single` may be one value; a vector costs `each` cycles."""
+    in_place: bool = False,
+) -> tuple[Microkernel, ...]:
+    """Return kernels on vectors, where operand `single` may be one value; a vector costs `each` half cycles.
+
+    The first is for registers and L1, the second for large outputs in memory, unless these are changed `in_place`.
+    """
     singles = () if single is None else (single,)
-    return Microkernel(
+    kernel = Microkernel(
         name=name,
         op=op,
         operands=operands,
@@ -209,6 +215,7 @@ def _vector(
         registers={"VRF": temporaries},
         emit=lanewise(body, widest),
     )
+    return (kernel,) if in_place else (kernel, streamed(kernel, body, widest, ("f32",)))
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
@@ -226,22 +233,28 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
     functions = (Gelu, Silu, Sigmoid, Tanh, Exp, Rsqrt)
     simple_ones = (Add, Sub, Mul, Maximum, Minimum)
     return (
-        _vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
-        _vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
-        _vector("VectorShift", Shift, (FLOAT_ANYWHERE,) * 2, _vector_shift, widest, simple),
-        *(
+        *_vector("VectorRelu", Relu, (_ALL_TYPES,) * 2, _vector_relu, widest, simple),
+        *_vector("VectorScale", Scale, (FLOAT_ANYWHERE,) * 2, _vector_scale, widest, simple),
+        *_vector("VectorShift", Shift, (FLOAT_ANYWHERE,) * 2, _vector_shift, widest, simple),
+        *chain.from_iterable(
             _vector(
                 f"Vector{op.__name__}", op, (FLOAT_ANYWHERE,) * 2, _vector_function, widest, function, temporaries=6
             )
             for op in functions
         ),
-        *(
+        *chain.from_iterable(
             _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary(op), widest, simple, single=1)
             for op in simple_ones
         ),
-        _vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
-        _vector("VectorDivideVec", DivideVec, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division),
-        _vector(
-            "VectorDivideVecScalar", DivideVecScalar, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=0
+        *_vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
+        *(
+            one
+            for name, op, single in (
+                ("VectorDivideVec", DivideVec, None),
+                ("VectorDivideVecScalar", DivideVecScalar, 0),
+            )
+            for one in _vector(
+                name, op, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=single, in_place=True
+            )
         ),
     )

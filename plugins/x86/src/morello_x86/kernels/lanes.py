@@ -17,6 +17,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.site import KernelSite, OperandSite
 from morello.plugins import OperandPattern
+from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
 from morello_x86.kernels.convert import scalar_as, vector_as
 from morello_x86.kernels.values import literal
 
@@ -89,7 +90,8 @@ class Place:
     """A kernel's place while it goes over its operands: one vector of each, of which `rest` lanes count (0: all).
 
     `at` is a position in registers, or an offset in C from the operands' pointers. `turn` counts the vectors that one
-    round of a loop handles. `fixed` are the operands that have a single value, in all lanes.
+    round of a loop handles. `fixed` are the operands that have a single value, in all lanes. What `streams` is stored
+    past the caches, at an address that is aligned.
     """
 
     site: KernelSite
@@ -99,6 +101,7 @@ class Place:
     fixed: Mapping[int, str]
     turn: int = 0
     rest: int = 0
+    streams: bool = False
 
     @property
     def dtype(self) -> DType:
@@ -130,7 +133,8 @@ class Place:
             store = _store_rest(self.site, dtype, self.values)
             self.line(f"{store}({self._address(index)}, {value}, {self.rest});")
         else:
-            self.line(f"{self.site.store(dtype, self.values)}({self._address(index)}, {value});")
+            store = stream if self.streams else KernelSite.store
+            self.line(f"{store(self.site, dtype, self.values)}({self._address(index)}, {value});")
 
     def line(self, text: str) -> None:
         self.site.line(f"{'    ' if isinstance(self.at, int) else '        '}{text}")
@@ -170,6 +174,32 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
         site.line("    {")
         yield Place(site, values, str(full), pointers, fixed, 0, rest)
         site.line("    }")
+
+
+def streamed_places(site: KernelSite, values: int, operands: Sequence[int], out: int) -> Iterator[Place]:
+    """Go over vectors of operands in memory, of which `out` is written past the caches.
+
+    The first vector ends before or in the first that is aligned, and the last one overlaps others, so that nothing is
+    left over.
+    """
+    sites = {index: site.operand(index) for index in operands}
+    total, dtype = int(sites[out].tensor.volume), sites[out].tensor.state.dtype
+    fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
+    pointers = {i: _pointer(site, i) for i in operands if i not in fixed}
+    size, index = dtype.bytes * values, site.fresh("i")
+
+    def at(place: str) -> Iterator[Place]:
+        site.line("    {")
+        yield Place(site, values, place, pointers, fixed)
+        site.line("    }")
+
+    yield from at("0")
+    site.line(f"    ptrdiff_t {index} = {values} - (ptrdiff_t)((uintptr_t){pointers[out]} % {size} / {dtype.bytes});")
+    site.line(f"    for (; {index} <= {total - values}; {index} += {values}) {{")
+    yield Place(site, values, index, pointers, fixed, streams=True)
+    site.line("    }")
+    yield from at(str(total - values))
+    site.line("    _mm_sfence();")
 
 
 def turns_of(count: int, most: int) -> int:
@@ -213,6 +243,14 @@ def repeat(site: KernelSite, dtype: DType, values: int) -> str:
     lanes = ", ".join(["value"] * values)
     head = f"static inline {kind} repeat_{kind}({dtype.c_name} value)"
     return site.helper(f"repeat_{kind}", f"{head} {{\n    return ({kind}){{{lanes}}};\n}}")
+
+
+def stream(site: KernelSite, dtype: DType, values: int) -> str:
+    """Return the name of a function that stores a vector past the caches, at an aligned address."""
+    kind, size = site.vector_type(dtype, values), dtype.bytes * values
+    head = f"static inline void stream_{kind}({dtype.c_name} *to, {kind} v)"
+    text = f"{PREFIX[size]}_stream_{SUFFIX[size]}(({INTEGER_VECTOR[size]} *)to, ({INTEGER_VECTOR[size]})v);"
+    return site.helper(f"stream_{kind}", f"{head} {{\n    {text}\n}}")
 
 
 def _load_rest(site: KernelSite, dtype: DType, values: int, place: str, count: int, fill: float | int) -> str:

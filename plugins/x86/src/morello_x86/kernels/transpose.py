@@ -24,19 +24,33 @@ def _shuffled(size: int, count: int, shuffles: Callable[[DType], str]) -> Callab
         rows = site.operand(0).vectors()
         columns = site.operand(1).vectors()
         dtype = site.spec.states[0].dtype
-        kind = site.vector_type(dtype, size)
-        name = f"transpose_{kind}" if count == size else f"pairs_{kind}"
-        parameters = ", ".join([*(f"{kind} r{i}" for i in range(count)), f"{kind} c[{count}]"])
-        helper = site.helper(
-            name, f"static inline void {name}({parameters}) {{\n{shuffles(dtype).format(kind=kind)}\n}}"
-        )
+        helper = _defined(site, dtype, size, count, shuffles(dtype))
         result = site.fresh("columns")
-        site.line(f"{kind} {result}[{count}];")
+        site.line(f"{site.vector_type(dtype, size)} {result}[{count}];")
         site.line(f"{helper}({', '.join(rows)}, {result});")
         for i, column in enumerate(columns):
             site.line(f"{column} = {result}[{i}];")
 
     return emit
+
+
+def _defined(site: KernelSite, dtype: DType, size: int, count: int, shuffles: str) -> str:
+    """Return the C function of `count` vectors of `size` values and of an array for the result."""
+    kind = site.vector_type(dtype, size)
+    name = f"transpose_{kind}" if count == size else f"pairs_{kind}"
+    parameters = ", ".join([*(f"{kind} r{i}" for i in range(count)), f"{kind} c[{count}]"])
+    text = f"static inline void {name}({parameters}) {{\n{shuffles.format(kind=kind)}\n}}"
+    return site.helper(name, text)
+
+
+def square(site: KernelSite, dtype: DType, size: int) -> str:
+    """Return the C function of the vectors of a square of `size` rows, and of an array for those of its columns."""
+    return _defined(site, dtype, size, size, _square(dtype, size))
+
+
+def _square(dtype: DType, size: int) -> str:
+    floats = {4: _transpose_4, 8: _transpose_8}
+    return floats[size]() if dtype == F32 and size in floats else _transpose(size * dtype.bytes, dtype.bytes)
 
 
 def _transpose_4() -> str:
@@ -160,11 +174,6 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[
 def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
     """Return the transposes of squares of `size` rows of values of `width` bytes, in both directions."""
     suffix = "" if width == 4 else f"Of{8 * width}Bits"
-    floats = {4: _transpose_4, 8: _transpose_8}
-
-    def shuffles(dtype: DType) -> str:
-        return floats[size]() if dtype == F32 and size in floats else _transpose(size * width, width)
-
     vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(size,))
     return tuple(
         Microkernel(
@@ -175,7 +184,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
             when=_of_shape(size, size, rising),
             # One cycle a shuffle: log2(size) stages of `size` of them.
             cost=lambda spec, target: HALF_CYCLE * size * (size.bit_length() - 1),
-            emit=_shuffled(size, size, shuffles),
+            emit=_shuffled(size, size, lambda dtype: _square(dtype, size)),
         )
         for rising in (True, False)
     )

@@ -1,0 +1,71 @@
+"""Outputs too large for caches pass by them: functions of each value, and copies, from memory to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from morello.ir.numbers import Mask, Num, choose
+from morello.ir.ops.move import Move
+from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
+from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.kernels.common import HALF_CYCLE
+from morello_x86.kernels.lanes import Place, in_lanes, streamed_places, vectors, whole, width
+from morello_x86.kernels.transpose import DTYPES_OF
+
+_LINE = 64
+#: Outputs of so many bytes leave little of themselves in caches, and nothing of what came before.
+LARGE = 16 << 20
+#: Tenths of a cycle for a line of such an output, measured on a core of Zen 5, and for one that caches would have kept.
+_LARGE_LINE, _SMALL_LINE = 30, 400
+
+
+def by_traffic(spec: LogicalSpec, computing: Num, machine: Machine) -> Num:
+    """Return the cost of streaming from memory to memory, which overlaps with computing. The output comes last."""
+    *inputs, out = spec.operands
+    lines = out.lines(_LINE) * choose(out.bytes >= LARGE, _LARGE_LINE, _SMALL_LINE)
+    traffic = sum((machine.move_cost(tensor) for tensor in inputs), start=lines)
+    return choose(traffic > computing, traffic, computing)
+
+
+def streamed(kernel: Microkernel, body: Callable[[Place], None], widest: int, dtypes: tuple[str, ...]) -> Microkernel:
+    """Return a kernel on memory like `kernel`, which applies `body` to vectors, but past the caches."""
+    count = len(kernel.operands)
+
+    def fits(spec: LogicalSpec) -> Mask:
+        fine = kernel.when(spec) if kernel.when else True
+        return fine & (whole(spec).volume >= width(spec, widest))
+
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        return by_traffic(spec, kernel.cost(spec, machine), machine)
+
+    def emit(site: KernelSite) -> None:
+        site.line("{")
+        for place in streamed_places(site, width(site.spec, widest), range(count), count - 1):
+            body(place)
+        site.line("}")
+
+    return attrs.evolve(
+        kernel,
+        name=f"{kernel.name}Streamed",
+        operands=(OperandPattern(levels=("GL",), dtypes=dtypes),) * count,
+        when=fits,
+        cost=cost,
+        emit=emit,
+    )
+
+
+def kernels(widest: int) -> tuple[Microkernel, ...]:
+    """Return copies of 4-byte values in vectors of so many bytes."""
+    copy = Microkernel(
+        name="Move",
+        op=Move(),
+        operands=(OperandPattern(),) * 2,
+        same=("dtype", "lanes"),
+        when=lambda spec: in_lanes(spec, widest),
+        cost=lambda spec, machine: 2 * HALF_CYCLE * vectors(spec, widest),
+        registers={"VRF": 1},
+    )
+    return (streamed(copy, lambda place: place.write(1, place.read(0)), widest, DTYPES_OF[4]),)

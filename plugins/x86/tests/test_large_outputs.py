@@ -1,0 +1,66 @@
+"""Transposes in memory and streamed outputs: any extents, rows anywhere, addresses of any alignment, and by cost."""
+
+from __future__ import annotations
+
+import pytest
+from morello_x86_avx2.plugin import PLUGIN as AVX2
+from morello_x86_avx512.plugin import PLUGIN as AVX512
+
+from morello import api
+from morello.ir.impl import Node
+from morello.plugins import TargetPlugin
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler, available_compilers
+from morello.schedule import lines, schedule_of
+from morello.testing import Trials
+
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+
+
+def transposes() -> dict[str, str]:
+    """Return the kernel for each Spec: whole and overlapping blocks, rows one after another and apart."""
+    specs: dict[str, str] = {}
+    for (rows, columns), dtype in (((16, 16), "f32"), ((17, 33), "i32"), ((81, 16), "u32"), ((64, 145), "f32")):
+        for level, name in (("L1", ""), ("GL", "Streamed")):
+            for state in ("", ", c1, ua"):
+                source, out = f"{dtype}, {level}, row_major{state}", f"{dtype}, {level}, col_major{state}"
+                specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrix{name}"
+                specs[f"Move(1×{columns}×{rows}, ({out}), ({source}), serial)"] = f"TransposeMatrix{name}"
+    return specs
+
+
+def streams() -> dict[str, str]:
+    """Return the kernel for each Spec: from one vector on, with and without values left over."""
+    specs: dict[str, str] = {}
+    for count in (16, 17, 31, 64, 1003):
+        for state in ("", ", row_major, ua"):
+            one = f"(f32, GL{state})"
+            specs[f"Move({count}, {one}, {one}, serial)"] = "MoveStreamed"
+            specs[f"Gelu({count}, {one}, {one}, serial)"] = "VectorGeluStreamed"
+            specs[f"Sub({count}, {one}, {one}, {one}, serial)"] = "VectorSubStreamed"
+    return specs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+@pytest.mark.parametrize("specs", [transposes(), streams()], ids=["transposes", "streams"])
+@PLUGINS
+def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], compiler: Compiler) -> None:
+    found = Registry.of(x86=plugin)
+    text = f"target {plugin.info.name}\n"
+    for number, (spec, kernel) in enumerate(specs.items()):
+        text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {kernel}\n}}\n"
+    impls = [goal.impl for goal in api.parse(text, registry=found).values() if isinstance(goal.impl, Node)]
+    assert len(impls) == len(specs)
+    trials = Trials(impls, found.target(plugin.info.name), sanitize=True, compiler=compiler)
+    for number in range(len(specs)):
+        trials.check(number)
+
+
+@pytest.mark.parametrize(("rows", "streamed"), [(2048, True), (1024, False)])
+@PLUGINS
+def test_outputs_from_16_mib_on_are_streamed(plugin: TargetPlugin, rows: int, streamed: bool) -> None:
+    found, shape = Registry.of(x86=plugin), f"{rows}×2048"
+    for spec in (f"Relu({shape}, (f32, GL), (f32, GL), serial)", f"Move({shape}, (f32, GL), (f32, GL), serial)"):
+        goal = api.goal(spec, target=plugin.info.name, registry=found).synthesize()
+        assert any("Streamed" in line for line in lines(schedule_of(goal.impl))) == streamed

@@ -1,0 +1,49 @@
+/*
+ * Relu(3×100, GL, GL) for x86_avx512, made by Morello.
+ *
+ * Cost 8970; memory in bytes: VRF 128. Schedule:
+ *     select VectorReluStreamed
+ */
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float f32x16 __attribute__((vector_size(64)));
+
+static inline f32x16 larger_f32x16(f32x16 a, f32x16 b) {
+    return _mm512_max_ps(a, b);
+}
+
+static inline f32x16 load_f32x16(const float *from) {
+    f32x16 v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline void store_f32x16(float *to, f32x16 v) {
+    memcpy(to, &v, sizeof v);
+}
+
+static inline void stream_f32x16(float *to, f32x16 v) {
+    _mm512_stream_si512((__m512i *)to, (__m512i)v);
+}
+
+void streams_avx512(const float *restrict src, float *restrict out) {
+    /* Relu(3×100, GL, GL): VectorReluStreamed */
+    {
+        const float *const src_at = src;
+        float *const out_at = out;
+        {
+            store_f32x16(out_at + 0, larger_f32x16(load_f32x16(src_at + 0), (f32x16){0}));
+        }
+        ptrdiff_t i = 16 - (ptrdiff_t)((uintptr_t)out_at % 64 / 4);
+        for (; i <= 284; i += 16) {
+            stream_f32x16(out_at + i, larger_f32x16(load_f32x16(src_at + i), (f32x16){0}));
+        }
+        {
+            store_f32x16(out_at + 284, larger_f32x16(load_f32x16(src_at + 284), (f32x16){0}));
+        }
+        _mm_sfence();
+    }
+}

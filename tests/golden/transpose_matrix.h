@@ -1,0 +1,20 @@
+/* Move(40×33, L1, L1) for x86_avx2, made by Morello. */
+#ifndef MORELLO_TRANSPOSE_MATRIX_H
+#define MORELLO_TRANSPOSE_MATRIX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* src: 40×33 f32, layout[0, 1] */
+/* out: 40×33 f32, layout[1, 0] */
+#ifdef __cplusplus
+extern "C" {
+#define restrict __restrict
+#endif
+void transpose_matrix(const float *restrict src, float *restrict out);
+#ifdef __cplusplus
+#undef restrict
+}
+#endif
+
+#endif /* MORELLO_TRANSPOSE_MATRIX_H */
