@@ -23,6 +23,7 @@ from morello_x86.kernels.common import PREFIX
 class VectorFunction:
     """A C function of vectors, where $f, $i and $u are types of floats, ints and unsigned ints, and $p a prefix.
 
+    `wide` is its text on vectors of 64 bytes, if that is another one.
     `ulps` is the largest error of its result, in units in the last place; `calls` are the functions it needs.
     `cycles` is the reciprocal throughput of a call, measured on vectors of at most 32 bytes and on those of 64.
     """
@@ -31,6 +32,7 @@ class VectorFunction:
     calls: tuple[str, ...] = ()
     ulps: float | None = None
     cycles: tuple[int, int] = (0, 0)
+    wide: str | None = None
 
 
 _EXP_POLYNOMIAL = """\
@@ -107,25 +109,58 @@ static inline $f silu_$f($f x) {
     return ${p}_max_ps(x, ${p}_setzero_ps()) - low;
 }"""
 
-#: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), and Φ(-a) = exp(-a²/2)·R(a), R a polynomial in t = 1/(1 + a/4).
-#: What a² is rounded by is made good for, since exp would magnify it.
+#: x·Φ(x) = max(x, 0) - |x|·Φ(-|x|), and Φ(-a) = exp(-a²/2)·R(a), R(a) a polynomial in t = 1/(1 + 0.26·a), times t.
+_GELU_TAIL = """\
+static inline $f gelu_tail_$f($f a) {
+    const $f one = ${p}_set1_ps(1.0f);
+    const $f t = one / ${p}_fmadd_ps(a, ${p}_set1_ps(0.26f), one), u = t - 0.5f;
+    $f r = ${p}_set1_ps(0x1.f85ba4p-6f);
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.fccdd6p-6f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.1e251ap-4f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.e2f2b6p-7f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.882f36p-3f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.5f96c2p-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.86479cp-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.3d67a4p-2f));
+    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.9096e2p-3f));
+    return r * (a * t);
+}"""
+
+#: 2^s for s from -0.5 to 0.5.
+_EXP2_POLYNOMIAL = """\
+static inline $f exp2_polynomial_$f($f s) {
+    $f q = ${p}_set1_ps(0x1.5bba14p-10f);
+    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.3cea88p-7f));
+    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.c6b752p-5f));
+    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.ebf9bcp-3f));
+    q = ${p}_fmadd_ps(q, s, ${p}_set1_ps(0x1.62e42ap-1f));
+    return ${p}_fmadd_ps(q, s, ${p}_set1_ps(1.0f));
+}"""
+
+#: exp(-a²/2) is (2^n·q)², with n + s = c·a² and q = 2^s, and n is found by adding a number whose sum has n + 127 in its
+#: last bits. What c and a² are rounded by is made good for, since exp would magnify it.
 _GELU = """\
 static inline $f gelu_$f($f x) {
-    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX));
-    const $f one = ${p}_set1_ps(1.0f), square = a * a, rest = ${p}_fmsub_ps(a, a, square);
-    const $f t = one / ${p}_fmadd_ps(a, ${p}_set1_ps(0.25f), one), u = t - 0.5f;
-    $f r = ${p}_set1_ps(0x1.0af292p-6f);
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.896244p-7f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.9b34bep-5f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(-0x1.cd6e76p-5f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.ed42d8p-5f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.eed93ep-3f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.7dffbep-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.8c6d8ap-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.373e3ap-2f));
-    r = ${p}_fmadd_ps(r, u, ${p}_set1_ps(0x1.82b4bcp-3f)) * t;
-    r = ${p}_fnmadd_ps(r, rest * 0.5f, r);
-    return ${p}_max_ps(x, ${p}_setzero_ps()) - exp_times_$f(square * -0.5f, a * r);
+    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX)), square = a * a;
+    const $f c = ${p}_set1_ps(-0x1.715476p-2f), magic = ${p}_set1_ps(0x1.8000fep23f);
+    const $f sum = ${p}_fmadd_ps(square, c, magic);
+    $f s = ${p}_fmsub_ps(square, c, sum - magic);
+    s = ${p}_fmadd_ps(square, ${p}_set1_ps(-0x1.4ae0cp-28f), s);
+    s = ${p}_fmadd_ps(${p}_fmsub_ps(a, a, square), c, s);
+    const $f root = exp2_polynomial_$f(s) * ($f)(($u)sum << 23);
+    return ${p}_fnmadd_ps(root * gelu_tail_$f(a), root, ${p}_max_ps(x, ${p}_setzero_ps()));
+}"""
+
+#: With AVX-512 exp(-a²/2) is 2^n·q.
+_GELU_512 = """\
+static inline $f gelu_$f($f x) {
+    const $f a = ${p}_min_ps(${p}_set1_ps(16.0f), ($f)(($i)x & INT32_MAX)), square = a * a;
+    const $f c = ${p}_set1_ps(-0x1.715476p-1f), magic = ${p}_set1_ps(0x1.8p23f);
+    const $f n = ${p}_fmadd_ps(square, c, magic) - magic;
+    $f s = ${p}_fmadd_ps(square, ${p}_set1_ps(-0x1.4ae0cp-27f), ${p}_fmsub_ps(square, c, n));
+    s = ${p}_fmadd_ps(${p}_fmsub_ps(a, a, square), c, s);
+    const $f power = ${p}_scalef_ps(exp2_polynomial_$f(s), n);
+    return ${p}_fnmadd_ps(power, gelu_tail_$f(a), ${p}_max_ps(x, ${p}_setzero_ps()));
 }"""
 
 #: x·sigmoid(v) with v = x·(c + d·x²), computed as a sum of two floats, since exp magnifies what v is rounded by.
@@ -164,12 +199,14 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
 
 FUNCTIONS = {
     "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
-    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",)),
+    "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",), wide=_EXP_TIMES_512),
     "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(12, 12)),
     "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(18, 18)),
     "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(26, 27)),
     "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(20, 22)),
-    "gelu": VectorFunction(_GELU, ("exp_times",), ulps=8.0, cycles=(31, 40)),
+    "gelu_tail": VectorFunction(_GELU_TAIL),
+    "exp2_polynomial": VectorFunction(_EXP2_POLYNOMIAL),
+    "gelu": VectorFunction(_GELU, ("gelu_tail", "exp2_polynomial"), ulps=12.0, cycles=(32, 31), wide=_GELU_512),
     "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=4.0, cycles=(35, 39)),
     "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(10, 20)),
     "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(13, 13)),
@@ -189,9 +226,9 @@ def definitions(name: str, values: int) -> dict[str, str]:
     """Return the C functions that `name` on vectors of so many floats consists of, itself last: text by C name."""
     function = FUNCTIONS[name]
     found = {own: text for called in function.calls for own, text in definitions(called, values).items()}
-    wide = values == 16 and name == "exp_times"
+    text = function.wide if function.wide and values == 16 else function.text
     kinds = {"f": f"f32x{values}", "i": f"i32x{values}", "u": f"u32x{values}", "p": PREFIX[4 * values]}
-    found[c_name(name, values)] = Template(_EXP_TIMES_512 if wide else function.text).substitute(kinds)
+    found[c_name(name, values)] = Template(text).substitute(kinds)
     return found
 
 
