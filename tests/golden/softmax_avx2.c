@@ -1,7 +1,7 @@
 /*
  * Softmax(4×16, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 1260; memory in bytes: RF 4, VRF 256. Schedule:
+ * Cost 1380; memory in bytes: RF 4, VRF 256. Schedule:
  *     tile [1, 16]
  *     to_softmax_parts to RF
  *     subschedule [0] {
@@ -68,9 +68,10 @@ static inline float maximum_of_f32x8(f32x8 v) {
     return maximum_of_f32x4(maximum_f32x4(half[0], half[1]));
 }
 
-static inline f32x8 exp_polynomial_f32x8(f32x8 x, f32x8 *n) {
-    const f32x8 magic = _mm256_set1_ps(0x1.8p23f); /* its sum with a small number is rounded to an integer */
-    *n = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic) - magic;
+static inline f32x8 exp_polynomial_f32x8(f32x8 x, f32x8 *n, f32x8 *sum) {
+    const f32x8 magic = _mm256_set1_ps(0x1.8001fcp23f);
+    *sum = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic);
+    *n = *sum - magic;
     f32x8 r = _mm256_fnmadd_ps(*n, _mm256_set1_ps(0x1.62e430p-1f), x);
     r = _mm256_fnmadd_ps(*n, _mm256_set1_ps(-0x1.05c610p-29f), r);
     f32x8 p = _mm256_set1_ps(0x1.6a4d60p-10f);
@@ -83,13 +84,11 @@ static inline f32x8 exp_polynomial_f32x8(f32x8 x, f32x8 *n) {
 }
 
 static inline f32x8 exp_times_f32x8(f32x8 x, f32x8 y) {
-    f32x8 n;
+    f32x8 n, sum;
     x = _mm256_min_ps(_mm256_set1_ps(177.4f), _mm256_max_ps(_mm256_set1_ps(-174.0f), x));
-    const f32x8 p = exp_polynomial_f32x8(x, &n);
-    const i32x8 k = (i32x8)_mm256_cvtps_epi32(n);
-    const i32x8 half = k >> 1;
-    const f32x8 first = (f32x8)((u32x8)(half + 127) << 23), second = (f32x8)((u32x8)(k - half + 127) << 23);
-    return p * first * y * second;
+    const f32x8 p = exp_polynomial_f32x8(x, &n, &sum);
+    const u32x8 k = (u32x8)sum, half = k >> 1;
+    return p * (f32x8)(half << 23) * y * (f32x8)((k - half) << 23);
 }
 
 static inline f32x8 exp_f32x8(f32x8 x) {

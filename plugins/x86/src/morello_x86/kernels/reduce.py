@@ -183,7 +183,7 @@ def _loop_cost(widest: int):
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         count = ceil_div(spec.operand(0).volume, width(spec, widest))
         latency = width(spec, widest).bit_length() + 1
-        loop = ceil_div(count * (1 + conversions(spec)) + ACCUMULATORS + 3, 2)
+        loop = count * (1 + conversions(spec)) + ACCUMULATORS + 3
         return HALF_CYCLE * choose(loop > latency, loop, latency) + machine.move_cost(spec.operand(1))
 
     return cost

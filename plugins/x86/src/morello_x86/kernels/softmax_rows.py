@@ -39,8 +39,9 @@ from morello_x86.kernels.reduce import accumulates, fold, to_one_value
 from morello_x86.kernels.vector_math import cycles, define
 
 _ROW = OperandPattern(levels=("VRF", "L1"), dtypes=FLOATS)
-#: What combining the lanes of a vector costs, and what scaling a denominator to a new maximum does.
-_LANES, _RESCALE = 8, 34
+#: Half cycles for combining the lanes of a vector, for scaling a denominator to a new maximum, and for each vector if
+#: the maximum is found first.
+_LANES, _RESCALE, _OWN_MAX = 8, 34, 2
 _LOWEST = float("-inf")
 
 
@@ -151,7 +152,7 @@ def _row_kernel(
     widest: int,
     fixed: int,
 ) -> Microkernel:
-    """Return a kernel whose operands `rows` are rows, and whose others are single values."""
+    """Return a kernel whose operands `rows` are rows, and whose others are single values; `fixed` is for each row."""
     singles = tuple(index for index in range(count) if index not in rows)
 
     def emit(site: KernelSite) -> None:
@@ -160,7 +161,8 @@ def _row_kernel(
         site.line("}")
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        each = cycles("exp_below", width(spec, widest)) + len(rows) + conversions(spec)
+        finding = 0 if print_row is _from_max else _OWN_MAX
+        each = cycles("exp_below", width(spec, widest)) + finding + len(rows) + conversions(spec)
         moves = sum(machine.move_cost(spec.operand(index)) for index in singles)
         return HALF_CYCLE * (vectors(spec, widest) * each + fixed) + moves
 

@@ -23,11 +23,16 @@ _LARGE_LINE, _SMALL_LINE = 30, 400
 
 
 def by_traffic(spec: LogicalSpec, computing: Num, machine: Machine) -> Num:
-    """Return the cost of streaming from memory to memory, which overlaps with computing. The output comes last."""
+    """Return the cost of streaming from memory to memory. The output comes last.
+
+    Computing overlaps with the lines of large outputs; for others these are too dear to be chosen.
+    """
     *inputs, out = spec.operands
-    lines = out.lines(_LINE) * choose(out.bytes >= LARGE, _LARGE_LINE, _SMALL_LINE)
-    traffic = sum((machine.move_cost(tensor) for tensor in inputs), start=lines)
-    return choose(traffic > computing, traffic, computing)
+    reading = sum(machine.move_cost(tensor) for tensor in inputs)
+    lines, is_large = out.lines(_LINE), out.bytes >= LARGE
+    traffic = reading + lines * _LARGE_LINE
+    slower = choose(traffic > computing, traffic, computing)
+    return choose(is_large, slower, computing + reading + lines * _SMALL_LINE)
 
 
 def streamed(kernel: Microkernel, body: Callable[[Place], None], widest: int, dtypes: tuple[str, ...]) -> Microkernel:

@@ -25,7 +25,8 @@ class VectorFunction:
 
     `wide` is its text on vectors of 64 bytes, if that is another one.
     `ulps` is the largest error of its result, in units in the last place; `calls` are the functions it needs.
-    `cycles` is the reciprocal throughput of a call, measured on vectors of at most 32 bytes and on those of 64.
+    `cycles` is the reciprocal throughput of a call in half cycles, measured on vectors of at most 32 bytes and on those
+    of 64, on a core of Zen 5.
     """
 
     text: str
@@ -35,10 +36,12 @@ class VectorFunction:
     wide: str | None = None
 
 
+#: exp(x) / 2^n. Adding `magic` rounds to an integer: the sum's last bits are n + 254.
 _EXP_POLYNOMIAL = """\
-static inline $f exp_polynomial_$f($f x, $f *n) {
-    const $f magic = ${p}_set1_ps(0x1.8p23f); /* its sum with a small number is rounded to an integer */
-    *n = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic) - magic;
+static inline $f exp_polynomial_$f($f x, $f *n, $f *sum) {
+    const $f magic = ${p}_set1_ps(0x1.8001fcp23f);
+    *sum = ${p}_fmadd_ps(x, ${p}_set1_ps(0x1.715476p+0f), magic);
+    *n = *sum - magic;
     $f r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(0x1.62e430p-1f), x);
     r = ${p}_fnmadd_ps(*n, ${p}_set1_ps(-0x1.05c610p-29f), r);
     $f p = ${p}_set1_ps(0x1.6a4d60p-10f);
@@ -54,21 +57,19 @@ static inline $f exp_polynomial_$f($f x, $f *n) {
 #: normal numbers, or both infinite. `min` and `max` pass on a NaN in their second operand.
 _EXP_TIMES = """\
 static inline $f exp_times_$f($f x, $f y) {
-    $f n;
+    $f n, sum;
     x = ${p}_min_ps(${p}_set1_ps(177.4f), ${p}_max_ps(${p}_set1_ps(-174.0f), x));
-    const $f p = exp_polynomial_$f(x, &n);
-    const $i k = ($i)${p}_cvtps_epi32(n);
-    const $i half = k >> 1;
-    const $f first = ($f)(($u)(half + 127) << 23), second = ($f)(($u)(k - half + 127) << 23);
-    return p * first * y * second;
+    const $f p = exp_polynomial_$f(x, &n, &sum);
+    const $u k = ($u)sum, half = k >> 1;
+    return p * ($f)(half << 23) * y * ($f)((k - half) << 23);
 }"""
 
 #: With AVX-512 one instruction multiplies by a power of two.
 _EXP_TIMES_512 = """\
 static inline $f exp_times_$f($f x, $f y) {
-    $f n;
+    $f n, sum;
     x = ${p}_min_ps(${p}_set1_ps(1000.0f), ${p}_max_ps(${p}_set1_ps(-1000.0f), x));
-    const $f p = exp_polynomial_$f(x, &n);
+    const $f p = exp_polynomial_$f(x, &n, &sum);
     return ${p}_scalef_ps(p * y, n);
 }"""
 
@@ -200,25 +201,25 @@ static inline $f softmax_$f($f x, $f max, $f denom) {
 FUNCTIONS = {
     "exp_polynomial": VectorFunction(_EXP_POLYNOMIAL),
     "exp_times": VectorFunction(_EXP_TIMES, ("exp_polynomial",), wide=_EXP_TIMES_512),
-    "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(12, 12)),
-    "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(18, 18)),
-    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(26, 27)),
-    "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(20, 22)),
+    "exp": VectorFunction(_EXP, ("exp_times",), ulps=1.0, cycles=(14, 12)),
+    "sigmoid": VectorFunction(_SIGMOID, ("exp",), ulps=2.5, cycles=(20, 19)),
+    "tanh": VectorFunction(_TANH, ("exp",), ulps=2.0, cycles=(29, 27)),
+    "silu": VectorFunction(_SILU, ("exp",), ulps=3.5, cycles=(24, 23)),
     "gelu_tail": VectorFunction(_GELU_TAIL),
     "exp2_polynomial": VectorFunction(_EXP2_POLYNOMIAL),
-    "gelu": VectorFunction(_GELU, ("gelu_tail", "exp2_polynomial"), ulps=12.0, cycles=(32, 31), wide=_GELU_512),
-    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=4.0, cycles=(35, 39)),
-    "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(10, 20)),
-    "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(13, 13)),
-    "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(15, 15)),
+    "gelu": VectorFunction(_GELU, ("gelu_tail", "exp2_polynomial"), ulps=12.0, cycles=(32, 30), wide=_GELU_512),
+    "gelu_tanh": VectorFunction(_GELU_TANH, ("exp",), ulps=4.0, cycles=(43, 42)),
+    "rsqrt": VectorFunction(_RSQRT, ulps=1.5, cycles=(13, 13)),
+    "exp_below": VectorFunction(_EXP_BELOW, ("exp",), cycles=(16, 13)),
+    "softmax": VectorFunction(_SOFTMAX, ("exp_times",), cycles=(17, 16)),
 }
 
-#: Cycles that a vector division takes, measured likewise.
-DIVISION = (7, 7)
+#: Half cycles that a vector division takes, measured likewise.
+DIVISION = (5, 5)
 
 
 def cycles(name: str, values: int) -> int:
-    """Return the cost of one call on a vector of so many floats."""
+    """Return the half cycles of one call on a vector of so many floats."""
     return FUNCTIONS[name].cycles[values == 16]
 
 
