@@ -1,6 +1,6 @@
 """Measures search: a table of goals with Specs solved, seconds, memory and disk, cold and warm.
 
-    python benchmarks/synthesis.py [--only NAME]... [--target NAME] [--numpy-only] [--json]
+    python benchmarks/synthesis.py [--only NAME]... [--target NAME] [--json]
 
 Cold is a fresh process with an empty database, from its start until the C is on disk. Warm is `morello compile` in a
 fresh process with the database that the cold run filled, from its start until the C is on disk: the slowest of three.
@@ -24,8 +24,8 @@ from rich.table import Table
 from morello import api
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
-from morello.search.solve.deepening import Rounds
 from morello.search.solve.engine import Engine
+from morello.search.solve.solver import Solver
 
 PACKED = "layout[0, 1, 2, 1p8]"
 GOALS = {
@@ -48,9 +48,9 @@ class _Watcher(StoreKeeper):
 
     engine: Engine
 
-    def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
+    def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
         self.engine = engine
-        super().save(engine, rounds, final=final)
+        super().save(engine, solver, final=final)
 
 
 def cold(file: str, database: str, out: str) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def cold(file: str, database: str, out: str) -> dict[str, Any]:
     watcher = search.keeper = _Watcher(store)
     kernel = api.compile(goal, db=store)
     Path(out).write_text(kernel.source, encoding="utf-8")
-    engine = watcher.engine
-    counts = {"solved": search.solved, "met": len(engine.cells) - 1, "tables": len(engine.tables.space.values)}
+    told = watcher.engine.core.progress
+    counts = {"solved": search.solved, "met": told.cells - 1, "tables": told.tables}
     return {**counts, "cost": kernel.cost}
 
 
@@ -146,18 +146,13 @@ def table(rows: list[dict[str, Any]]) -> Table:
     "--only", metavar="NAME", multiple=True, type=click.Choice(list(GOALS)), help="Only this goal; repeatable."
 )
 @click.option("--target", metavar="NAME", default="x86_avx2", show_default=True)
-@click.option("--numpy-only", is_flag=True, help="Without the compiled helper of search.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--cold", "cold_files", nargs=3, hidden=True)
-def main(
-    only: tuple[str, ...], target: str, numpy_only: bool, as_json: bool, cold_files: tuple[str, str, str] | None
-) -> None:
+def main(only: tuple[str, ...], target: str, as_json: bool, cold_files: tuple[str, str, str] | None) -> None:
     """Measure search on Specs of different sizes, each in a fresh process."""
     if cold_files:
         print(json.dumps(cold(*cold_files)))
         return
-    if numpy_only:
-        os.environ["MORELLO_NUMPY_ONLY"] = "1"
     rows = []
     for name in only or GOALS:
         click.echo(f"measuring {name}", err=True)

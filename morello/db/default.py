@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.db.block import UNKNOWN, AnswerBlock, Entry, Ints
+from morello.db.rectangles import Boxes
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.folders import make_private, user_folder
@@ -80,9 +81,13 @@ class ForgivingStore(SavingStore):
         parent = super()
         return self._try(lambda: parent.find(target, spec), None)
 
-    def has(self, target: Target, labels: LogicalSpec) -> bool:
+    def has_any(self, target: Target) -> bool:
         parent = super()
-        return self._try(lambda: parent.has(target, labels), False)
+        return self._try(lambda: parent.has_any(target), False)
+
+    def boxes(self, target: Target, labels: LogicalSpec) -> Boxes | None:
+        parent = super()
+        return self._try(lambda: parent.boxes(target, labels), None)
 
     def believed(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
 from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
+from morello.db.coordinates import of_limits, of_sizes, volumes
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.solve.deepening import Rounds
+from morello.search.solve.core import Asked
 from morello.search.solve.engine import Engine
-from morello.search.solve.export import Solved, by_table, bytes_of, solved
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from morello.search.solve.export import Solved, solved
+from morello.search.solve.solver import Solver
+from morello.search.tables.shapes import Key, Space
 
 #: Seconds between two times that a search which goes on is saved.
 _PAUSE = 10.0
@@ -35,82 +34,118 @@ class StoreKeeper:
         self._saved: WeakKeyDictionary[Engine, npt.NDArray[np.bool_]] = WeakKeyDictionary()
         #: Engines that rest on another's word, so that what they find is no better proven.
         self._doubtful: WeakSet[Engine] = WeakSet()
+        #: Per engine and space, where sizes and limits lie among the boxes of answers.
+        self._places: WeakKeyDictionary[Engine, dict[Key, dict[str, object]]] = WeakKeyDictionary()
         #: Whether search was told anything.
         self.used = False
         self._failed = False
         self._last = time.monotonic()
         self._target: Target
 
-    def attach(self, engine: Engine) -> None:
-        """Let an engine ask the store about every cell that it meets."""
-
-        def recall(table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
-            return self._recall(engine, table, shape, limits)
-
-        def peak(cell: int) -> Sequence[int] | None:
-            limits = bytes_of(engine, engine.cells.limits.values[cell : cell + 1])[0].tolist()
-            entry = self.store.find(engine.target, Spec(engine.directory.logical(cell), tuple(limits)))
-            return [int(one) for one in entry.peak] if entry and entry.kind == AnswerKind.EXACT else None
-
-        engine.cells.recall, engine.cells.recall_peak = recall, peak
-        self._target = engine.target
+    def attach(self, target: Target) -> bool:
+        """Return whether there are answers for a target, so that an engine should ask."""
+        self._target = target
+        return self.store.has_any(target)
 
     def program(self, spec: Spec) -> Impl | None:
         """Return a program that is stored."""
         return self.store.program(self._target, spec)
 
-    def save(self, engine: Engine, rounds: Rounds, *, final: bool) -> None:
+    def answer(self, engine: Engine, asked: Asked) -> None:
+        """Give an engine what the store knows."""
+        table = int(engine.core.cells(asked.cell, 1).table[0])
+        if asked.what == "answers":
+            engine.core.set_answers(table, self._answers(engine, table))
+        elif asked.what == "belief":
+            self._believe(engine, asked.cell)
+        else:
+            entry = self.store.find(engine.target, _spec_of(engine, asked.cell))
+            peak = [int(one) for one in entry.peak] if entry and entry.kind == AnswerKind.EXACT else None
+            engine.core.set_program(asked.cell, engine.lanes.least(peak) if peak else None)
+
+    def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
         """Store cells solved since the last time, in one transaction. What is in progress waits for a while.
 
         An answer is worth having also where it cannot be stored, so that is a warning, and nothing more is stored.
         """
+        self.used = self.used or engine.core.progress.told > 0
         if self._failed or (not final and time.monotonic() - self._last < _PAUSE):
             return
         try:
-            self._save(engine, rounds)
+            self._save(engine, solver)
         except MorelloError as error:
             self._failed = True
             warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
 
-    def _save(self, engine: Engine, rounds: Rounds) -> None:
-        done = engine.cells.solved
-        engine.cells.remember()
-        done |= engine.cells.recalled.values
+    def _save(self, engine: Engine, solver: Solver) -> None:
+        known = engine.core.cells()
+        fresh = known.solved & ~known.recalled
         before = self._saved.get(engine, np.zeros(1, dtype=np.bool_))
-        fresh = done.copy()
         fresh[: len(before)] &= ~before
-        fresh &= ~engine.cells.recalled.values
         # Costs that are not counted exactly are no answers.
-        low = engine.cells.low.values
-        fresh &= (low <= LARGEST_COST) | (low == np.inf)
+        fresh &= (known.low <= LARGEST_COST) | (known.low == np.inf)
         fresh[0] = False
-        cells = np.flatnonzero(fresh)
+        # Where it is not known yet which program is chosen, that waits for the next time.
+        cells, found = solved(solver, known, np.flatnonzero(fresh))
         if len(cells):
-            found = map(block_of, solved(rounds, cells))
-            self.store.add(engine.target, found, foreign=engine in self._doubtful)
-            # Where it is not known yet which program is chosen, that waits for the next time.
-            unknown = (rounds.choices.peaks(cells)[:, 0] < 0) & (low[cells] < np.inf)
-            done[cells[unknown]] = False
+            self.store.add(engine.target, map(block_of, found), foreign=engine in self._doubtful)
+        done = np.zeros(len(known.low), dtype=np.bool_)
+        done[: len(before)] = before
+        done[cells] = True
         self._saved[engine] = done
         self._last = time.monotonic()
 
-    def _recall(self, engine: Engine, table: Ints, shape: Ints, limits: Ints) -> tuple[Floats, Floats]:
-        """Between which costs cells must be, as far as the store knows: [0, infinity] where it does not."""
-        low, high = np.zeros(len(table)), np.full(len(table), np.inf)
-        for number, cells in by_table(table):
-            labels = engine.directory.labels(number)
-            if not self.store.has(engine.target, labels):
-                continue
-            space = engine.tables.spaces[int(engine.tables.space.values[number])].space
-            sizes = space.sizes[:, shape[cells]].T
-            given = bytes_of(engine, limits[cells])
-            costs, kinds, foreign = self.store.believed(engine.target, labels, sizes, given)
-            if foreign.any():
-                self._doubtful.add(engine)
-            self.used = self.used or bool((kinds >= 0).any())
-            low[cells] = np.where(kinds == AnswerKind.NONE, np.inf, np.where(kinds >= 0, costs, 0))
-            high[cells] = np.where(kinds == AnswerKind.EXACT, costs, np.inf)
-        return low, high
+    def _answers(self, engine: Engine, table: int) -> dict[str, object] | None:
+        """Return what the store knows of a table, as search wants it."""
+        found = self.store.boxes(engine.target, engine.directory.labels(table))
+        if found is None:
+            return None
+        array, space = engine.packing.array, engine.directory.space_of(table)
+        places = self._places.setdefault(engine, {})
+        if space.key not in places:
+            places[space.key] = _places_in(engine, space)
+        return {
+            **places[space.key],
+            "count": len(found),
+            "low": array(found.low, "int64_t"),
+            "high": array(found.high, "int64_t"),
+            "kind": array(found.kind, "int8_t"),
+            "foreign": array(found.foreign, "int8_t"),
+            "numerator": array(found.numerator, "int64_t"),
+            "denominator": array(found.denominator, "int64_t"),
+        }
+
+    def _believe(self, engine: Engine, cell: int) -> None:
+        """Let an engine go by what of several answers to a cell is to be believed. Raises Damaged."""
+        spec = _spec_of(engine, cell)
+        shapes, limits = (np.array([row], dtype=np.int64) for row in (spec.shape, spec.limits))
+        costs, kinds, foreign = self.store.believed(engine.target, spec.logical, shapes, limits)
+        if foreign[0]:
+            self._doubtful.add(engine)
+        if kinds[0] >= 0:
+            cost = np.inf if kinds[0] == AnswerKind.NONE else float(costs[0])
+            engine.core.believe(cell, cost, cost if kinds[0] == AnswerKind.EXACT else np.inf)
+
+
+def _spec_of(engine: Engine, cell: int) -> Spec:
+    (limits,) = engine.lanes.bytes(engine.core.cells(cell, 1).limits).tolist()
+    return Spec(engine.directory.logical(cell), tuple(limits))
+
+
+def _places_in(engine: Engine, space: Space) -> dict[str, object]:
+    """Return the coordinates of all shapes of a space and of all limits, and the shapes' volumes."""
+    grids = engine.target.grids
+    limit_at: list[npt.NDArray[np.int64]] = []
+    for level, column in enumerate(engine.lanes.values):
+        limits = np.zeros((len(column), len(grids)), dtype=np.int64)
+        limits[:, level] = column
+        limit_at.append(of_limits(limits, grids)[:, level])
+    return {
+        "rank": len(space.sizes),
+        "size_at": engine.packing.rows([*of_sizes(space.sizes)], "int64_t"),
+        "limit_at": engine.packing.rows(limit_at, "int64_t"),
+        "volume": engine.packing.array(volumes(space.sizes.T), "int64_t"),
+    }
 
 
 def block_of(answers: Solved) -> AnswerBlock:

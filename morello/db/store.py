@@ -176,9 +176,15 @@ class SpecStore:
             raise self.file.damaged(f"answers to one Spec contradict each other: {best}")
         return best
 
-    def has(self, target: Target, labels: LogicalSpec) -> bool:
-        """Return True if there are answers of a table."""
-        return self._table(target, labels) is not None
+    def has_any(self, target: Target) -> bool:
+        """Return True if there are answers of a target as it is."""
+        with self.file.reading():
+            return any(one.hash == fingerprint(target) for one in records.read_prints(self.file))
+
+    def boxes(self, target: Target, labels: LogicalSpec) -> Boxes | None:
+        """Return all answers of a table; None if there are none."""
+        table = self._table(target, labels)
+        return table and table.boxes
 
     def known(
         self, target: Target, labels: LogicalSpec, shapes: Ints, limits: Ints

@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.runtime.machine import missing_features
 from morello.search.block_search import BlockSearch
-from morello.search.solve.propagate import compiled
+from morello.search.solve.library import library
 from morello.testing.specs import drawn_spec
 from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials
@@ -75,7 +75,7 @@ class Examiner:
 
     def examine(self, numbers: Sequence[int], begin: Callable[[int | None], None]) -> Iterator[Outcome]:
         """Examine Specs by number, telling `begin` of each before, and None before the programs are built."""
-        compiled()  # What it imports would stay broken if time were up meanwhile.
+        library()  # What it imports would stay broken if time were up meanwhile.
         programs: dict[int, tuple[Node, str | None]] = {}
         for number in numbers:
             begin(number)

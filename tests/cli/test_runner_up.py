@@ -11,6 +11,7 @@ from morello.cli.explain import _runner_up
 from morello.cli.tree import program_tree
 from morello.frontend.parser import parse_spec
 from morello.search.block_search import Alternative, BlockSearch
+from morello.search.solve import solver
 
 #: No kernel adds up bytes, so that there are steps to choose between.
 SMALL = "spec small = Matmul(1×2×2×8, (u8, L1), (u8, L1), (u8, L1), serial)\n"
@@ -69,7 +70,8 @@ def test_what_the_schedule_fixed_has_none(cli, write):
     assert all(node["runner_ups"] is not None for child in root["children"] for node in _nodes(child))
 
 
-def test_text_shows_costs_and_what_they_are_more(cli, write):
+def test_text_shows_costs_and_what_they_are_more(cli, write, monkeypatch):
+    monkeypatch.setattr(solver, "_RANKING_TURNS", 0)  # leave some costs open
     shown = cli("explain", write(SMALL), "--runner-ups", "2").stdout
     assert re.search(r"  or to_accum +\d+ +\d+ more \(\d+\.?\d* %\)", shown) or "as cheap, comes later" in shown
     assert re.search(r"  or .* ≥ \d+ +≥ \d+ more \(\d+\.?\d* %\)", shown)

@@ -140,7 +140,7 @@ def test_sources_count_wherever_they_are_and_whose_they_are(tmp_path: Path) -> N
     for name in ("morello/ir/tensor.py", "morello/frontend/morello.lark", "morello_x86_avx2/target.py"):
         (file,) = folder.glob(name.replace("morello.lark", "*.lark"))
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    (folder / "morello" / "search" / "solve" / "_propagate.cpython-39-other.so").write_bytes(b"\x7fELF")
+    (folder / "morello" / "search" / "solve" / "_engine.cpython-39-other.so").write_bytes(b"\x7fELF")
     (folder / "morello" / "cli" / "app.py").write_text("from morello.cli.common import nothing")
     edited = [folder / name / "plugin.py" for name in PACKAGES if name != "morello"]
     edited[0] = folder / "morello_reference_c" / "meanings" / "products.py"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -25,9 +27,9 @@ from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import Case
 from morello.rewrites.tile import loop_cases
 from morello.search.block_search import BlockSearch
-from morello.search.solve import propagate
-from morello.search.solve.deepening import Rounds
+from morello.search.solve import library
 from morello.search.solve.engine import Engine
+from morello.search.solve.solver import Solver
 from morello.testing.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
 from morello.testing.textbook import Textbook, differences, expansions
 
@@ -131,40 +133,35 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
     target, rng = target_named(name), random.Random(seed)
     specs = goals(target, seed, 4)
     engine = Engine([spec.logical for spec in specs], target, prune=False)
-    pending, compared = engine.directory.cells_of(specs), 0
+    pending, compared = [*dict.fromkeys(engine.directory.cells_of(specs))], 0
     for _ in range(4):
-        cells = np.unique(pending)
-        made = engine.expand(cells, np.full(len(cells), np.inf))
-        steps: dict[int, dict[Outcome, int]] = {int(cell): {} for cell in cells}
-        for edges in made:
-            for index, (cell, cost, place) in enumerate(zip(edges.parent, edges.cost, edges.priority, strict=True)):
-                parts = zip(edges.child[:, index], edges.times[:, index], strict=True)
-                outcome = int(cost), tuple(sorted((int(child), int(times)) for child, times in parts if child))
-                known = steps[int(cell)]
-                known[outcome] = min(int(place), known.get(outcome, int(place)))
-        for cell, found in steps.items():
+        children: set[int] = set()
+        for cell in pending:
+            found: dict[Outcome, int] = {}
+            for edge in engine.core.edges(cell, np.inf):
+                parts = zip(edge.parts, map(int, edge.times), strict=True)
+                outcome = int(edge.own), tuple(sorted(parts))
+                found[outcome] = min(edge.priority, found.get(outcome, edge.priority))
+                children.update(edge.parts)
             logical = engine.directory.logical(cell)
-            told = {outcome: str(engine.step(cell, place)) for outcome, place in found.items()}
+            told = {outcome: str(engine.step(cell, priority)) for outcome, priority in found.items()}
             assert told == outcomes(engine, cell, logical), logical
             compared += len(told)
-        children = np.concatenate([np.zeros(0, np.int64), *(edges.child.reshape(-1) for edges in made)])
-        children = np.unique(children[children > 0])
-        pending = np.array(rng.sample(children.tolist(), min(20, len(children))), dtype=np.int64)
+        pending = rng.sample(sorted(children), min(20, len(children)))
     assert compared
 
 
 def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
     """Return the outcomes of single rewrites of a cell's Spec, each with the first step that has it."""
-    codes, target = engine.cells.limit_codes, engine.target
-    numbers = engine.cells.limits.values[cell].astype(np.int64)
-    limits = tuple(int(codes.bytes(level, number)) for level, number in enumerate(numbers))
+    target = engine.target
+    limits = tuple(engine.lanes.bytes(engine.core.cells(cell, 1).limits)[0].tolist())
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
         lowered = child_limits(made, limits, target.grids)
         if lowered is None:
             continue
         children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]
-        cells = engine.directory.cells_of(children).tolist()
+        cells = engine.directory.cells_of(children)
         parts = sorted((child, int(part.times)) for child, part in zip(cells, made.parts, strict=True))
         found.setdefault((int(made.cost), tuple(parts)), str(made.step))
     return found
@@ -174,7 +171,7 @@ def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, s
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNamed) -> None:
-    """No Spec costs less than its first bound, and rounds end with its cost: on every Spec below some goals."""
+    """No Spec costs less than its first bound, and search ends with its cost: on every Spec below some goals."""
     target = target_named(name)
     textbook = Bounded(target)
     for spec in goals(target, seed, 3):
@@ -185,30 +182,41 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNam
     engine = Engine([spec.logical for spec in goals(target, seed, 3)], target)
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
     cells = engine.directory.cells_of([*textbook.seen])
-    assert np.all(engine.cells.low.values[cells] <= costs)
-    Rounds(engine).solve(cells)
-    assert np.array_equal(engine.cells.low.values[cells], costs)
-    assert np.array_equal(engine.cells.high.values[cells], costs)
+    assert np.all(engine.core.cells().low[cells] <= costs)
+    Solver(engine).solve(cells)
+    known = engine.core.cells()
+    assert np.array_equal(known.low[cells], costs)
+    assert np.array_equal(known.high[cells], costs)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(propagate.compiled() is None, reason="the compiled loop is not built")
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "x86_avx512"])
-def test_numpy_finds_what_the_compiled_loop_finds(
-    name: str, target_named: TargetNamed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also every bound on the way, so that both take the same rounds."""
-    target = target_named(name)
-    specs = goals(target, 8, 3)
-    told = []
-    for way in (propagate.compiled, lambda: None):
-        monkeypatch.setattr(propagate, "compiled", way)
-        search = BlockSearch(target)
-        engine = Engine([spec.logical for spec in specs], target)
-        rounds = Rounds(engine)
-        rounds.solve(engine.directory.cells_of(specs))
-        told.append((search.programs(specs), rounds.count, engine.cells.low.values.tolist()))
-    assert told[0] == told[1]
+def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
+    """Cells and tables have the same numbers in each, but stand for other Specs."""
+    texts = (
+        "(Matmul(1×5×3×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
+        "(Matmul(1×2×9×4, L1, L1, L1, serial), [8, 0, 0, 0, 0])",
+    )
+    engines = [Engine([parse_spec(text, avx2).logical], avx2) for text in texts]
+    goals = [engine.directory.cells_of([parse_spec(text, avx2)]) for engine, text in zip(engines, texts, strict=True)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda engine, goal: Solver(engine).solve(goal), engines, goals))
+    for engine, (goal,), text in zip(engines, goals, texts, strict=True):
+        cost = figures(BlockSearch(avx2).synthesize(parse_spec(text, avx2))).cost
+        assert engine.core.costs(goal) == (cost, cost)
+
+
+@pytest.mark.slow
+def test_it_is_built_where_it_was_not_installed(avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_spec("(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 0, 0, 0, 0])", avx2)
+    expected = BlockSearch(avx2).synthesize(spec)
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(library, "installed", lambda: None)
+    library.library.cache_clear()
+    try:
+        assert BlockSearch(avx2).synthesize(spec) == expected
+    finally:
+        library.library.cache_clear()
+    assert [*(tmp_path / "cache").glob("*.so")]
 
 
 # Large costs.
@@ -235,8 +243,8 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
     assert 2**32 < figures(BlockSearch(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
     cells = engine.directory.cells_of([spec])
-    Rounds(engine).solve(cells)
-    assert int(engine.cells.low.values[cells[0]]) == cost
+    Solver(engine).solve(cells)
+    assert engine.core.costs(cells[0]) == (cost, cost)
 
 
 @pytest.mark.slow

@@ -1,40 +1,46 @@
 """Solve: costs and programs, of as few Specs as it takes.
 
 In go Specs. Out come the cost of each, its peaks of memory and its program, or the certainty that there is none. A
-*cell* is a Spec: operation and operand states, shape, limits, by number (`cells.py`). `deepening.py` solves cells in
-rounds. Budgets go down from the goals, a little more than the bounds at first, and more after each failure; costs come
-up, until the goal's bounds from below and above meet::
+*cell* is a Spec: operation and operand states, shape, limits, by number; it is known between which costs its own must
+be. Search goes down the step of a cell that seems cheapest, to the part that weighs most, within a budget: until the
+step has become dearer than the next one. Then it comes back, with better bounds or with a program::
 
-    goal ──> expand ──> edges ──> cells of parts ──> expand ──> ...     budgets
-     ^                    │
-     └──── propagate <────┴──────────────────────────────────────       costs
+    solve(cell, budget):                    # after it, cost <= budget is known, or low > budget
+        while low < high and low <= budget:
+            step = the one that costs least by the bounds of its parts
+            low  = that cost
+            part = the one of its parts, not solved, that adds most to that cost
+            solve(part, what it may cost until another step is cheaper)
+            high = the cost of the step, if its parts have programs and it is less
 
-`expand.py` takes all steps on many cells at once, as far as they can be within the budgets; rewrites of no kind that
-there are arrays for are taken Spec by Spec (`one_by_one.py`). `propagate.py` adds up; `extraction.py` chooses the step
-of each solved cell that comes first among the cheapest; `export.py` gives it all to the database. `engine.py` puts
-tables, bounds and cells together, and `directory.py` leads from Specs to cells and back.
+That is recursive best-first search with memory [Korf1993], and it is in C: `state.h` has what is kept, `cells.c`
+numbers cells, `generate.c` and `pipelines.c` take steps on a cell as far as bounds let them, `solve.c` is the above,
+`choose.c` chooses the step of each solved cell that comes first among the cheapest, `recall.c` knows answers from
+earlier. Python hands over tables and bounds (`packing.py`), starts it and is asked now and then (`core.py`,
+`solver.py`), among other things for the steps of rewrites that there are no tables for (`one_by_one.py`). `engine.py`
+puts it all together, `directory.py` leads from Specs to cells and back, and `export.py` gives out what is solved.
 
-*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135. Within that budget there is a
-program, so it is proven cheapest in one round, and what costs more is never looked at, such as the 149 of moving a
-factor to registers before it is multiplied:
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135. There is a program that costs no
+more, so it is proven cheapest at once, and what costs more is never looked at, such as the 149 of moving a factor to
+registers before it is multiplied:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
 >>> from morello.plugins.registry import installed
->>> from morello.search.solve.deepening import Rounds
 >>> from morello.search.solve.engine import Engine
+>>> from morello.search.solve.solver import Solver
 >>> target = installed().target("x86_avx2")
 >>> spec = parse_spec("Matmul(1×2×2×2, (u8, L1), (u8, L1), (u8, L1), serial)", target)
 >>> engine = Engine([spec.logical], target)
->>> goal = engine.directory.cells_of([spec])
->>> engine.cells.low.values[goal], engine.cells.high.values[goal]
-(array([135.]), array([inf]))
->>> rounds = Rounds(engine)
->>> rounds.solve(goal)
->>> rounds.count, engine.cells.low.values[goal], engine.cells.high.values[goal]
-(1, array([135.]), array([135.]))
->>> rounds.choices.make(goal)
->>> str(engine.step(int(goal[0]), rounds.choices.priority(int(goal[0]))))
+>>> (goal,) = engine.directory.cells_of([spec])
+>>> engine.core.costs(goal)
+(135.0, inf)
+>>> solver = Solver(engine)
+>>> solver.solve([goal])
+>>> engine.core.costs(goal)
+(135.0, 135.0)
+>>> solver.choose([goal])
+>>> str(engine.step(goal, engine.core.chosen(goal).priority))
 'to_accum'
 
 ```

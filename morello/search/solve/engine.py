@@ -1,21 +1,21 @@
-"""The tables, cells and steps of some goals, made ready for search on blocks."""
+"""The tables, bounds and cells of some goals, made ready for search."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
-from morello.search.solve.cells import CellTable, SpecTables
+from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory, classes_of
-from morello.search.solve.expand import Edges, SpaceExpander
 from morello.search.solve.one_by_one import Singles
+from morello.search.solve.packing import Lanes, Packing
 from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTables
@@ -27,28 +27,25 @@ from morello.search.tables.shapes import key_of
 class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
-    The limits of `unlimited` levels are taken to be no limits.
+    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on.
     """
 
-    def __init__(
-        self, seeds: Iterable[LogicalSpec], target: Target, unlimited: Collection[int] = (), *, prune: bool = True
-    ):
+    def __init__(self, seeds: Iterable[LogicalSpec], target: Target, *, prune: bool = True, recalls: bool = False):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
         self.search_tables = SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
-        kinds = [kind.bounds for kind in KINDS]
-        self.bounds = Bounds([*goals], self.search_tables, kinds, trivial=bool(self.singles) or not prune)
-        relevant = relevant_limits(self.search_tables, unlimited, everything=bool(self.singles))
-        self.tables = SpecTables(self.bounds, relevant)
-        with_layouts = prune and not self.singles
-        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if with_layouts else None
-        self.cells = CellTable(self.tables, self.bounds.limit_codes, self.layouts)
-        self.expanders = [
-            SpaceExpander(number, self.bounds, self.tables, self.cells) for number in range(len(self.tables.spaces))
-        ]
-        self.directory = Directory(self.bounds, self.tables, self.cells)
+        # Nothing bounds what unknown rewrites lead to.
+        bounded = prune and not self.singles
+        self.bounds = Bounds([*goals], self.search_tables, [kind.bounds for kind in KINDS], trivial=not bounded)
+        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if bounded else None
+        self.lanes = Lanes(self.bounds.limit_codes)
+        relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
+        self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)
+        model = self.packing.model(unknown=bool(self.singles), exhaustive=not bounded, asks=recalls)
+        self.core = Core(model)
+        self.directory = Directory(self.bounds, self.core, self.lanes)
 
     def step(self, cell: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a cell."""
@@ -59,22 +56,8 @@ class Engine:
                 return tables.step(logical, place)
         return self.singles.step(logical, place)
 
-    def expand(self, cells: Ints, budgets: Floats) -> list[Edges]:
-        """Return all steps on these cells that may lead to programs within their budgets. Raises Uncovered."""
-        spaces = self.tables.space.values[self.cells.table.values[cells]]
-        # What has no program at all does not fit a budget without end either.
-        budgets = np.minimum(budgets, np.finfo(np.float64).max)
-        edges: list[Edges] = []
-        with np.errstate(invalid="ignore"):
-            for number in np.unique(spaces).tolist():
-                mine = spaces == number
-                edges += self.expanders[int(number)].expand(cells[mine], budgets[mine])
-            if self.singles:
-                edges += self.singles.expand(self.directory, self.cells, self.bounds.limit_codes, cells, budgets)
-        return edges
 
-
-def relevant_limits(tables: SearchTables, unlimited: Collection[int], *, everything: bool) -> Bools:
+def relevant_limits(tables: SearchTables, *, everything: bool) -> Bools:
     """Return whose limits moves and kernels of an operand depend on, [levels of the operand, levels]."""
     levels = tables.target.levels
     names = [level.name for level in levels]
@@ -90,5 +73,4 @@ def relevant_limits(tables: SearchTables, unlimited: Collection[int], *, everyth
         for kernel in kernels:
             relevant[:, np.flatnonzero(kernel.needs)] = True
     relevant[:, [names.index(name) for name in tables.of(PipelineTables).levels()]] = True
-    relevant[:, [*unlimited]] = False
     return relevant

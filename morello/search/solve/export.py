@@ -10,8 +10,8 @@ import numpy as np
 
 from morello.ir.spec import LogicalSpec
 from morello.search.arrays import Ints
-from morello.search.solve.deepening import Rounds
-from morello.search.solve.engine import Engine
+from morello.search.solve.core import Cells, Chosen
+from morello.search.solve.solver import Solver
 
 
 @attrs.frozen
@@ -31,49 +31,38 @@ class Solved:
     step: Ints
 
 
-def solved(rounds: Rounds, cells: Ints) -> Iterator[Solved]:
-    """Return the answers to solved cells [N]; cells whose programs are not known to the end are left out."""
-    known = rounds.cells
-    rounds.choices.make(cells[known.low.values[cells] < np.inf], settle=False)
-    peaks = rounds.choices.peaks(cells)
-    full = bytes_of(rounds.engine, known.limit_codes.full[None])[0]
-    keep = np.all((peaks >= 0) & (peaks <= full), axis=1) | (known.low.values[cells] == np.inf)
-    cells, peaks = cells[keep], peaks[keep]
-    for _, rows in by_table(known.table.values[cells]):
-        yield _of_table(rounds, cells[rows], peaks[rows])
+def solved(solver: Solver, known: Cells, cells: Ints) -> tuple[Ints, Iterator[Solved]]:
+    """Return those of some solved cells [N] whose programs are known to the end, and the answers to them."""
+    priced = cells[known.low[cells] < np.inf].tolist()
+    solver.choose(priced, settle=False)
+    chosen = {cell: found for cell in priced if (found := solver.core.chosen(cell)).peak is not None}
+    whole = cells[[low == np.inf or cell in chosen for cell, low in zip(cells.tolist(), known.low[cells], strict=True)]]
+    return whole, (_of_table(solver, known, chosen, rows) for rows in _by_table(known, whole))
 
 
-def by_table(tables: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each table, and its places in an array of tables."""
+def _by_table(known: Cells, cells: Ints) -> Iterator[Ints]:
+    """Yield cells, those of one table at a time."""
+    tables = known.table[cells]
     order = np.argsort(tables, kind="stable")
     ends = np.flatnonzero(np.diff(tables[order], prepend=-1, append=-1)).tolist()
     for start, end in pairwise(ends):
-        yield int(tables[order[start]]), order[start:end]
+        yield cells[order[start:end]]
 
 
-def _of_table(rounds: Rounds, cells: Ints, peaks: Ints) -> Solved:
-    engine, known = rounds.engine, rounds.cells
-    space = engine.tables.spaces[int(engine.tables.space.values[known.table.values[cells[0]]])].space
-    low = known.low.values[cells]
-    priced = low < np.inf
-    priorities, example, step = np.unique(
-        rounds.choices.priorities(cells[priced]), return_index=True, return_inverse=True
-    )
-    steps = np.full(len(cells), -1, dtype=np.int64)
-    steps[priced] = step
-    examples = cells[priced][example].tolist()
+def _of_table(solver: Solver, known: Cells, chosen: dict[int, Chosen], cells: Ints) -> Solved:
+    engine, table = solver.engine, int(known.table[cells[0]])
+    space = engine.directory.space_of(table)
+    found = [chosen.get(cell) for cell in cells.tolist()]
+    # Any cell of the table will do to tell which step has a priority.
+    example = {one.priority: cell for cell, one in zip(cells.tolist(), found, strict=True) if one}
+    number = {priority: index for index, priority in enumerate(sorted(example))}
+    peaks = np.array([one.peak or 0 if one else 0 for one in found], dtype=np.uint64)
     return Solved(
-        engine.directory.logical(int(cells[0])),
-        space.sizes[:, known.shape.values[cells]].T,
-        bytes_of(engine, known.limits.values[cells]),
-        np.where(priced, low, -1).astype(np.int64),
-        np.where(priced[:, None], peaks, 0),
-        tuple(str(engine.step(cell, priority)) for cell, priority in zip(examples, priorities.tolist(), strict=True)),
-        steps,
+        engine.directory.labels(table),
+        space.sizes[:, known.shape[cells]].T,
+        engine.lanes.bytes(known.limits[cells]),
+        np.array([known.low[cell] if one else -1 for cell, one in zip(cells, found, strict=True)], dtype=np.int64),
+        engine.lanes.bytes(peaks),
+        tuple(str(engine.step(example[priority], priority)) for priority in number),
+        np.array([number[one.priority] if one else -1 for one in found], dtype=np.int64),
     )
-
-
-def bytes_of(engine: Engine, numbers: Ints) -> Ints:
-    """Return limits in bytes, [n, levels], given their codes."""
-    limit_codes = engine.bounds.limit_codes
-    return np.stack([limit_codes.bytes(level, numbers[:, level]) for level in range(numbers.shape[1])], axis=-1)

@@ -1,4 +1,4 @@
-"""Rewrites that search on blocks knows nothing of: they are taken Spec by Spec.
+"""Rewrites that search has no tables for: they are taken Spec by Spec.
 
 Such a rewrite may do anything, so there is no bound on what it leads to; search is right, but slow.
 """
@@ -8,20 +8,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
 from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.search.arrays import Floats, Ints
-from morello.search.solve.cells import CellTable
+from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory
-from morello.search.solve.expand import Edges
+from morello.search.solve.packing import Lanes
 from morello.search.step_kinds import is_known
-from morello.search.tables.limits import LimitCodes
 from morello.search.tables.priorities import Priority
 
 
@@ -60,45 +56,31 @@ class Singles:
                 with contextlib.suppress(Inapplicable):
                     yield Priority(order, index).pack(), step, step.expansion(logical, self.target)
 
-    def expand(
-        self, directory: Directory, known: CellTable, limit_codes: LimitCodes, cells: Ints, budgets: Floats
-    ) -> Iterator[Edges]:
-        """Yield the edges of these steps. Raises Uncovered."""
-        for cell, budget in zip(cells.tolist(), budgets.tolist(), strict=True):
-            limits = known.limits.values[cell].astype(np.int64)
-            for priority, _, made in self.steps(directory.logical(cell)):
-                below = [self._lowered(limit_codes, limits, part.live) for part in made.parts]
-                fits = all(need <= limit_codes.bytes(level, limits[level]) for level, need in enumerate(made.needs))
-                if not fits or any(min(one) < 0 for one in below):
-                    continue
-                for part in made.parts:
-                    if not directory.covers(part.logical):
-                        raise Uncovered(part.logical)
-                children = [
-                    directory.cells_of([Spec(part.logical, self._bytes(limit_codes, own))])
-                    for part, own in zip(made.parts, below, strict=True)
-                ]
-                times = np.array([[float(part.times)] for part in made.parts]).reshape(len(children), 1)
-                child = np.array(children, dtype=np.int64).reshape(len(children), 1)
-                live = np.array([[list(map(int, part.live)) for part in made.parts]], dtype=np.int64)
-                needs = np.array([list(map(int, made.needs))], dtype=np.int64)
-                edge = Edges(
-                    np.array([cell]),
-                    np.array([float(made.cost)]),
-                    np.array([priority]),
-                    child,
-                    times,
-                    live=live.reshape(1, len(children), len(made.needs)),
-                    needs=needs,
-                )
-                if edge.total(known.low.values)[0] <= budget:
-                    yield edge
+    def expand(self, directory: Directory, core: Core, lanes: Lanes, cell: int) -> None:
+        """Give search all such steps on a cell. Raises Uncovered."""
+        (limits,) = lanes.unpack(core.cells(cell, 1).limits).tolist()
+        for priority, _, made in self.steps(directory.logical(cell)):
+            below = [_lowered(lanes, limits, part.live) for part in made.parts]
+            needs = lanes.least([int(need) for need in made.needs])
+            fits = all(int(need) <= own[code] for need, own, code in zip(made.needs, lanes.values, limits, strict=True))
+            if not fits or needs is None or any(one is None for one in below):
+                continue
+            for part in made.parts:
+                if not directory.covers(part.logical):
+                    raise Uncovered(part.logical)
+            specs = [Spec(part.logical, own) for part, own in zip(made.parts, below, strict=True) if own is not None]
+            times = [float(part.times) for part in made.parts]
+            live = [[int(amount) for amount in part.live] for part in made.parts]
+            core.add_step(cell, priority, float(made.cost), needs, directory.cells_of(specs), times, live)
+        core.steps_added(cell)
 
-    def _lowered(self, limit_codes: LimitCodes, limits: Ints, live: Sequence[Num]) -> list[int]:
-        return [
-            int(limits[level]) if not used else int(limit_codes.lower(level, limits[level], int(used)))
-            for level, used in enumerate(live)
-        ]
 
-    def _bytes(self, limit_codes: LimitCodes, numbers: list[int]) -> tuple[int, ...]:
-        return tuple(int(limit_codes.bytes(level, number)) for level, number in enumerate(numbers))
+def _lowered(lanes: Lanes, codes: Sequence[int], live: Sequence[Num]) -> tuple[int, ...] | None:
+    """Return the limits in bytes that are left while so many bytes are held, None if they do not fit."""
+    left: list[int] = []
+    for level, (code, used) in enumerate(zip(codes, live, strict=True)):
+        rest = code if not used else int(lanes.codes.lower(level, code, int(used)))
+        left.append(int(lanes.values[level][max(rest, 0)]))
+        if rest < 0:
+            return None
+    return tuple(left)

@@ -1,0 +1,226 @@
+/* What Python and the compiled search share: the tables that search walks, and what it can be asked.
+ *
+ * Python reads this file too (`core.py`), so it holds declarations only. Arrays belong to Python; all are read only.
+ * A *class tuple* numbers the state classes of a space's operands. Limits of memory are codes (`LimitCodes`), packed
+ * into one word: a lane per level, and above each lane a bit that stays 0. Numbers of -1 stand for "none".
+ */
+
+typedef struct {
+    int32_t space;            /* of the part */
+    int32_t operands;
+    const int32_t *args;      /* [operands]: operands of the whole that these are tiles of */
+    const int32_t *tuples;    /* [class tuples of the whole]: that of the part */
+    const int32_t *shape;     /* [entries] */
+    const double *times;      /* [entries] */
+    const int32_t *cut;       /* [entries, operands]: how tiles are cut, -1: they are the whole operand */
+} LoopPart;
+
+/* Loops with the same kinds of parts; the entries of shape s are first[s] to first[s + 1]. */
+typedef struct {
+    int32_t parts;
+    const LoopPart *part;
+    const uint8_t *fits;      /* [class tuples] */
+    const int64_t *first;     /* [shapes + 1] */
+    const double *cost;       /* [entries] */
+    const int64_t *priority;  /* [entries] */
+} LoopGroup;
+
+/* Moves of one operand from one class of states to another. */
+typedef struct {
+    int32_t operand;
+    int32_t level;
+    int32_t view;             /* 1: a state as it is seen in a cache takes no copy */
+    int32_t steps;
+    int32_t copy_space;       /* of the Moves that copy; `load` and `store` are their class tuples, -1: no copy */
+    int32_t load;
+    int32_t store;
+    const double *cost;       /* [shapes]: of the new operand, at least */
+    const int64_t *bytes;     /* [shapes]: the same */
+    const double *copies;     /* [shapes]: of loading and storing, at least */
+    const int64_t *priority;  /* [steps] */
+    const uint8_t *keeps;     /* [steps]: 1: `into` goes by the old state, not by the tensor */
+    const int64_t *const *into;  /* [steps][states or tensors]: the new state */
+    const int64_t *seen;      /* [states]: the state as it is seen in the cache */
+    const int32_t *copy_shape;   /* [shapes] */
+    const int32_t *after;     /* [class tuples]: that after the move */
+} MoveClass;
+
+typedef struct {
+    int32_t space;
+    int32_t operands;
+    int32_t holding;          /* new tensors that are held while the part runs */
+    const int32_t *args;      /* [operands]: from the number of operands on they are new tensors */
+    const int64_t *const *seen;  /* [operands][states]: the state under other dimensions; NULL: its own */
+    const int32_t *holds;     /* [holding] */
+    const int32_t *shape;     /* [shapes] */
+} PipelinePart;
+
+/* Pipelines with the same parts, which differ in the states of their new tensors. */
+typedef struct {
+    int32_t parts;
+    int32_t tensors;
+    int32_t steps;
+    const PipelinePart *part;
+    const int32_t *const *tensor;  /* [tensors][shapes] */
+    const int32_t *const *fresh;   /* [steps * tensors][shapes]: states of new tensors */
+    const int64_t *priority;       /* [steps] */
+} PipelineTable;
+
+typedef struct {
+    const PipelineTable *table;
+    const int32_t *tuples;    /* [parts]: class tuples */
+    const int32_t *levels;    /* [tensors] */
+} PipelineClass;
+
+typedef struct {
+    int32_t shapes;
+    int32_t operands;
+    const int32_t *const *tensor;  /* [operands][shapes] */
+    int64_t width;            /* columns of bounds */
+    const double *bounds;     /* [shapes + 1, width] */
+    const int64_t *column;    /* [class tuples]: the first of its columns */
+    const int64_t *strides;   /* [class tuples, levels]: columns between steps of limits */
+    const double *grid;       /* bounds by layout, [shapes, places of operand 0, ...], NULL: none */
+    const int32_t *const *place;   /* [operands][patterns] */
+    const int32_t *places;    /* [operands] */
+    int32_t kernels;          /* kernels, in the order of the operand states that they take */
+    const int32_t *kernel_states;  /* [kernels, operands] */
+    const double *const *kernel_cost;  /* [kernels][shapes] */
+    const uint64_t *kernel_needs;  /* [kernels]: packed codes */
+    const int64_t *kernel_priority;
+    int32_t groups;
+    const LoopGroup *group;
+    const int32_t *move_first;     /* [operands * classes + 1] */
+    const MoveClass *move;
+    const int32_t *pipeline_first; /* [class tuples + 1] */
+    const PipelineClass *pipeline;
+} Space;
+
+typedef struct {
+    int32_t spaces;
+    int32_t states;
+    int32_t classes;
+    int32_t levels;
+    int32_t width;            /* most operands of a space */
+    int32_t unknown;          /* 1: some steps are known to Python only */
+    int32_t exhaustive;       /* 1: every program is looked at */
+    int32_t asks;             /* 1: Python may know answers from earlier */
+    const Space *space;
+    const int32_t *cls;       /* [states] */
+    const int32_t *pattern;   /* [states] */
+    const uint64_t *relevant; /* [states]: lanes of the limits that matter to an operand */
+    int64_t tensors;
+    const double *cost;       /* [states, tensors] */
+    const int64_t *bytes;     /* [states, tensors] */
+    int64_t cuts;
+    const int32_t *tile;      /* [states, cuts]: the state of a tile */
+    const int32_t *counts;    /* [levels]: codes */
+    const int64_t *const *values;  /* [levels][codes]: bytes, ascending */
+    const int64_t *const *steps;   /* [levels][codes]: limits as bounds tell them apart */
+    const int32_t *shift;     /* [levels]: where the level's lane begins */
+    uint64_t full;            /* packed codes of full limits */
+    uint64_t guard;           /* the bits above the lanes */
+} Model;
+
+/* Answers from earlier to all Specs of a table in boxes of sizes and limits, which are given by coordinates. */
+typedef struct {
+    int64_t count;
+    int32_t rank;
+    const int64_t *low;       /* [count, rank + levels] */
+    const int64_t *high;
+    const int8_t *kind;       /* [count]: 0: the cost; 1: a lower bound; 2: there is no program */
+    const int8_t *foreign;    /* [count]: 1: another's word */
+    const int64_t *numerator; /* [count]: cost per point of the iteration space */
+    const int64_t *denominator;
+    const int64_t *const *size_at;   /* [rank][shapes]: coordinates */
+    const int64_t *const *limit_at;  /* [levels][codes] */
+    const int64_t *volume;    /* [shapes] */
+} Answers;
+
+/* What search is waiting for when it returns. */
+enum {
+    FINISHED = 0,
+    PAUSED = 1,               /* its quota is used up */
+    ASKS_STEPS = 2,           /* the steps on `waiting` that only Python knows */
+    ASKS_ANSWERS = 3,         /* what is known from earlier of the table of `waiting` */
+    ASKS_PROGRAM = 4,         /* whether the program of `waiting`, known from earlier, is there */
+    ASKS_BELIEF = 5,          /* what to believe of `waiting`, of which answers differ or are another's word */
+    NO_MEMORY = -1,
+    TOO_LARGE = -2,           /* more cells than can be numbered */
+    CIRCLE = -3,              /* steps lead from `waiting` back to itself */
+    CONTRADICTION = -4        /* no step on `waiting` costs what it is said to */
+};
+
+typedef struct {
+    uint32_t waiting;
+    uint32_t cells;           /* cell 0 stands for "none" */
+    uint32_t tables;
+    uint32_t tables_done;     /* without a cell that is not solved */
+    uint64_t solved;
+    uint64_t expansions;
+    uint64_t edges;
+    uint64_t visits;
+    uint64_t depth;           /* the most cells on the way down */
+    uint64_t told;            /* answers from earlier that were of use */
+} Progress;
+
+typedef struct {
+    int64_t priority;
+    double own;
+    double low;               /* no program that begins so costs less */
+    double high;
+    int32_t parts;
+} StepInfo;
+
+/* A chosen step; priority -1: none, -2: a program from earlier. `peak` as packed codes, all bits set: unknown. */
+typedef struct {
+    int64_t priority;
+    uint64_t peak;
+    int32_t parts;
+} ChoiceInfo;
+
+/* Flags of cells. */
+enum {
+    IS_SOLVED = 1,
+    IS_RECALLED = 16          /* a program is known from earlier */
+};
+
+typedef struct State State;
+
+State *engine_new(const Model *model); /* NULL: no memory */
+void engine_free(State *state);
+const Progress *engine_progress(const State *state);
+
+/* Return 1 + the number of a table, and the number of a cell, new ones if need be; 0: there is no memory. */
+uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t *states);
+uint32_t engine_cell(State *state, uint32_t table, int32_t shape, uint64_t limits);
+
+/* Copy what is known of cells `from` to `from + count`. */
+void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
+                  uint64_t *limits, double *low, double *high, uint8_t *flags);
+void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
+
+/* Solve a cell, or prove that it costs more than the budget: begin, then run until FINISHED. */
+int engine_begin(State *state, uint32_t cell, double budget);
+int engine_run(State *state, int64_t quota);
+void engine_stop(State *state);
+
+/* Choose for a solved cell and all below it: begin, then `engine_choose` until FINISHED. */
+int engine_choice(State *state, uint32_t cell, int32_t settle);
+int engine_choose(State *state, int64_t quota);
+void engine_chosen(const State *state, uint32_t cell, ChoiceInfo *info);
+void engine_chosen_parts(const State *state, uint32_t cell, uint32_t *parts);
+void engine_forget(State *state, uint32_t cell);
+
+/* Take all steps on a cell within a budget, and read them one by one. Parts are [parts]. */
+int engine_expand(State *state, uint32_t cell, double budget, uint32_t *count);
+void engine_step(const State *state, uint32_t cell, uint32_t index, StepInfo *info);
+void engine_step_parts(const State *state, uint32_t cell, uint32_t index, uint32_t *parts, double *times);
+
+/* Give the answers that search asks for. `live` is [parts, levels] in bytes. */
+int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, uint64_t needs, int32_t parts,
+                    const uint32_t *part, const double *times, const int64_t *live);
+void engine_steps_added(State *state, uint32_t cell);
+int engine_answers(State *state, uint32_t table, const Answers *answers);
+void engine_believe(State *state, uint32_t cell, double low, double high);
+int engine_set_program(State *state, uint32_t cell, int32_t known, uint64_t peak);

@@ -1,0 +1,285 @@
+/* Tables, nodes and cells: numbers for what search meets, and what is learnt of it. */
+#include "state.h"
+
+static void inform(State *state, uint32_t number, double low, double high, uint64_t peak);
+
+/* Make room for `needed` entries. Leaves by `failure` where there is no memory, or no number left. */
+void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
+    uint64_t more = *room ? 2 * (uint64_t)*room : 4;
+    if (more > UINT32_MAX) {
+        more = UINT32_MAX;
+    }
+    if (needed > more || needed >= UINT32_MAX - 1) {
+        longjmp(state->failure, TOO_LARGE);
+    }
+    void *grown = realloc(array, (size_t)more * size);
+    if (!grown) {
+        longjmp(state->failure, NO_MEMORY);
+    }
+    *room = (uint32_t)more;
+    return grown;
+}
+
+static uint64_t mixed(uint64_t key) {
+    key ^= key >> 32;
+    key *= UINT64_C(0x9E3779B97F4A7C15);
+    key ^= key >> 29;
+    key *= UINT64_C(0xBF58476D1CE4E5B9);
+    return key ^ (key >> 32);
+}
+
+static uint64_t table_hash(const State *state, int32_t space, const int32_t *states) {
+    uint64_t hash = (uint64_t)space;
+    for (int operand = 0; operand < state->model->space[space].operands; ++operand) {
+        hash = mixed(hash * 0x100000001B3 + (uint64_t)states[operand]);
+    }
+    return mixed(hash);
+}
+
+static uint64_t pair_hash(uint64_t one, uint64_t other) {
+    return mixed(one * UINT64_C(0x9E3779B97F4A7C15) + mixed(other));
+}
+
+static uint64_t hash_at(const State *state, const Index *index, uint32_t number) {
+    if (index == &state->table_index) {
+        const Table *table = &state->tables[number];
+        return table_hash(state, table->space, state->states + (size_t)number * (size_t)state->model->width);
+    }
+    if (index == &state->node_index) {
+        return pair_hash(state->nodes[number].table, state->nodes[number].shape);
+    }
+    return pair_hash(state->cells[number].node, state->cells[number].limits);
+}
+
+/* Make sure that the index has room for one more entry. */
+static void make_room(State *state, Index *index) {
+    if (2 * (index->count + 1) <= index->mask) {
+        return;
+    }
+    const uint64_t size = index->at ? 2 * (index->mask + 1) : 1 << 12;
+    uint32_t *at = calloc((size_t)size, sizeof *at);
+    if (!at) {
+        longjmp(state->failure, NO_MEMORY);
+    }
+    for (uint64_t slot = 0; index->at && slot <= index->mask; ++slot) {
+        if (index->at[slot]) {
+            uint64_t place = hash_at(state, index, index->at[slot] - 1) & (size - 1);
+            while (at[place]) {
+                place = (place + 1) & (size - 1);
+            }
+            at[place] = index->at[slot];
+        }
+    }
+    free(index->at);
+    index->at = at;
+    index->mask = size - 1;
+}
+
+static void find_kernels(const Model *model, Table *table, const int32_t *states) {
+    const Space *space = &model->space[table->space];
+    const size_t bytes = (size_t)space->operands * sizeof *states;
+    int32_t low = 0, high = space->kernels;
+    while (low < high) {
+        const int32_t middle = (low + high) / 2;
+        const int32_t *row = space->kernel_states + (size_t)middle * (size_t)space->operands;
+        int order = 0;
+        for (int operand = 0; operand < space->operands && !order; ++operand) {
+            order = (row[operand] > states[operand]) - (row[operand] < states[operand]);
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    table->kernel = (uint32_t)low;
+    while (low < space->kernels &&
+           !memcmp(space->kernel_states + (size_t)low * (size_t)space->operands, states, bytes)) {
+        ++low;
+    }
+    table->kernels = (uint32_t)low - table->kernel;
+}
+
+static void add_table(State *state, int32_t space, int32_t tuple, const int32_t *states) {
+    const Model *model = state->model;
+    const size_t width = (size_t)model->width;
+    if (state->tables_count == state->states_room) {
+        const uint32_t more = state->states_room ? 2 * state->states_room : 1024;
+        int32_t *grown = realloc(state->states, (size_t)more * width * sizeof *grown);
+        if (!grown) {
+            longjmp(state->failure, NO_MEMORY);
+        }
+        state->states = grown;
+        state->states_room = more;
+    }
+    const uint32_t number = state->tables_count;
+    Table *table = PUSH(state, tables);
+    *table = (Table){.space = space, .tuple = tuple, .asked = !model->asks};
+    for (int operand = 0; operand < model->width; ++operand) {
+        const int there = operand < model->space[space].operands;
+        state->states[(size_t)number * width + (size_t)operand] = there ? states[operand] : -1;
+        table->relevant |= there ? model->relevant[states[operand]] : 0;
+    }
+    find_kernels(model, table, states);
+    state->progress.tables = state->tables_count;
+    ++state->progress.tables_done;
+}
+
+/* Return the number of a space with operands in these states. */
+uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states) {
+    Index *index = &state->table_index;
+    make_room(state, index);
+    const size_t width = (size_t)state->model->width;
+    const size_t bytes = (size_t)state->model->space[space].operands * sizeof *states;
+    uint64_t slot = table_hash(state, space, states) & index->mask;
+    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
+        const uint32_t number = index->at[slot] - 1;
+        if (state->tables[number].space == space && !memcmp(state->states + (size_t)number * width, states, bytes)) {
+            return number;
+        }
+    }
+    add_table(state, space, tuple, states);
+    index->at[slot] = state->tables_count;
+    ++index->count;
+    return state->tables_count - 1;
+}
+
+static uint32_t node_of(State *state, uint32_t table, uint32_t shape) {
+    Index *index = &state->node_index;
+    make_room(state, index);
+    uint64_t slot = pair_hash(table, shape) & index->mask;
+    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
+        const Node *node = &state->nodes[index->at[slot] - 1];
+        if (node->table == table && node->shape == shape) {
+            return index->at[slot] - 1;
+        }
+    }
+    *PUSH(state, nodes) = (Node){.table = table, .shape = shape};
+    index->at[slot] = state->nodes_count;
+    ++index->count;
+    return state->nodes_count - 1;
+}
+
+/* Return the bound by layouts, 0 where there is none. */
+static double layout_bound(const Model *model, const Space *space, const int32_t *states, uint32_t shape) {
+    if (!space->grid) {
+        return 0;
+    }
+    int64_t at = shape;
+    for (int operand = 0; operand < space->operands; ++operand) {
+        const int32_t place = space->place[operand][model->pattern[states[operand]]];
+        if (place < 0) {
+            return 0;
+        }
+        at = at * space->places[operand] + place;
+    }
+    return space->grid[at];
+}
+
+static void add_cell(State *state, uint32_t number, uint64_t limits) {
+    const Model *model = state->model;
+    const Node *node = &state->nodes[number];
+    Table *table = &state->tables[node->table];
+    const Space *space = &model->space[table->space];
+    const int32_t *states = state->states + (size_t)node->table * (size_t)model->width;
+    double low = bound(model, space, table->tuple, (int32_t)node->shape, limits);
+    low = fmax(low, layout_bound(model, space, states, node->shape));
+    *PUSH(state, cells) = (Cell){.high = INFINITY, .reach = -1, .limits = limits, .peak = UNKNOWN_PEAK, .node = number};
+    state->progress.tables_done -= !table->open;
+    ++table->open;
+    state->progress.cells = state->cells_count;
+    inform(state, state->cells_count - 1, low, INFINITY, UNKNOWN_PEAK);
+}
+
+/* Return the number of a cell; limits that do not matter to its table are taken to be full. */
+uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
+    const uint64_t relevant = state->tables[table].relevant;
+    limits = (limits & relevant) | (state->model->full & ~relevant);
+    const uint32_t node = node_of(state, table, (uint32_t)shape);
+    Index *index = &state->cell_index;
+    make_room(state, index);
+    uint64_t slot = pair_hash(node, limits) & index->mask;
+    for (; index->at[slot]; slot = (slot + 1) & index->mask) {
+        const Cell *cell = &state->cells[index->at[slot] - 1];
+        if (cell->node == node && cell->limits == limits) {
+            return index->at[slot] - 1;
+        }
+    }
+    add_cell(state, node, limits);
+    index->at[slot] = state->cells_count;
+    ++index->count;
+    return state->cells_count - 1;
+}
+
+void drop_edges(Cell *cell) {
+    free(cell->edges);
+    cell->edges = NULL;
+    cell->parts = NULL;
+    cell->count = 0;
+    cell->reach = -1;
+}
+
+/* Take over bounds of a cell: low <= cost <= high, where a program of cost `high` has this peak. */
+static void inform(State *state, uint32_t number, double low, double high, uint64_t peak) {
+    Cell *cell = &state->cells[number];
+    if (high < cell->high) {
+        cell->high = high;
+        cell->peak = peak;
+    }
+    if (low > cell->low) {
+        cell->low = low < cell->high ? low : cell->high;
+    }
+    if (cell->low >= cell->high && !solved(cell)) {
+        Table *table = &state->tables[state->nodes[cell->node].table];
+        cell->flags |= SOLVED;
+        ++state->progress.solved;
+        --table->open;
+        state->progress.tables_done += !table->open;
+    }
+}
+
+/* Learn bounds of a cell, from which others may learn that differ in limits. */
+void learn(State *state, uint32_t number, double low, double high, uint64_t peak) {
+    Cell *cell = &state->cells[number];
+    Node *node = &state->nodes[cell->node];
+    const double before_low = cell->low, before_high = cell->high;
+    const int up_to_date = cell->version == node->version + 1;
+    inform(state, number, low, high, peak);
+    if (cell->low <= before_low && cell->high >= before_high) {
+        return;
+    }
+    if (!cell->fact) {
+        if (node->count == node->room) {
+            node->facts = engine_grown(state, node->facts, &node->room, node->count + 1, sizeof *node->facts);
+        }
+        cell->fact = ++node->count;
+    }
+    node->facts[cell->fact - 1] =
+        (Fact){.limits = cell->limits, .peak = cell->peak, .low = cell->low, .high = cell->high};
+    ++node->version;
+    cell->version = up_to_date ? node->version + 1 : cell->version;
+}
+
+/* Take over what was learnt of cells that differ in limits only: more memory never costs more, and a program fits
+ * where its peak does. First bounds of other cells need no look: they follow from each other in the same way. */
+void refresh(State *state, uint32_t number) {
+    const Model *model = state->model;
+    Cell *cell = &state->cells[number];
+    const Node *node = &state->nodes[cell->node];
+    if (cell->version == node->version + 1) {
+        return;
+    }
+    cell->version = node->version + 1;
+    double low = 0, high = INFINITY;
+    uint64_t peak = UNKNOWN_PEAK;
+    for (const Fact *fact = node->facts; fact < node->facts + node->count; ++fact) {
+        if (fact->low > low && dominates(model, fact->limits, cell->limits)) {
+            low = fact->low;
+        }
+        if (fact->high < high && fact->peak != UNKNOWN_PEAK && dominates(model, cell->limits, fact->peak)) {
+            high = fact->high;
+            peak = fact->peak;
+        }
+    }
+    inform(state, number, low, high, peak);
+}

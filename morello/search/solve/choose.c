@@ -1,0 +1,191 @@
+/* Choose for solved cells: of all steps that lead to a cheapest program, the first in the target's order. */
+#include "state.h"
+
+enum { CHOSEN, NOT_YET, NEVER };
+
+static int by_priority(const void *one, const void *other) {
+    const Edge *a = one, *b = other;
+    return (a->priority > b->priority) - (a->priority < b->priority);
+}
+
+/* Note a choice, whose parts are solved. */
+static void note(State *state, uint32_t number, const Edge *edge) {
+    const Cell *cell = &state->cells[number];
+    Choice *choice = PUSH(state, choices);
+    *choice = (Choice){.priority = edge->priority, .peak = UNKNOWN_PEAK, .edge = *edge};
+    choice->first = state->chosen_parts_count;
+    for (int part = 0; part < edge->parts; ++part) {
+        const uint32_t below = cell->parts[edge->first + (uint32_t)part].cell;
+        *PUSH(state, chosen_parts) = below;
+    }
+    state->cells[number].choice = state->choices_count;
+    state->cells[number].flags &= ~(uint32_t)BY_PRIORITY;
+    drop_edges(&state->cells[number]);
+}
+
+/* Return a part of an edge that is not solved, NULL if all are. */
+static const Part *open_part(const State *state, const Cell *cell, const Edge *edge) {
+    for (const Part *part = cell->parts + edge->first; part < cell->parts + edge->first + edge->parts; ++part) {
+        if (!solved(&state->cells[part->cell])) {
+            return part;
+        }
+    }
+    return NULL;
+}
+
+/* Choose for one cell. NOT_YET: a part has to be solved first. */
+static int choose(State *state, uint32_t number) {
+    const double cost = state->cells[number].high;
+    if (!(state->cells[number].flags & BY_PRIORITY)) {
+        generate(state, number, cost);
+        qsort(state->cells[number].edges, state->cells[number].count, sizeof(Edge), by_priority);
+        state->cells[number].flags |= BY_PRIORITY;
+    }
+    const Cell *cell = &state->cells[number];
+    for (uint32_t at = 0; at < cell->count; ++at) {
+        const Edge *edge = &cell->edges[at];
+        const double low = edge_low(state, cell, edge);
+        if (low > cost) {
+            continue;
+        }
+        const Part *part = open_part(state, cell, edge);
+        if (!part) {
+            note(state, number, edge);
+            return CHOSEN;
+        }
+        if (!state->settle) {
+            return NEVER;
+        }
+        begin(state, part->cell, state->cells[part->cell].low + floor((cost - low) / part->times));
+        return NOT_YET;
+    }
+    return NEVER;
+}
+
+/* Return a chosen step's part that is still to be looked at in this pass, 0 if there is none. */
+static uint32_t next_part(State *state, const Choice *choice) {
+    for (int part = 0; part < choice->edge.parts; ++part) {
+        const uint32_t below = state->chosen_parts[choice->first + (uint32_t)part];
+        const Cell *cell = &state->cells[below];
+        const int whole = cell->choice && state->choices[cell->choice - 1].whole;
+        if (!whole && cell->pass != state->pass) {
+            return below;
+        }
+    }
+    return 0;
+}
+
+/* Work out the peak of a chosen program whose parts are done with. */
+static void finish(State *state, uint32_t number) {
+    Choice *choice = &state->choices[state->cells[number].choice - 1];
+    uint64_t peaks[choice->edge.parts + 1];
+    choice->whole = 1;
+    for (int part = 0; part < choice->edge.parts; ++part) {
+        const Cell *cell = &state->cells[state->chosen_parts[choice->first + (uint32_t)part]];
+        const Choice *below = cell->choice ? &state->choices[cell->choice - 1] : NULL;
+        choice->whole &= below && below->whole;
+        peaks[part] = below ? below->peak : UNKNOWN_PEAK;
+    }
+    choice->peak = peak_of(state, number, &choice->edge, state->chosen_parts + choice->first, peaks);
+}
+
+/* Take one turn on the cell on top of those to choose for. */
+static int turn(State *state) {
+    const uint32_t number = state->choosing[state->choosing_count - 1];
+    Cell *cell = &state->cells[number];
+    if (cell->choice) {
+        Choice *choice = &state->choices[cell->choice - 1];
+        const uint32_t below = choice->whole ? 0 : next_part(state, choice);
+        if (below) {
+            *PUSH(state, choosing) = below;
+            return FINISHED;
+        }
+        if (!choice->whole) {
+            finish(state, number);
+        }
+    } else if (solved(cell) && cell->high < INFINITY) {
+        if (cell->flags & RECALLED) {
+            state->progress.waiting = number;
+            return ASKS_PROGRAM;
+        }
+        if (state->model->unknown && !(cell->flags & HAS_EXTRAS)) {
+            state->progress.waiting = number;
+            return ASKS_STEPS;
+        }
+        const int outcome = choose(state, number);
+        if (outcome != NEVER) {
+            return FINISHED;
+        }
+        if (state->settle) {
+            state->progress.waiting = number;
+            return CONTRADICTION;
+        }
+        cell = &state->cells[number];
+        cell->flags &= ~(uint32_t)BY_PRIORITY;
+        drop_edges(cell);
+    }
+    state->cells[number].pass = state->pass;
+    --state->choosing_count;
+    return FINISHED;
+}
+
+int engine_choice(State *state, uint32_t cell, int32_t settle) {
+    const int status = setjmp(state->failure);
+    if (status) {
+        return status;
+    }
+    abandon(state);
+    state->settle = settle;
+    state->choosing_count = 0;
+    ++state->pass;
+    *PUSH(state, choosing) = cell;
+    return FINISHED;
+}
+
+int engine_choose(State *state, int64_t quota) {
+    int status = setjmp(state->failure);
+    if (status) {
+        return status;
+    }
+    while (state->choosing_count) {
+        status = run(state, &quota);
+        if (status == FINISHED) {
+            status = --quota < 0 ? PAUSED : turn(state);
+        }
+        if (status != FINISHED) {
+            return status;
+        }
+    }
+    return FINISHED;
+}
+
+void engine_chosen(const State *state, uint32_t cell, ChoiceInfo *info) {
+    const uint32_t at = state->cells[cell].choice;
+    *info = (ChoiceInfo){.priority = -1, .peak = UNKNOWN_PEAK};
+    if (at) {
+        const Choice *choice = &state->choices[at - 1];
+        *info = (ChoiceInfo){.priority = choice->priority, .peak = choice->peak, .parts = choice->edge.parts};
+    }
+}
+
+void engine_chosen_parts(const State *state, uint32_t cell, uint32_t *parts) {
+    const Choice *choice = &state->choices[state->cells[cell].choice - 1];
+    memcpy(parts, state->chosen_parts + choice->first, choice->edge.parts * sizeof *parts);
+}
+
+/* Choose anew for a cell, as if nothing were known of it from earlier. */
+void engine_forget(State *state, uint32_t cell) {
+    state->cells[cell].flags &= ~(uint32_t)RECALLED;
+    state->cells[cell].choice = 0;
+}
+
+int engine_set_program(State *state, uint32_t cell, int32_t known, uint64_t peak) {
+    const int status = setjmp(state->failure);
+    if (!status && known) {
+        *PUSH(state, choices) = (Choice){.priority = -2, .peak = peak, .whole = 1};
+        state->cells[cell].choice = state->choices_count;
+    } else if (!status) {
+        engine_forget(state, cell);
+    }
+    return status;
+}

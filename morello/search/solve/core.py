@@ -1,0 +1,229 @@
+"""The compiled search of one engine, as Python sees it: cells, steps, and what it asks for on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.errors import MorelloError, PluginError
+from morello.search.arrays import Floats, Ints
+from morello.search.solve.library import library
+
+#: In place of a chosen step: none; the program is known from earlier, and its steps are not known here.
+NOT_CHOSEN, RECALLED = -1, -2
+#: Turns of search between two returns to Python: some milliseconds.
+QUOTA = 256
+
+_UNKNOWN_PEAK = (1 << 64) - 1
+
+
+@attrs.frozen(eq=False)
+class Cells:
+    """Some cells, an array row each: `low` <= cost <= `high`; `limits` are words (`Lanes`)."""
+
+    table: Ints
+    shape: Ints
+    limits: Any
+    low: Floats
+    high: Floats
+    solved: Any
+    recalled: Any
+
+
+@attrs.frozen
+class Edge:
+    """A step on a cell: its own cost, the costs between which the best program is that begins so, and its parts."""
+
+    priority: int
+    own: float
+    low: float
+    high: float
+    parts: tuple[int, ...]
+    times: tuple[float, ...]
+
+
+@attrs.frozen
+class Chosen:
+    """The chosen step of a solved cell, its parts' cells, and its program's peak as a word, None if not known."""
+
+    priority: int
+    peak: int | None
+    parts: tuple[int, ...]
+
+
+class Asked(Exception):
+    """Search waits for what Python knows of a cell.
+
+    That is its `steps`, earlier `answers` to its table, which of them to `believe`, or whether there is a `program`.
+    """
+
+    def __init__(self, what: str, cell: int):
+        super().__init__(f"{what} of cell {cell}")
+        self.what, self.cell = what, cell
+
+
+class Core:
+    """A state of the compiled search. Cells are numbered from 1 on; cell 0 stands for none."""
+
+    def __init__(self, model: Any):
+        self.ffi, self._lib = library()
+        self._model = model
+        self._kept: list[object] = []
+        state = self._lib.engine_new(model)
+        if not state:
+            raise MemoryError
+        self._state: Any = self.ffi.gc(state, self._lib.engine_free)
+        self.progress: Any = self._lib.engine_progress(self._state)
+
+    def __len__(self) -> int:
+        """Return the number of cells, cell 0 among them."""
+        return int(self.progress.cells)
+
+    # Cells.
+
+    def table(self, space: int, tuples: int, states: Sequence[int]) -> int:
+        """Return the number of a table, a new one if need be."""
+        found = self._lib.engine_table(self._state, space, tuples, states)
+        if not found:
+            raise MemoryError
+        return found - 1
+
+    def cell(self, table: int, shape: int, limits: int) -> int:
+        """Return the number of a cell, a new one if need be; limits that make no difference count as full."""
+        found = self._lib.engine_cell(self._state, table, shape, limits)
+        if not found:
+            raise MemoryError
+        return found
+
+    def cells(self, first: int = 0, count: int | None = None) -> Cells:
+        """Return what is known of cells, by default of all."""
+        count = len(self) - first if count is None else count
+        table, shape = np.empty(count, dtype=np.uint32), np.empty(count, dtype=np.int32)
+        limits, flags = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
+        low, high = np.empty(count), np.empty(count)
+        columns = ("uint32_t[]", table), ("int32_t[]", shape), ("uint64_t[]", limits), ("double[]", low)
+        columns = *columns, ("double[]", high), ("uint8_t[]", flags)
+        buffers = [self.ffi.from_buffer(kind, array) for kind, array in columns]
+        self._lib.engine_cells(self._state, first, count, *buffers)
+        solved, recalled = (
+            (flags & self._lib.IS_SOLVED).astype(np.bool_),
+            (flags & self._lib.IS_RECALLED).astype(np.bool_),
+        )
+        return Cells(table.astype(np.int64), shape.astype(np.int64), limits, low, high, solved, recalled)
+
+    def costs(self, cell: int) -> tuple[float, float]:
+        """Return the costs between which that of a cell is; both are infinite where nothing implements it."""
+        one = self.cells(cell, 1)
+        return float(one.low[0]), float(one.high[0])
+
+    def states(self, table: int) -> tuple[int, tuple[int, ...]]:
+        """Return the space of a table, and the states of its operands, -1 behind them."""
+        space, states = self.ffi.new("int32_t *"), self.ffi.new("int32_t[]", self._model.width)
+        self._lib.engine_states(self._state, table, space, states)
+        return int(space[0]), tuple(states)
+
+    # Search.
+
+    def begin(self, cell: int, budget: float) -> None:
+        """Begin to solve a cell, or to show that it costs more than the budget."""
+        self._check(self._lib.engine_begin(self._state, cell, budget))
+
+    def run(self) -> bool:
+        """Go on for some turns; return whether it is done. Raises Asked."""
+        return self._check(self._lib.engine_run(self._state, QUOTA))
+
+    def stop(self) -> None:
+        """Let go of what was begun; what was learnt stays."""
+        self._lib.engine_stop(self._state)
+
+    def begin_choice(self, cell: int, *, settle: bool) -> None:
+        """Begin to choose for a cell and all below it.
+
+        Which step comes first may depend on whether others are as cheap, which is found out if `settle` is on.
+        """
+        self._check(self._lib.engine_choice(self._state, cell, settle))
+
+    def choose(self) -> bool:
+        """Go on choosing for some turns; return whether it is done. Raises Asked."""
+        return self._check(self._lib.engine_choose(self._state, QUOTA))
+
+    def chosen(self, cell: int) -> Chosen:
+        """Return what was chosen for a cell."""
+        info = self.ffi.new("ChoiceInfo *")
+        self._lib.engine_chosen(self._state, cell, info)
+        parts = self.ffi.new("uint32_t[]", info.parts)
+        if info.parts:
+            self._lib.engine_chosen_parts(self._state, cell, parts)
+        return Chosen(int(info.priority), None if info.peak == _UNKNOWN_PEAK else int(info.peak), tuple(parts))
+
+    def forget_program(self, cell: int) -> None:
+        """Let a cell's program be looked for, though it is known from earlier."""
+        self._lib.engine_forget(self._state, cell)
+
+    def edges(self, cell: int, budget: float) -> list[Edge]:
+        """Return all steps on a cell that may lead to a program within a budget. Raises Asked."""
+        count, info = self.ffi.new("uint32_t *"), self.ffi.new("StepInfo *")
+        self._check(self._lib.engine_expand(self._state, cell, budget, count))
+        found: list[Edge] = []
+        for index in range(count[0]):
+            self._lib.engine_step(self._state, cell, index, info)
+            parts, times = self.ffi.new("uint32_t[]", info.parts), self.ffi.new("double[]", info.parts)
+            self._lib.engine_step_parts(self._state, cell, index, parts, times)
+            found.append(Edge(int(info.priority), info.own, info.low, info.high, tuple(parts), tuple(times)))
+        return found
+
+    # Answers.
+
+    def add_step(
+        self,
+        cell: int,
+        priority: int,
+        cost: float,
+        needs: int,
+        parts: Sequence[int],
+        times: Sequence[float],
+        live: Sequence[Sequence[int]],
+    ) -> None:
+        """Add a step that only Python knows; `live`, [parts, levels], are the bytes held while each part runs."""
+        flat = [amount for row in live for amount in row]
+        self._check(self._lib.engine_add_step(self._state, cell, priority, cost, needs, len(parts), parts, times, flat))
+
+    def steps_added(self, cell: int) -> None:
+        """Say that all such steps on a cell are there."""
+        self._lib.engine_steps_added(self._state, cell)
+
+    def set_answers(self, table: int, answers: dict[str, Any] | None) -> None:
+        """Give the answers to a table that are known from earlier: the fields of `Answers` in `_engine.h`."""
+        known = self.ffi.new("Answers *", answers or {})
+        self._kept.append(answers)
+        self._check(self._lib.engine_answers(self._state, table, known))
+
+    def believe(self, cell: int, low: float, high: float) -> None:
+        """Take it for known from earlier between which costs that of a cell is."""
+        self._lib.engine_believe(self._state, cell, low, high)
+
+    def set_program(self, cell: int, peak: int | None) -> None:
+        """Say what peak the program has that is known from earlier for a cell, None: there is no such program."""
+        self._check(self._lib.engine_set_program(self._state, cell, peak is not None, peak or 0))
+
+    def _check(self, status: int) -> bool:
+        """Return whether it is done, given what the compiled search returned. Raises what went wrong."""
+        lib, waiting = self._lib, int(self.progress.waiting)
+        asks = {lib.ASKS_STEPS: "steps", lib.ASKS_ANSWERS: "answers"}
+        asks |= {lib.ASKS_PROGRAM: "program", lib.ASKS_BELIEF: "belief"}
+        if status in asks:
+            raise Asked(asks[status], waiting)
+        if status == lib.NO_MEMORY:
+            raise MemoryError
+        if status == lib.TOO_LARGE:
+            raise MorelloError("search has met more Specs than it can number", "make the sizes smaller")
+        if status == lib.CIRCLE:
+            raise PluginError(
+                "a rewrite leads from a Spec back to that Spec, so that search has no end",
+                "each step should make sizes smaller, take memory, or replace the operation",
+            )
+        assert status != lib.CONTRADICTION, f"no step on cell {waiting} costs what it was found to cost"
+        return status == lib.FINISHED

@@ -1,0 +1,251 @@
+/* Take all steps on a cell that may lead to programs within a budget.
+ *
+ * The bounds of class tuples are asked first: most candidates end there, before cells are made of their parts.
+ */
+#include "state.h"
+
+/* Begin an edge, whose parts are added next. */
+static Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
+    return (Edge){.low = own,
+                  .own = own,
+                  .priority = priority,
+                  .first = state->new_parts_count,
+                  .which = which,
+                  .step = step,
+                  .kind = (uint8_t)kind};
+}
+
+void add_part(State *state, Edge *edge, uint32_t cell, double times) {
+    *PUSH(state, new_parts) = (Part){.times = times, .cell = cell};
+    ++edge->parts;
+    edge->low += times * state->cells[cell].low;
+}
+
+/* Keep an edge if programs within the budget may begin with it. */
+void keep_edge(State *state, Edge *edge, double budget) {
+    if (edge->low <= budget && edge->low < INFINITY) {
+        *PUSH(state, new_edges) = *edge;
+    } else {
+        state->new_parts_count = edge->first;
+    }
+}
+
+static void kernel_edges(State *state, uint32_t number, double budget) {
+    const Cell *cell = &state->cells[number];
+    const Table *table = table_at(state, cell);
+    const Space *space = &state->model->space[table->space];
+    const uint32_t shape = state->nodes[cell->node].shape;
+    for (uint32_t row = table->kernel; row < table->kernel + table->kernels; ++row) {
+        const double cost = space->kernel_cost[row][shape];
+        if (cost <= budget && dominates(state->model, cell->limits, space->kernel_needs[row])) {
+            Edge edge = new_edge(state, KERNEL, row, 0, space->kernel_priority[row], cost);
+            keep_edge(state, &edge, budget);
+        }
+    }
+}
+
+/* Return what a loop costs at least by the bounds of its parts' classes. */
+static double loop_bound(const Model *model, const LoopGroup *group, int64_t entry, int32_t tuple, uint64_t limits,
+                         double budget) {
+    double total = group->cost[entry];
+    for (int at = 0; at < group->parts && total <= budget; ++at) {
+        const LoopPart *part = &group->part[at];
+        const int32_t shape = part->shape[entry];
+        if (shape >= 0) {
+            const Space *space = &model->space[part->space];
+            total += part->times[entry] * bound(model, space, part->tuples[tuple], shape, limits);
+        }
+    }
+    return total;
+}
+
+/* Put the states of a part's operands into `made`. Return 0 if tiles cannot be had. */
+static int tiles(const Model *model, const LoopPart *part, int64_t entry, const int32_t *states, int32_t *made) {
+    for (int operand = 0; operand < part->operands; ++operand) {
+        const int32_t whole = states[part->args[operand]];
+        const int32_t cut = part->cut[entry * part->operands + operand];
+        made[operand] = cut < 0 ? whole : model->tile[whole * model->cuts + cut];
+        if (made[operand] < 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void loop_edge(State *state, uint32_t number, const LoopGroup *group, uint32_t which, int64_t entry,
+                      double budget) {
+    const Model *model = state->model;
+    int32_t made[model->width];
+    Edge edge = new_edge(state, LOOP, which, 0, group->priority[entry], group->cost[entry]);
+    for (int at = 0; at < group->parts; ++at) {
+        const LoopPart *part = &group->part[at];
+        if (part->shape[entry] < 0) {
+            continue;
+        }
+        const Cell *cell = &state->cells[number];
+        const int32_t tuple = table_at(state, cell)->tuple;
+        if (!tiles(model, part, entry, states_at(state, cell), made)) {
+            edge.low = INFINITY;
+            break;
+        }
+        const uint64_t limits = cell->limits;
+        const uint32_t table = table_of(state, part->space, part->tuples[tuple], made);
+        add_part(state, &edge, cell_of(state, table, part->shape[entry], limits), part->times[entry]);
+    }
+    keep_edge(state, &edge, budget);
+}
+
+static void loop_edges(State *state, uint32_t number, double budget) {
+    const Model *model = state->model;
+    const int32_t tuple = table_at(state, &state->cells[number])->tuple;
+    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    const uint64_t limits = state->cells[number].limits;
+    const uint32_t shape = state->nodes[state->cells[number].node].shape;
+    for (int32_t which = 0; which < space->groups; ++which) {
+        const LoopGroup *group = &space->group[which];
+        if (!group->fits[tuple]) {
+            continue;
+        }
+        for (int64_t entry = group->first[shape]; entry < group->first[shape + 1]; ++entry) {
+            if (loop_bound(model, group, entry, tuple, limits, budget) <= budget) {
+                loop_edge(state, number, group, (uint32_t)which, entry, budget);
+            }
+        }
+    }
+}
+
+/* A move that is tried: of which operand, what the operand costs as it is, and its shape's number. */
+typedef struct {
+    const MoveClass *move;
+    uint32_t which;
+    int operand;
+    int32_t state, tensor, tuple, shape;
+    double own;
+    uint64_t limits;
+} Trial;
+
+static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t step, int32_t fresh, double own,
+                      uint64_t left, int view, double budget) {
+    const Model *model = state->model;
+    const MoveClass *move = trial->move;
+    int32_t states[model->width];
+    memcpy(states, states_at(state, &state->cells[number]), sizeof states);
+    states[trial->operand] = fresh;
+    const int32_t space = table_at(state, &state->cells[number])->space;
+    Edge edge = new_edge(state, MOVE, trial->which, (uint32_t)step, move->priority[step], own);
+    add_part(state, &edge, cell_of(state, table_of(state, space, trial->tuple, states), trial->shape, left), 1);
+    const int32_t load[2] = {trial->state, fresh}, store[2] = {fresh, trial->state};
+    const int32_t shape = move->copy_shape[trial->shape];
+    if (!view && move->load >= 0) {
+        const uint32_t table = table_of(state, move->copy_space, move->load, load);
+        add_part(state, &edge, cell_of(state, table, shape, left), 1);
+    }
+    if (!view && move->store >= 0) {
+        const uint32_t table = table_of(state, move->copy_space, move->store, store);
+        add_part(state, &edge, cell_of(state, table, shape, left), 1);
+    }
+    keep_edge(state, &edge, budget);
+}
+
+/* Try the moves of one class, its cheapest state first: mostly there is no need to look at any one of them. */
+static void try_moves(State *state, uint32_t number, const Trial *trial, double budget) {
+    const Model *model = state->model;
+    const MoveClass *move = trial->move;
+    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    uint64_t left;
+    if (!lowered(model, move->level, trial->limits, move->bytes[trial->shape], &left)) {
+        return;
+    }
+    const double copies = move->copies[trial->shape];
+    const double rest = bound(model, space, trial->tuple, trial->shape, left) + (move->view ? 0 : copies);
+    if (!(trial->own + move->cost[trial->shape] + rest <= budget)) {
+        return;
+    }
+    for (int32_t step = 0; step < move->steps; ++step) {
+        const int32_t fresh = (int32_t)move->into[step][move->keeps[step] ? trial->state : trial->tensor];
+        if (fresh < 0 || fresh == trial->state) {
+            continue;
+        }
+        const int64_t at = fresh * model->tensors + trial->tensor;
+        if (!lowered(model, move->level, trial->limits, model->bytes[at], &left)) {
+            continue;
+        }
+        const int view = move->view && fresh == move->seen[trial->state];
+        const double own = trial->own + model->cost[at];
+        if (own + bound(model, space, trial->tuple, trial->shape, left) + (view ? 0 : copies) <= budget) {
+            move_edge(state, number, trial, step, fresh, own, left, view, budget);
+        }
+    }
+}
+
+static void move_edges(State *state, uint32_t number, double budget) {
+    const Model *model = state->model;
+    const Table table = *table_at(state, &state->cells[number]);
+    const Space *space = &model->space[table.space];
+    const int32_t shape = (int32_t)state->nodes[state->cells[number].node].shape;
+    for (int operand = 0; operand < space->operands; ++operand) {
+        const int32_t own = states_at(state, &state->cells[number])[operand];
+        const int32_t *first = space->move_first + operand * model->classes + model->cls[own];
+        for (int32_t which = first[0]; which < first[1]; ++which) {
+            const MoveClass *move = &space->move[which];
+            Trial trial = {.move = move,
+                           .which = (uint32_t)which,
+                           .operand = operand,
+                           .state = own,
+                           .tensor = space->tensor[operand][shape],
+                           .tuple = move->after[table.tuple],
+                           .shape = shape,
+                           .limits = state->cells[number].limits};
+            trial.own = model->cost[own * model->tensors + trial.tensor];
+            if (trial.tuple >= 0) {
+                try_moves(state, number, &trial, budget);
+            }
+        }
+    }
+}
+
+static void extra_edges(State *state, uint32_t number, double budget) {
+    for (uint32_t at = state->cells[number].extra; at; at = state->extras[at].next) {
+        const Extra *extra = &state->extras[at];
+        Edge edge = new_edge(state, EXTRA, at, 0, extra->priority, extra->own);
+        for (uint32_t part = 0; part < extra->parts; ++part) {
+            add_part(state, &edge, extra->part[part].cell, extra->part[part].times);
+        }
+        keep_edge(state, &edge, budget);
+    }
+}
+
+static int by_low_and_priority(const void *one, const void *other) {
+    const Edge *a = one, *b = other;
+    if (a->low != b->low) {
+        return a->low < b->low ? -1 : 1;
+    }
+    return (a->priority > b->priority) - (a->priority < b->priority);
+}
+
+/* Make all edges of a cell that may be within the budget, the most promising first. */
+void generate(State *state, uint32_t number, double budget) {
+    state->new_edges_count = state->new_parts_count = 0;
+    kernel_edges(state, number, budget);
+    loop_edges(state, number, budget);
+    pipeline_edges(state, number, budget);
+    move_edges(state, number, budget);
+    extra_edges(state, number, budget);
+    Cell *cell = &state->cells[number];
+    drop_edges(cell);
+    const size_t edges = state->new_edges_count * sizeof(Edge), parts = state->new_parts_count * sizeof(Part);
+    if (edges) {
+        qsort(state->new_edges, state->new_edges_count, sizeof(Edge), by_low_and_priority);
+        cell->edges = malloc(edges + parts);
+        if (!cell->edges) {
+            longjmp(state->failure, NO_MEMORY);
+        }
+        cell->parts = (Part *)(void *)(cell->edges + state->new_edges_count);
+        memcpy(cell->edges, state->new_edges, edges);
+        memcpy(cell->parts, state->new_parts, parts);
+    }
+    cell->count = state->new_edges_count;
+    cell->reach = budget;
+    ++state->progress.expansions;
+    state->progress.edges += cell->count;
+}

@@ -1,0 +1,326 @@
+"""Hand the tables and bounds of search to its compiled part, as `_engine.h` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from morello.errors import MorelloError
+from morello.search.arrays import Bools, Ints
+from morello.search.bounds.moves import MoveBounds, MoveClass
+from morello.search.bounds.pipelines import PipelineBounds, PipelineClass
+from morello.search.bounds.relaxed import Classes, SpaceBounds
+from morello.search.bounds.solve import Bounds
+from morello.search.layout_bounds.solve import LayoutBounds
+from morello.search.solve.library import library
+from morello.search.tables.kernels import KernelTables
+from morello.search.tables.limits import LimitCodes
+from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
+from morello.search.tables.moves import MoveTables
+from morello.search.tables.pipelines import PipelinePart, PipelineTable
+from morello.search.tables.shapes import Key, Space
+
+_TYPES = {
+    "int32_t": np.int32,
+    "int64_t": np.int64,
+    "uint64_t": np.uint64,
+    "uint8_t": np.uint8,
+    "int8_t": np.int8,
+    "double": np.float64,
+}
+
+
+class Lanes:
+    """Limits packed into one word: per level a lane for its code, and above each lane a bit that stays 0."""
+
+    def __init__(self, codes: LimitCodes):
+        self.codes = codes
+        self.counts = [int(count) for count in codes.counts]
+        self.values = [np.asarray(codes.bytes(level, np.arange(n))) for level, n in enumerate(self.counts)]
+        widths = [(count - 1).bit_length() for count in self.counts]
+        self.shifts = [sum(widths[:level]) + level for level in range(len(widths))]
+        self.masks = [(1 << width) - 1 for width in widths]
+        if sum(widths) + len(widths) > 64:
+            raise MorelloError(
+                "the limits of this target's levels do not fit into 64 bits", "declare fewer levels, or larger units"
+            )
+        self.guard = sum(1 << shift + width for shift, width in zip(self.shifts, widths, strict=True))
+        self.full = self.pack([count - 1 for count in self.counts])
+
+    def pack(self, codes: Iterable[int]) -> int:
+        """Return the word for one code per level."""
+        return sum(int(code) << shift for code, shift in zip(codes, self.shifts, strict=True))
+
+    def unpack(self, words: Any) -> Ints:
+        """Return the codes, [n, levels], of words, [n]."""
+        words = np.asarray(words, dtype=np.uint64)
+        lanes = [words >> np.uint64(s) & np.uint64(m) for s, m in zip(self.shifts, self.masks, strict=True)]
+        return np.stack(lanes, axis=-1).astype(np.int64)
+
+    def mask(self, levels: Sequence[bool]) -> int:
+        """Return a word whose lanes are ones for these levels."""
+        return self.pack(mask if there else 0 for mask, there in zip(self.masks, levels, strict=True))
+
+    def least(self, needs: Sequence[int]) -> int | None:
+        """Return the least limits that have so many bytes per level, None if there are none."""
+        codes = [int(np.searchsorted(values, need)) for values, need in zip(self.values, needs, strict=True)]
+        fits = all(code < count for code, count in zip(codes, self.counts, strict=True))
+        return self.pack(codes) if fits else None
+
+    def bytes(self, words: Any) -> Ints:
+        """Return limits in bytes, [n, levels], of words, [n]."""
+        codes = self.unpack(words)
+        return np.stack([values[codes[..., level]] for level, values in enumerate(self.values)], axis=-1)
+
+
+class Packing:
+    """Arrays and structs for C, which live as long as this does.
+
+    `relevant` says whose limits matter to an operand, [levels of the operand, levels].
+    """
+
+    def __init__(self, bounds: Bounds, layouts: LayoutBounds | None, lanes: Lanes, relevant: Bools):
+        self._ffi, _ = library()
+        self._bounds, self._layouts, self._lanes, self._relevant = bounds, layouts, lanes, relevant
+        self._states = bounds.states
+        self._kept: list[object] = []
+        self._pointers: dict[tuple[int, str], tuple[object, Any]] = {}
+        self._index = {key: number for number, key in enumerate(bounds.by_key)}
+
+    def array(self, values: Any, ctype: str) -> Any:
+        """Return a pointer to values of a type of C; arrays that have it already are not copied."""
+        found = np.ascontiguousarray(values, dtype=_TYPES[ctype])
+        self._kept.append(found)
+        return self._ffi.cast(f"{ctype} *", found.ctypes.data)
+
+    def rows(self, arrays: Sequence[Any], ctype: str) -> Any:
+        """Return a pointer to pointers to arrays; one that comes up again is not copied again."""
+        pointers: list[Any] = []
+        for array in arrays:
+            key = id(array), ctype
+            if key not in self._pointers:
+                self._pointers[key] = array, self.array(array, ctype)
+            pointers.append(self._pointers[key][1])
+        return self._keep(self._ffi.new(f"{ctype} *[]", pointers or 1))
+
+    def _keep(self, owner: Any) -> Any:
+        self._kept.append(owner)
+        return owner
+
+    def _structs(self, kind: str, fields: Sequence[dict[str, Any]]) -> Any:
+        return self._keep(self._ffi.new(f"{kind}[]", fields or 1))
+
+    def model(self, *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
+        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
+        states, lanes, loops = self._states, self._lanes, self._bounds.tables.of(LoopTables)
+        words = np.array([lanes.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
+        patterns = self._layouts.patterns.of if self._layouts else np.zeros(len(states))
+        fields = {
+            "spaces": len(self._index),
+            "states": len(states),
+            "classes": len(states.classes),
+            "levels": len(lanes.counts),
+            "width": max(len(key.op.operands(key.rank)) for key in self._index),
+            "unknown": unknown,
+            "exhaustive": exhaustive,
+            "asks": asks,
+            "space": self._structs("Space", [self._space(own) for own in self._bounds.by_key.values()]),
+            "cls": self.array(states.cls, "int32_t"),
+            "pattern": self.array(patterns, "int32_t"),
+            "relevant": self.array(words[states.level], "uint64_t"),
+            "tensors": states.cost.shape[1],
+            "cost": self.array(states.cost, "double"),
+            "bytes": self.array(states.bytes, "int64_t"),
+            "cuts": loops.tile.shape[1],
+            "tile": self.array(loops.tile, "int32_t"),
+            "counts": self.array(lanes.counts, "int32_t"),
+            "values": self.rows(lanes.values, "int64_t"),
+            "steps": self.rows([*self._bounds.limit_steps], "int64_t"),
+            "shift": self.array(lanes.shifts, "int32_t"),
+            "full": lanes.full,
+            "guard": lanes.guard,
+        }
+        return self._keep(self._ffi.new("Model *", fields))
+
+    def _space(self, own: SpaceBounds) -> dict[str, Any]:
+        space = own.space
+        groups = [*self._groups(own)]
+        return {
+            "shapes": space.count,
+            "operands": len(space.operands),
+            "tensor": self.rows(space.tensors, "int32_t"),
+            "width": own.width + 1,
+            "bounds": self.array(own.values, "double"),
+            "column": self.array([columns.first for columns in own.columns], "int64_t"),
+            "strides": self.array([columns.strides for columns in own.columns], "int64_t"),
+            **self._grid(space.key),
+            **self._kernels(space),
+            "groups": len(groups),
+            "group": self._structs("LoopGroup", groups),
+            **self._moves(own),
+            **self._pipelines(own),
+        }
+
+    def _grid(self, key: Key) -> dict[str, Any]:
+        if self._layouts is None:
+            return {}
+        grid = self._layouts.by_key[key]
+        return {
+            "grid": self.array(grid.values, "double"),
+            "place": self.rows(grid.place, "int32_t"),
+            "places": self.array(grid.values.shape[1:], "int32_t"),
+        }
+
+    def _kernels(self, space: Space) -> dict[str, Any]:
+        needs = [(row, self._lanes.least(row.needs)) for row in self._bounds.tables.of(KernelTables).by_key[space.key]]
+        rows = sorted(((row, need) for row, need in needs if need is not None), key=lambda pair: pair[0].states)
+        return {
+            "kernels": len(rows),
+            "kernel_states": self.array([row.states for row, _ in rows], "int32_t"),
+            "kernel_cost": self.rows([row.cost for row, _ in rows], "double"),
+            "kernel_needs": self.array([need for _, need in rows], "uint64_t"),
+            "kernel_priority": self.array([row.priority for row, _ in rows], "int64_t"),
+        }
+
+    def _groups(self, own: SpaceBounds) -> Iterable[dict[str, Any]]:
+        """Yield loops with the same kinds of parts that suit the same levels, entry by entry."""
+        kinds: dict[tuple[tuple[tuple[Key, tuple[int, ...]], ...], tuple[bool, ...]], list[LoopTable]] = {}
+        for step in self._bounds.tables.of(LoopTables).by_key[own.space.key]:
+            kind = tuple((part.space.key, part.args) for part in step.parts)
+            kinds.setdefault((kind, step.suits), []).append(step)
+        for (kind, suits), members in kinds.items():
+            shape, step = np.nonzero(np.stack([member.valid for member in members], axis=1))
+            parts = [self._loop_part(own, position, members, step, shape) for position in range(len(kind))]
+            fits = [self._bounds.apply_to(suits, classes) for classes in own.tuples]
+            yield {
+                "parts": len(parts),
+                "part": self._structs("LoopPart", parts),
+                "fits": self.array(fits, "uint8_t"),
+                "first": self.array(np.searchsorted(shape, np.arange(own.space.count + 1)), "int64_t"),
+                "cost": self.array(np.stack([member.cost for member in members])[step, shape], "double"),
+                "priority": self.array(np.array([member.priority for member in members])[step], "int64_t"),
+            }
+
+    def _loop_part(
+        self, own: SpaceBounds, position: int, members: Sequence[LoopTable], step: Ints, shape: Ints
+    ) -> dict[str, Any]:
+        loops, space = self._bounds.tables.of(LoopTables), own.space
+        parts = [member.parts[position] for member in members]
+        below, args = parts[0].space, parts[0].args
+        tiles = np.stack([part.shape for part in parts])[step, shape]
+        cuts: list[Ints] = []
+        for at, arg in enumerate(args):
+            whole = space.tensors[arg][shape]
+            tile = np.where(tiles >= 0, below.tensors[at][tiles], whole)
+            cuts.append(loops.cut_numbers(space.operands[arg].sliding, whole, tile))
+        assert WHOLE < 0
+        child = self._bounds.by_key[below.key].tuples
+        return {
+            "space": self._index[below.key],
+            "operands": len(args),
+            "args": self.array(args, "int32_t"),
+            "tuples": self.array([child[tuple(row[arg] for arg in args)] for row in own.tuples], "int32_t"),
+            "shape": self.array(tiles, "int32_t"),
+            "times": self.array(np.stack([part.times for part in parts])[step, shape], "double"),
+            "cut": self.array(np.stack(cuts, axis=-1), "int32_t"),
+        }
+
+    def _moves(self, own: SpaceBounds) -> dict[str, Any]:
+        moves: list[dict[str, Any]] = []
+        first = [0]
+        for operand in range(len(own.space.operands)):
+            there = {classes[operand] for classes in own.tuples}
+            for cls in range(len(self._states.classes)):
+                if cls in there:
+                    found = self._bounds.of(MoveBounds).classes(own.space.key, operand, cls)
+                    moves += [self._move(own, move, cls) for move in found]
+                first.append(len(moves))
+        return {"move_first": self.array(first, "int32_t"), "move": self._structs("MoveClass", moves)}
+
+    def _move(self, own: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
+        bounds, tables = self._bounds.of(MoveBounds), self._bounds.tables.of(MoveTables)
+        space, operand = own.space, own.space.operands[move.operand]
+        key = bounds.copy_key(space, move.operand)
+        below = self._bounds.by_key[key].tuples
+        tuples, at = own.tuples, move.operand
+        after = [tuples.get((*row[:at], move.into, *row[at + 1 :]), -1) for row in tuples]
+        fields = {
+            "operand": at,
+            "level": move.level,
+            "view": move.view,
+            "steps": len(move.table.steps),
+            "copy_space": self._index[key],
+            "load": below[cls, move.into] if operand.reads else -1,
+            "store": below[move.into, cls] if operand.writes else -1,
+            "cost": self.array(move.cost, "double"),
+            "bytes": self.array(move.bytes, "int64_t"),
+            "copies": self.array(bounds.copy_costs(space, move, cls, np.arange(space.count)), "double"),
+            "priority": self.array(move.table.priorities, "int64_t"),
+            "keeps": self.array(move.table.keeps, "uint8_t"),
+            "into": self.rows(move.table.into, "int64_t"),
+            "copy_shape": self.rows([bounds.copy_shapes(space, at)], "int32_t")[0],
+            "after": self.array(after, "int32_t"),
+        }
+        if move.view:
+            fields["seen"] = self.rows([tables.seen[self._bounds.target.levels[move.level].name]], "int64_t")[0]
+        return fields
+
+    def _pipelines(self, own: SpaceBounds) -> dict[str, Any]:
+        found: list[dict[str, Any]] = []
+        first = [0]
+        tables: dict[int, Any] = {}
+        for classes in own.tuples:
+            for pipeline in self._bounds.of(PipelineBounds).classes(own.space.key, classes):
+                table = tables.get(id(pipeline.table))
+                if table is None:
+                    table = tables[id(pipeline.table)] = self._pipeline_table(own.space, pipeline.table)
+                found.append(self._pipeline(pipeline, table))
+            first.append(len(found))
+        return {
+            "pipeline_first": self.array(first, "int32_t"),
+            "pipeline": self._structs("PipelineClass", found),
+        }
+
+    def _pipeline(self, pipeline: PipelineClass, table: Any) -> dict[str, Any]:
+        parts = zip(pipeline.table.parts, pipeline.parts, strict=True)
+        return {
+            "table": table,
+            "tuples": self.array([self._tuple(part.space.key, below) for part, below in parts], "int32_t"),
+            "levels": self.array([self._states.classes[cls].level for cls in pipeline.new_classes], "int32_t"),
+        }
+
+    def _tuple(self, key: Key, classes: Classes) -> int:
+        return self._bounds.by_key[key].tuples[classes]
+
+    def _pipeline_table(self, space: Space, table: PipelineTable) -> Any:
+        numbers = self._bounds.of(PipelineBounds).tables.numbers
+        fresh = [np.where(row >= 0, numbers[row], -1) for rows in table.new_states for row in rows]
+        parts = [self._pipeline_part(space, part) for part in table.parts]
+        fields = {
+            "parts": len(parts),
+            "tensors": len(table.tensors),
+            "steps": len(table.priorities),
+            "part": self._structs("PipelinePart", parts),
+            "tensor": self.rows(table.tensors, "int32_t"),
+            "fresh": self.rows(fresh, "int32_t"),
+            "priority": self.array(table.priorities, "int64_t"),
+        }
+        return self._structs("PipelineTable", [fields])
+
+    def _pipeline_part(self, space: Space, part: PipelinePart) -> dict[str, Any]:
+        under = self._bounds.of(PipelineBounds).tables.under
+        seen = self._keep(self._ffi.new("int64_t *[]", len(part.args)))
+        for at, (arg, dim_map) in enumerate(zip(part.args, part.dim_maps, strict=True)):
+            if dim_map is not None:
+                seen[at] = self.rows([under[len(space.operands[arg].dims), dim_map]], "int64_t")[0]
+        return {
+            "space": self._index[part.space.key],
+            "operands": len(part.args),
+            "holding": len(part.holds),
+            "args": self.array(part.args, "int32_t"),
+            "seen": seen,
+            "holds": self.array(part.holds, "int32_t"),
+            "shape": self.array(part.shape, "int32_t"),
+        }

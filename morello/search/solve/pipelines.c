@@ -1,0 +1,163 @@
+/* Pipelines: steps that make new tensors; and what any step holds in memory while its parts run. */
+#include "state.h"
+
+/* A pipeline that is tried on a cell: its table, one step of it, and the states of its new tensors. */
+typedef struct {
+    const PipelineClass *pipeline;
+    uint32_t which;
+    int32_t step;
+    uint32_t shape;
+    const int32_t *fresh;
+} Stage;
+
+/* Put the states of new tensors into `fresh`. Return what these cost, infinity where the step does not apply. */
+static double new_tensors(const Model *model, const PipelineTable *table, int32_t step, uint32_t shape,
+                          int32_t *fresh) {
+    double cost = table->part[0].shape[shape] >= 0 ? 0 : INFINITY;
+    for (int tensor = 0; tensor < table->tensors && cost < INFINITY; ++tensor) {
+        fresh[tensor] = table->fresh[step * table->tensors + tensor][shape];
+        const int64_t at = fresh[tensor] * model->tensors + table->tensor[tensor][shape];
+        cost += fresh[tensor] < 0 ? INFINITY : model->cost[at];
+    }
+    return cost;
+}
+
+/* Put the limits of a part into `left`. Return 0 if what is held meanwhile does not fit. */
+static int limits_left(const Model *model, const Stage *stage, const PipelinePart *part, uint64_t limits,
+                       uint64_t *left) {
+    const PipelineTable *table = stage->pipeline->table;
+    *left = limits;
+    for (int level = 0; level < model->levels; ++level) {
+        int64_t held = 0;
+        for (int at = 0; at < part->holding; ++at) {
+            const int32_t tensor = part->holds[at];
+            if (stage->pipeline->levels[tensor] == level) {
+                held += model->bytes[stage->fresh[tensor] * model->tensors + table->tensor[tensor][stage->shape]];
+            }
+        }
+        if (held && !lowered(model, level, *left, held, left)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Return what a pipeline costs at least by the bounds of its parts' classes. */
+static double pipeline_bound(const Model *model, const Stage *stage, uint64_t limits, double own, double budget) {
+    const PipelineTable *table = stage->pipeline->table;
+    for (int at = 0; at < table->parts && own <= budget; ++at) {
+        const PipelinePart *part = &table->part[at];
+        uint64_t left;
+        if (part->shape[stage->shape] < 0 || !limits_left(model, stage, part, limits, &left)) {
+            return INFINITY;
+        }
+        const Space *space = &model->space[part->space];
+        own += bound(model, space, stage->pipeline->tuples[at], part->shape[stage->shape], left);
+    }
+    return own;
+}
+
+/* Put the states of a part's operands into `made`. Return 0 where one cannot be seen so. */
+static int operands_of(const Space *space, const PipelinePart *part, const int32_t *states, const int32_t *fresh,
+                       int32_t *made) {
+    for (int operand = 0; operand < part->operands; ++operand) {
+        const int32_t arg = part->args[operand];
+        made[operand] = arg < space->operands ? states[arg] : fresh[arg - space->operands];
+        if (part->seen[operand]) {
+            made[operand] = (int32_t)part->seen[operand][made[operand]];
+        }
+        if (made[operand] < 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void pipeline_edge(State *state, uint32_t number, const Stage *stage, double own, double budget) {
+    const Model *model = state->model;
+    const PipelineTable *table = stage->pipeline->table;
+    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    const uint64_t limits = state->cells[number].limits;
+    int32_t made[model->width];
+    Edge edge = {.low = own,
+                 .own = own,
+                 .priority = table->priority[stage->step],
+                 .first = state->new_parts_count,
+                 .which = stage->which,
+                 .step = (uint32_t)stage->step,
+                 .kind = PIPELINE};
+    for (int at = 0; at < table->parts; ++at) {
+        const PipelinePart *part = &table->part[at];
+        uint64_t left;
+        if (!operands_of(space, part, states_at(state, &state->cells[number]), stage->fresh, made) ||
+            !limits_left(model, stage, part, limits, &left)) {
+            edge.low = INFINITY;
+            break;
+        }
+        const uint32_t below = table_of(state, part->space, stage->pipeline->tuples[at], made);
+        add_part(state, &edge, cell_of(state, below, part->shape[stage->shape], left), 1);
+    }
+    keep_edge(state, &edge, budget);
+}
+
+void pipeline_edges(State *state, uint32_t number, double budget) {
+    const Model *model = state->model;
+    const Table table = *table_at(state, &state->cells[number]);
+    const Space *space = &model->space[table.space];
+    const uint32_t shape = state->nodes[state->cells[number].node].shape;
+    for (int32_t which = space->pipeline_first[table.tuple]; which < space->pipeline_first[table.tuple + 1]; ++which) {
+        const PipelineClass *pipeline = &space->pipeline[which];
+        int32_t fresh[pipeline->table->tensors + 1];
+        Stage stage = {.pipeline = pipeline, .which = (uint32_t)which, .shape = shape, .fresh = fresh};
+        for (stage.step = 0; stage.step < pipeline->table->steps; ++stage.step) {
+            const double own = new_tensors(model, pipeline->table, stage.step, shape, fresh);
+            if (own <= budget &&
+                pipeline_bound(model, &stage, state->cells[number].limits, own, budget) <= budget) {
+                pipeline_edge(state, number, &stage, own, budget);
+            }
+        }
+    }
+}
+
+/* Return the bytes of a level that a step holds while one of its parts runs. */
+static int64_t held(const State *state, uint32_t number, const Edge *edge, const uint32_t *parts, int part, int level) {
+    const Model *model = state->model;
+    const Cell *cell = &state->cells[number];
+    const Space *space = &model->space[table_at(state, cell)->space];
+    const uint32_t shape = state->nodes[cell->node].shape;
+    if (edge->kind == MOVE && space->move[edge->which].level == level) {
+        const int operand = space->move[edge->which].operand;
+        const int32_t fresh = states_at(state, &state->cells[parts[0]])[operand];
+        return model->bytes[fresh * model->tensors + space->tensor[operand][shape]];
+    }
+    if (edge->kind == PIPELINE) {
+        const PipelineClass *pipeline = &space->pipeline[edge->which];
+        const PipelineTable *table = pipeline->table;
+        int64_t sum = 0;
+        for (int at = 0; at < table->part[part].holding; ++at) {
+            const int32_t tensor = table->part[part].holds[at];
+            const int32_t fresh = table->fresh[(int32_t)edge->step * table->tensors + tensor][shape];
+            const int64_t place = fresh * model->tensors + table->tensor[tensor][shape];
+            sum += pipeline->levels[tensor] == level ? model->bytes[place] : 0;
+        }
+        return sum;
+    }
+    return edge->kind == EXTRA ? state->extras[edge->which].live[part * model->levels + level] : 0;
+}
+
+/* Return the peak of a program that begins with a step, given its parts and their peaks. */
+uint64_t peak_of(const State *state, uint32_t number, const Edge *edge, const uint32_t *parts, const uint64_t *below) {
+    const Model *model = state->model;
+    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    uint64_t peak = edge->kind == KERNEL ? space->kernel_needs[edge->which] : 0;
+    peak = edge->kind == EXTRA ? state->extras[edge->which].needs : peak;
+    for (int part = 0; part < edge->parts; ++part) {
+        uint64_t own = below[part];
+        for (int level = 0; level < model->levels && own != UNKNOWN_PEAK; ++level) {
+            const int64_t bytes = held(state, number, edge, parts, part, level);
+            own = bytes ? raised(model, level, own, bytes) : own;
+        }
+        peak = larger(model, peak, own);
+    }
+    return peak;
+}

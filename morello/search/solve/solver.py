@@ -1,0 +1,162 @@
+"""Solving cells of one engine, and choosing their programs: what Python does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.search.solve.core import Asked, Edge
+from morello.search.solve.engine import Engine
+
+#: Costs are kept as doubles, which hold integers exactly up to here.
+EXACT = 2.0**53
+#: Turns that may be spent on what the steps of one cell that were not chosen cost.
+_RANKING_TURNS = 20_000
+
+
+class Answers(Protocol):
+    """Knows answers from earlier."""
+
+    def answer(self, engine: Engine, asked: Asked) -> None:
+        """Give the engine what it asks for."""
+        ...
+
+
+@attrs.frozen
+class Ranked:
+    """A step and what the best program that begins with it costs: at least that unless `exact`."""
+
+    priority: int
+    cost: float
+    exact: bool
+
+
+class Solver:
+    """Solves cells of one engine.
+
+    While goals are solved, some milliseconds apart, `often` is called, and `save`, which may let go of what was begun.
+    `often` is also called when they are.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        answers: Answers | None = None,
+        often: Callable[[Solver], None] | None = None,
+        save: Callable[[Solver], None] | None = None,
+    ):
+        self.engine, self.core = engine, engine.core
+        self.goals: list[int] = []
+        self._answers = answers
+        self._often, self._save = often or _do_nothing, save or _do_nothing
+
+    def solve(self, goals: Sequence[int]) -> None:
+        """Solve these cells. Raises MorelloError for costs past 2^53, and Uncovered."""
+        self.goals = [*goals]
+        self._check_costs(goals)
+        for goal in goals:
+            self._solve(goal, float("inf"))
+        self._often(self)
+        self._check_costs(goals)
+
+    def choose(self, cells: Sequence[int], *, settle: bool = True) -> None:
+        """Choose for solved cells and for all cells of the programs below them (`Core.begin_choice`)."""
+        for cell in cells:
+            self.core.begin_choice(cell, settle=settle)
+            while not self._going_on(self.core.choose):
+                pass
+
+    def choose_own(self, cell: int) -> None:
+        """Choose for a cell whose program is known from earlier as for any other."""
+        self.core.forget_program(cell)
+        self.choose([cell])
+
+    def ranking(self, cell: int, chosen: int, count: int) -> list[Ranked]:
+        """Return the chosen step of a solved cell and the `count` best others, cheapest first.
+
+        Costs that are not exact are lower bounds, of steps that are not among the best or have no program at all.
+        """
+        cost, _ = self.core.costs(cell)
+        budget, turns = cost, _RANKING_TURNS
+        while True:
+            best = self._others(cell, chosen, budget)[:count]
+            if len(best) < count and budget < float("inf"):
+                # So little is within this budget that all may be.
+                budget = float("inf") if budget > 64 * cost else 2 * budget + 1
+                continue
+            unsettled = next((edge for edge in best if edge.low < edge.high), None)
+            if unsettled is None or turns <= 0:
+                break
+            turns -= self._settle(unsettled, turns)
+        return [Ranked(chosen, cost, True), *(Ranked(edge.priority, edge.low, edge.low >= edge.high) for edge in best)]
+
+    def goal_costs(self) -> tuple[int, int | None]:
+        """Return the costs between which that of the first goal must be."""
+        if not self.goals:
+            return 0, None
+        low, high = (int(one) if one < float("inf") else None for one in self.core.costs(self.goals[0]))
+        return low or 0, high
+
+    def _others(self, cell: int, chosen: int, budget: float) -> list[Edge]:
+        """Return steps on a cell within a budget, but the chosen one, cheapest first."""
+        while True:
+            try:
+                edges = self.core.edges(cell, budget)
+                break
+            except Asked as asked:
+                self._answer(asked)
+        found: dict[int, Edge] = {}
+        for edge in sorted(edges, key=lambda edge: (edge.low, edge.priority)):
+            if edge.priority != chosen:
+                found.setdefault(edge.priority, edge)
+        return [*found.values()]
+
+    def _settle(self, edge: Edge, turns: int) -> int:
+        """Solve the part of a step of which the least is known, for some turns. Return how many it took."""
+        before = self.core.progress.visits
+        costs = [self.core.costs(part) for part in edge.parts]
+        parts = zip(edge.parts, costs, edge.times, strict=True)
+        _, part = max((low * times, part) for part, (low, high), times in parts if low < high)
+        self.core.begin(part, float("inf"))
+        while self.core.progress.visits - before < turns and not self._going_on(self.core.run):
+            pass
+        return max(1, self.core.progress.visits - before)
+
+    def _solve(self, cell: int, budget: float) -> None:
+        while not self._solved(cell):
+            self.core.begin(cell, budget)
+            while not self._going_on(self.core.run):
+                self._save(self)
+
+    def _solved(self, cell: int) -> bool:
+        low, high = self.core.costs(cell)
+        return low >= high
+
+    def _going_on(self, work: Callable[[], bool]) -> bool:
+        """Go on with some work; return whether it is done."""
+        try:
+            done = work()
+        except Asked as asked:
+            self._answer(asked)
+            return False
+        if not done:
+            self._often(self)
+        return done
+
+    def _answer(self, asked: Asked) -> None:
+        if asked.what == "steps":
+            self.engine.singles.expand(self.engine.directory, self.core, self.engine.lanes, asked.cell)
+        else:
+            assert self._answers, "only an engine that recalls asks"
+            self._answers.answer(self.engine, asked)
+
+    def _check_costs(self, goals: Sequence[int]) -> None:
+        if any(EXACT <= self.core.costs(goal)[0] < float("inf") for goal in goals):
+            raise MorelloError("costs past 2^53 cannot be counted exactly", "make the sizes smaller")
+
+
+def _do_nothing(solver: Solver) -> None: ...

@@ -1,0 +1,200 @@
+/* The state of one search: cells, what is known of them, and the way down that it is on.
+ *
+ * Nothing here is global, so that searches do not meet. Arrays move when they grow: functions take numbers of cells,
+ * and pointers into arrays live no longer than to the next call that may make a cell.
+ */
+#ifndef MORELLO_STATE_H
+#define MORELLO_STATE_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_engine.h"
+
+/* In place of a peak: no program is known that is looked into. */
+#define UNKNOWN_PEAK UINT64_MAX
+/* Costs are kept as doubles, which hold integers exactly up to here. */
+#define EXACT 9007199254740992.0
+
+enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA };
+enum { SOLVED = IS_SOLVED, ON_PATH = 2, HAS_EXTRAS = 4, LOOKED_UP = 8, RECALLED = IS_RECALLED, BY_PRIORITY = 32 };
+
+/* A part of an edge, and how often it runs. */
+typedef struct {
+    double times;
+    uint32_t cell;
+} Part;
+
+/* A step on a cell: no program that begins so costs less than `low`. `which` and `step` find it in its table. */
+typedef struct {
+    double low, own;
+    int64_t priority;
+    uint32_t first;           /* its parts, in the cell's */
+    uint32_t which, step;
+    uint16_t parts;
+    uint8_t kind;
+} Edge;
+
+/* An operation with operand states. */
+typedef struct {
+    int32_t space, tuple;
+    uint64_t relevant;        /* lanes of the limits that matter */
+    uint32_t kernel, kernels; /* those that take these states */
+    uint32_t open;            /* cells that are not solved */
+    int32_t asked;            /* 0: not yet; 1: nothing is known from earlier; else 2 + place in `recalls` */
+} Table;
+
+/* What search has learnt of one cell beyond its first bounds. */
+typedef struct {
+    uint64_t limits, peak;
+    double low, high;
+} Fact;
+
+/* A table and a shape: its cells differ in limits. `version` counts what is learnt of them. */
+typedef struct {
+    Fact *facts;
+    uint32_t table, shape, version, count, room;
+} Node;
+
+/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's. */
+typedef struct {
+    double low, high, reach;
+    uint64_t limits, peak;
+    Edge *edges;              /* one block, with parts behind them */
+    Part *parts;
+    uint32_t count, node, fact, version, choice, extra, pass, flags;
+} Cell;
+
+typedef struct {
+    double budget;
+    uint32_t cell;
+    uint32_t entered;         /* 0: just come here; else 1 + the edge to look at where every program is */
+} Frame;
+
+/* A step that only Python knows; those of a cell are chained by `next`. */
+typedef struct {
+    int64_t priority;
+    double own;
+    uint64_t needs;
+    uint32_t next, parts;
+    Part *part;
+    int64_t *live;
+} Extra;
+
+typedef struct {
+    int64_t priority;
+    uint64_t peak;
+    Edge edge;
+    uint32_t first;           /* its parts, in `chosen_parts` */
+    uint8_t whole;            /* 1: all below it is chosen too */
+} Choice;
+
+/* Open addressing; `at` holds numbers + 1 of entries, whose keys are compared where they are kept. */
+typedef struct {
+    uint32_t *at;
+    uint64_t mask, count;
+} Index;
+
+#define GROWING(type, name) \
+    type *name;             \
+    uint32_t name##_count, name##_room
+
+struct State {
+    const Model *model;
+    Progress progress;
+    jmp_buf failure;
+    Index table_index, node_index, cell_index;
+    int32_t *states;          /* [tables, width] */
+    uint32_t states_room;
+    GROWING(Table, tables);
+    GROWING(Node, nodes);
+    GROWING(Cell, cells);
+    GROWING(Frame, frames);
+    GROWING(Extra, extras);
+    GROWING(Answers, recalls);
+    GROWING(Choice, choices);
+    GROWING(uint32_t, chosen_parts);
+    GROWING(uint32_t, choosing);
+    GROWING(Edge, new_edges);
+    GROWING(Part, new_parts);
+    int32_t settle;
+    uint32_t pass;
+};
+
+/* memory.c: growing arrays. Failures leave by `failure`. */
+void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, size_t size);
+#define ROOM(state, name)                                                                                             \
+    ((state)->name##_count < (state)->name##_room                                                                     \
+         ? (void)0                                                                                                    \
+         : (void)((state)->name = engine_grown((state), (state)->name, &(state)->name##_room,                         \
+                                               (state)->name##_count + 1, sizeof *(state)->name)))
+#define PUSH(state, name) (ROOM(state, name), &(state)->name[(state)->name##_count++])
+
+/* cells.c */
+uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states);
+uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
+void learn(State *state, uint32_t cell, double low, double high, uint64_t peak);
+void refresh(State *state, uint32_t cell);
+void drop_edges(Cell *cell);
+
+/* limits.c */
+int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64_t *left);
+uint64_t raised(const Model *model, int level, uint64_t peak, int64_t used);
+uint64_t larger(const Model *model, uint64_t one, uint64_t other);
+
+/* generate.c and pipelines.c */
+void generate(State *state, uint32_t cell, double budget);
+void pipeline_edges(State *state, uint32_t cell, double budget);
+uint64_t peak_of(const State *state, uint32_t cell, const Edge *edge, const uint32_t *parts, const uint64_t *below);
+void keep_edge(State *state, Edge *edge, double budget);
+void add_part(State *state, Edge *edge, uint32_t cell, double times);
+
+/* recall.c */
+int recall(State *state, uint32_t cell, const Answers *known);
+void believe(State *state, uint32_t cell, double low, double high);
+
+/* solve.c */
+int run(State *state, int64_t *quota);
+void abandon(State *state);
+void begin(State *state, uint32_t cell, double budget);
+double edge_low(const State *state, const Cell *cell, const Edge *edge);
+double edge_high(const State *state, const Cell *cell, const Edge *edge);
+
+static inline int code_of(const Model *model, int level, uint64_t limits) {
+    const uint64_t above = level + 1 < model->levels ? limits & ((UINT64_C(1) << model->shift[level + 1]) - 1) : limits;
+    return (int)(above >> model->shift[level]);
+}
+
+/* No level has less of it. The bit above each lane takes the borrow. */
+static inline int dominates(const Model *model, uint64_t limits, uint64_t other) {
+    return (((limits | model->guard) - other) & model->guard) == model->guard;
+}
+
+static inline double bound(const Model *model, const Space *space, int32_t tuple, int32_t shape, uint64_t limits) {
+    int64_t column = space->column[tuple];
+    const int64_t *strides = space->strides + (int64_t)tuple * model->levels;
+    for (int level = 0; level < model->levels; ++level) {
+        if (strides[level]) {
+            column += strides[level] * model->steps[level][code_of(model, level, limits)];
+        }
+    }
+    return space->bounds[shape * space->width + column];
+}
+
+static inline int solved(const Cell *cell) {
+    return cell->flags & SOLVED;
+}
+
+static inline const Table *table_at(const State *state, const Cell *cell) {
+    return &state->tables[state->nodes[cell->node].table];
+}
+
+static inline const int32_t *states_at(const State *state, const Cell *cell) {
+    return state->states + (size_t)state->nodes[cell->node].table * (size_t)state->model->width;
+}
+
+#endif
