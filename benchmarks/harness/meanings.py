@@ -33,6 +33,10 @@ MEANINGS: dict[str, Callable[..., np.ndarray]] = {
     "transpose": lambda x: x,
     "layer norm": _layer_norm,
     "gelu": _gelu,
+    "relu": lambda x: np.maximum(x, 0),
+    "copy": lambda x: x,
+    "add": np.add,
+    "sums": lambda x: x.sum(axis=-1, keepdims=True),
     "linear gelu": lambda b, x, w: _gelu(x @ w + b),
     "attention": lambda v, q, k: _softmax(q @ k / math.sqrt(q.shape[-1])) @ v,
 }

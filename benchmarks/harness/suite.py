@@ -80,9 +80,16 @@ def _attention(tokens: int, width: int) -> Problem:
     return Problem(name, "fused", "attention", (spec,), shapes, shapes[0], ("f32",) * 4, flops)
 
 
-def _rows(what: str, name: str, op: str, m: int, n: int) -> Problem:
+def _rows(what: str, op: str, m: int, n: int, suite: str = "rows", columns: int | None = None) -> Problem:
+    """Return an operation on rows of values, or on their values; its result has so many `columns`, if not as many."""
     spec = f"{op}({m}×{n}, (f32, GL), (f32, GL), serial)"
-    return Problem(f"{name} {m}×{n}", "rows", what, (spec,), ((m, n),), (m, n), ("f32",) * 2)
+    return Problem(f"{what} {m}×{n}", suite, what, (spec,), ((m, n),), (m, columns or n), ("f32",) * 2)
+
+
+def _add(size: int) -> Problem:
+    spec = f"Add({size}×{size}, (f32, GL), (f32, GL), (f32, GL), serial)"
+    shape = (size, size)
+    return Problem(f"add {size}²", "values", "add", (spec,), (shape,) * 2, shape, ("f32",) * 3)
 
 
 def _layer_norm(m: int, n: int) -> Problem:
@@ -112,13 +119,18 @@ _ALL = [
     _matmul("batches", 16, 64, 64, 64),
     _matmul("batches", 12, 197, 197, 64),
     *_low(),
-    _rows("softmax", "softmax", "Softmax", 1024, 1024),
-    _rows("softmax", "softmax", "Softmax", 64, 16384),
+    _rows("softmax", "Softmax", 1024, 1024),
+    _rows("softmax", "Softmax", 64, 16384),
     _transpose(1024),
     _transpose(2048),
     _layer_norm(8, 768),
     _layer_norm(4096, 768),
-    _rows("gelu", "gelu", "Gelu", 8, 3072),
+    _rows("gelu", "Gelu", 8, 3072),
+    _rows("sums", "Sum", 1024, 1024, columns=1),
+    _rows("relu", "Relu", 1024, 1024, "values"),
+    _rows("relu", "Relu", 4096, 4096, "values"),
+    _rows("copy", "Move", 4096, 4096, "values"),
+    _add(2048),
     _chain(64, 1024, 32, 128),
     _linear_gelu(128, 768, 3072),
     _attention(128, 64),

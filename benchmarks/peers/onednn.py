@@ -18,7 +18,10 @@ _TYPES = {"bf16": 2, "f32": 3, "i32": 4, "i8": 5, "u8": 6}
 _CPU, _IN_ORDER, _ANY = 1, 1, 1
 _SRC, _FROM, _DST, _WEIGHTS, _BIAS, _SCALE, _SHIFT = 1, 1, 17, 33, 41, 51, 52
 _QUERY_WEIGHTS, _QUERY_NAME = 131, 8
-_INFERENCE, _SOFTMAX, _GELU, _USE_SCALE_AND_SHIFT = 96, 0x30000, 0x31, 2 | 4
+_INFERENCE, _SOFTMAX, _USE_SCALE_AND_SHIFT = 96, 0x30000, 2 | 4
+_GELU, _RELU = 0x31, 0x20
+#: What is offered besides products.
+_ROWS = ("softmax", "gelu", "relu", "layer norm", "transpose", "copy")
 _ZERO = ctypes.c_float(0)
 
 
@@ -52,7 +55,7 @@ class OneDnn:
             if self._sgemm:
                 return self._gemm(problem, inputs, output, wall)
             made, arguments = self._product(inputs, output)
-        elif self._sgemm or self._any or problem.what not in ("softmax", "gelu", "layer norm", "transpose"):
+        elif self._sgemm or self._any or problem.what not in _ROWS:
             raise NotOffered(f"no {problem.what}")
         else:
             made, arguments = self._rows(problem, inputs, output)
@@ -105,12 +108,13 @@ class OneDnn:
             (_DST, self._memory(y, native.address(output))),
         ]
         start = (self._engine, _INFERENCE)
-        if problem.what == "transpose":
+        if problem.what in ("transpose", "copy"):
             return self._new("dnnl_reorder_primitive_desc_create", x, self._engine, y, self._engine, None), arguments
         if problem.what == "softmax":
             made = self._new("dnnl_softmax_forward_primitive_desc_create", *start, _SOFTMAX, x, y, 1, None)
-        elif problem.what == "gelu":
-            made = self._new("dnnl_eltwise_forward_primitive_desc_create", *start, _GELU, x, y, _ZERO, _ZERO, None)
+        elif problem.what in ("gelu", "relu"):
+            which = _GELU if problem.what == "gelu" else _RELU
+            made = self._new("dnnl_eltwise_forward_primitive_desc_create", *start, which, x, y, _ZERO, _ZERO, None)
         else:
             epsilon, flags = ctypes.c_float(EPSILON), _USE_SCALE_AND_SHIFT
             made = self._new(

@@ -56,9 +56,18 @@ class Torch:
         if problem.what == "softmax":
             out = torch.empty_like(x[0])
             return lambda: torch.softmax(x[0], -1, out=out)
-        if problem.what == "transpose":
+        if problem.what in ("transpose", "copy"):
+            source, out = x[0].T if problem.what == "transpose" else x[0], torch.empty_like(x[0])
+            return lambda: out.copy_(source)
+        if problem.what == "relu":
             out = torch.empty_like(x[0])
-            return lambda: out.copy_(x[0].T)
+            return lambda: torch.clamp_min(x[0], 0, out=out)
+        if problem.what == "add":
+            out = torch.empty_like(x[0])
+            return lambda: torch.add(*x, out=out)
+        if problem.what == "sums":
+            out = torch.sum(x[0], -1, keepdim=True)
+            return lambda: torch.sum(x[0], -1, keepdim=True, out=out)
         if problem.what == "chain":
             return lambda: x[1] @ x[2] @ x[0]
         if problem.what == "gelu":

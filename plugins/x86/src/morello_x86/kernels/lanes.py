@@ -164,11 +164,16 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
     turns = turns_of(total // values, most)
     index = site.fresh("i")
     full, rest = total // values * values, total % values
-    if full:
-        site.line(f"    for (ptrdiff_t {index} = 0; {index} < {full}; {index} += {turns * values}) {{")
+    looped = full // (turns * values) * turns * values
+    if looped:
+        site.line(f"    for (ptrdiff_t {index} = 0; {index} < {looped}; {index} += {turns * values}) {{")
         for turn in range(turns):
             at = f"{index} + {turn * values}" if turn else index
             yield Place(site, values, at, pointers, fixed, turn)
+        site.line("    }")
+    for turn, at in enumerate(range(looped, full, values)):
+        site.line("    {")
+        yield Place(site, values, str(at), pointers, fixed, turn)
         site.line("    }")
     if rest:
         site.line("    {")
@@ -203,8 +208,8 @@ def streamed_places(site: KernelSite, values: int, operands: Sequence[int], out:
 
 
 def turns_of(count: int, most: int) -> int:
-    """Return how many vectors, at most `most`, a round of a loop handles so that none are left."""
-    return next(turns for turns in range(most, 0, -1) if count % turns == 0)
+    """Return how many of `count` vectors a round of a loop handles: `most`, or all if these are less."""
+    return max(1, min(count, most))
 
 
 def lanewise(body: Callable[[Place], None], widest: int) -> Callable[[KernelSite], None]:
