@@ -20,7 +20,7 @@ from morello.search.progress import Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Answers, Solver
+from morello.search.solve.solver import Answers, Solver, TooCoarse
 from morello.search.step_kinds import is_known
 
 
@@ -70,6 +70,7 @@ class BlockSearch:
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
         self._solver: Solver | None = None
+        self._fine = False
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
         self._impls: dict[Spec, Impl] = {}
@@ -93,6 +94,8 @@ class BlockSearch:
                 f"{told.cells - 1:,} Specs met in {told.tables:,} tables, {told.solved:,} of them solved; "
                 f"{told.expansions:,} Specs taken apart in {told.edges:,} steps, {told.depth:,} deep at most"
             )
+        if self._fine:
+            lines.append("it took long, and was begun anew with bounds that know layouts")
         for keyword in self.slow_rewrites:
             lines.append(f"`{keyword}` is taken Spec by Spec, which is slow: search cannot tell what it does to blocks")
         return lines
@@ -139,19 +142,28 @@ class BlockSearch:
         for logical in dict.fromkeys(spec.logical for spec in specs):
             if not (self._solver and self._solver.engine.directory.covers(logical)):
                 self._seeds.setdefault(logical)
-        while True:
-            solver = self._made()
-            try:
-                goals = solver.engine.directory.cells_of(specs)
-                solver.solve(goals)
-                solver.choose(goals)
-                return
-            except Uncovered as error:
-                self._seeds.setdefault(error.logical)
-            finally:
-                solver.core.stop()
-                if self.keeper:
-                    self.keeper.save(solver.engine, solver, final=True)
+        while not self._solved(specs):
+            # Whatever the engine has come to is let go of before there is another.
+            self._solver = None
+
+    def _solved(self, specs: Sequence[Spec]) -> bool:
+        """Solve Specs and choose for them; return False if it takes an engine that covers more, or has finer bounds."""
+        solver = self._made()
+        try:
+            goals = solver.engine.directory.cells_of(specs)
+            solver.solve(goals)
+            solver.choose(goals)
+            return True
+        except Uncovered as error:
+            self._seeds.setdefault(error.logical)
+        except TooCoarse:
+            self._fine = True
+        finally:
+            solver.core.stop()
+            if self.keeper:
+                self.keeper.save(solver.engine, solver, final=True)
+        self._earlier += int(solver.core.progress.solved)
+        return False
 
     def _made(self) -> Solver:
         """Return what solves Specs below all seeds."""
@@ -159,7 +171,7 @@ class BlockSearch:
             if self._solver:
                 self._earlier += int(self._solver.core.progress.solved)
             recalls = self.keeper is not None and self.keeper.attach(self.target)
-            engine = Engine(self._seeds, self.target, prune=self.prune, recalls=recalls)
+            engine = Engine(self._seeds, self.target, prune=self.prune, recalls=recalls, fine=self._fine)
             self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
         return self._solver
 

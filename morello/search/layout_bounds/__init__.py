@@ -4,8 +4,9 @@ In go `Bounds`. Out comes `LayoutBounds`, which search takes together with those
 true. Operands are told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and
 the way values lie along it: apart, in runs, in one run, in strips or odd-even. Limits of memory are forgotten instead.
 A `Grid` holds the bounds of a space, one per shape and combination of patterns, for Moves and for operations that are
-taken apart with only some operands in registers. (Where all go to registers at once, as in a Matmul, limits matter
-more, and grids would be large and of no use.)::
+taken apart with only some operands in registers. Where all go to registers at once, as in a Matmul, limits mostly
+matter more, and grids are large: search asks for them (`everywhere`) where it takes long without, as it does for some
+products with a matrix that lies in columns::
 
     Bounds ──> Grids: by class, under full limits
                  │   kernels, loops, pipelines, moves, smaller shapes first

@@ -23,15 +23,15 @@ class Grid:
     """The bounds of one space: `values`, [shapes + 1, patterns of operand 0, ...], infinite for the last shape.
 
     `patterns` are those that each operand can have; `place[operand]`, [all patterns], is where a pattern is among
-    them, -1: nowhere. `floor` are the values that are known without layouts. If the grid is not `fine`, one pattern
-    stands for all of its class.
+    them, -1: nowhere. `columns`, [patterns of operand 0, ...], are those of the bounds that forget layouts, under full
+    limits. If the grid is not `fine`, one pattern stands for all of its class.
     """
 
     space: Space
     fine: bool
     patterns: list[list[int]]
     place: list[Ints]
-    floor: Floats
+    columns: Ints
     values: Floats
 
     @property
@@ -65,15 +65,15 @@ class Grid:
 class Grids:
     """The grids of all spaces: fine where layouts matter more than limits do.
 
-    That is for Moves, and for what is taken apart with only some of its operands in registers, down to the end. Spaces
-    that are not serial, or too large, do without.
+    That is for Moves, and for what is taken apart with only some of its operands in registers, down to the end;
+    `everywhere`, for all others too. Spaces that are not serial, or too large, do without.
     """
 
-    def __init__(self, bounds: Bounds):
+    def __init__(self, bounds: Bounds, *, everywhere: bool = False):
         self.bounds = bounds
         self.tables, self.states = bounds.tables, bounds.states
         self.patterns = Patterns(bounds.tables)
-        wanted = self._wanted()
+        wanted = {*bounds.by_key} if everywhere else self._wanted()
         self.by_key = {key: self._grid(key, wanted=key in wanted) for key in bounds.order}
 
     def _wanted(self) -> set[Key]:
@@ -121,8 +121,8 @@ class Grids:
             if classes in bounds.tuples:
                 columns[point] = bounds.full[bounds.tuples[classes]]
         rows = [np.array([place.get(number, -1) for number in range(len(every))], dtype=np.int64) for place in places]
-        values = bounds.values[:, columns]
-        return Grid(bounds.space, fine, possible, rows, values, values)
+        values = np.full((len(bounds.values), *columns.shape), np.inf) if fine else bounds.values[:, columns]
+        return Grid(bounds.space, fine, possible, rows, columns, values)
 
 
 class LayoutRelaxer:

@@ -70,7 +70,7 @@ class PipelineLayouts(LayoutRelaxer):
         child = self.grids.by_key[part.space.key]
         if child is self.grid:
             # Its own bounds are not known yet.
-            child = attrs.evolve(child, values=self.grid.floor)
+            child = attrs.evolve(child, values=self.bounds.by_key[self.key].values[:, self.grid.columns])
         places: list[Ints] = []
         for position, (arg, dim_map) in enumerate(zip(part.args, part.dim_maps, strict=True)):
             if arg >= self.grid.rank:

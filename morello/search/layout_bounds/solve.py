@@ -24,8 +24,8 @@ _CHUNK = 1 << 21
 class LayoutBounds(Grids):
     """Bounds of all spaces by pattern, those of spaces first that others lead to."""
 
-    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutRelaxer]]):
-        super().__init__(bounds)
+    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutRelaxer]], *, everywhere: bool = False):
+        super().__init__(bounds, everywhere=everywhere)
         for grid in self.by_key.values():
             if grid.fine:
                 self._fill(grid, [kind(self, grid) for kind in kinds])
@@ -38,8 +38,7 @@ class LayoutBounds(Grids):
 
     def _fill(self, grid: Grid, relaxers: Sequence[LayoutRelaxer]) -> None:
         """Fill in the bounds of one space, those of smaller shapes first."""
-        values = np.full(grid.floor.shape, np.inf)
-        grid.values = values
+        values, by_class = grid.values, self.bounds.by_key[grid.space.key].values
         for relaxer in relaxers:
             relaxer.start(values)
         for layer in grid.space.layers():
@@ -47,7 +46,7 @@ class LayoutBounds(Grids):
                 block = values[rows]
                 for relaxer in relaxers:
                     relaxer.relax(rows, block)
-                np.maximum(block, grid.floor[rows], out=block)
+                np.maximum(block, by_class[rows][:, grid.columns], out=block)
                 for relaxer in relaxers:
                     relaxer.close(rows, block)
                 self._blur(grid, rows, block)

@@ -27,10 +27,19 @@ from morello.search.tables.shapes import key_of
 class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
-    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on.
+    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on. Bounds of all
+    operations know layouts if `fine` is on: they take seconds to make, and are worth it where search takes longer.
     """
 
-    def __init__(self, seeds: Iterable[LogicalSpec], target: Target, *, prune: bool = True, recalls: bool = False):
+    def __init__(
+        self,
+        seeds: Iterable[LogicalSpec],
+        target: Target,
+        *,
+        prune: bool = True,
+        recalls: bool = False,
+        fine: bool = False,
+    ):
         self.target = target
         self.seeds = list(dict.fromkeys(seeds))
         self.search_tables = SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
@@ -39,13 +48,18 @@ class Engine:
         # Nothing bounds what unknown rewrites lead to.
         bounded = prune and not self.singles
         self.bounds = Bounds([*goals], self.search_tables, [kind.bounds for kind in KINDS], trivial=not bounded)
-        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if bounded else None
+        self.layouts = self._layout_bounds(fine) if bounded else None
+        #: Bounds are as fine as they get.
+        self.fine = fine or not bounded
         self.lanes = Lanes(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
         self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)
         model = self.packing.model(unknown=bool(self.singles), exhaustive=not bounded, asks=recalls)
         self.core = Core(model)
         self.directory = Directory(self.bounds, self.core, self.lanes)
+
+    def _layout_bounds(self, fine: bool) -> LayoutBounds:
+        return LayoutBounds(self.bounds, [kind.layouts for kind in KINDS], everywhere=fine)
 
     def step(self, cell: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a cell."""

@@ -13,8 +13,14 @@ from morello.search.solve.engine import Engine
 
 #: Costs are kept as doubles, which hold integers exactly up to here.
 EXACT = 2.0**53
+#: Turns after which finer bounds are worth their time: some seconds.
+_COARSE_TURNS = 3_000_000
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
+
+
+class TooCoarse(Exception):
+    """Raised where search takes long with an engine whose bounds could be finer."""
 
 
 class Answers(Protocol):
@@ -55,7 +61,7 @@ class Solver:
         self._often, self._save = often or _do_nothing, save or _do_nothing
 
     def solve(self, goals: Sequence[int]) -> None:
-        """Solve these cells. Raises MorelloError for costs past 2^53, and Uncovered."""
+        """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and TooCoarse."""
         self.goals = [*goals]
         self._check_costs(goals)
         for goal in goals:
@@ -130,6 +136,8 @@ class Solver:
         while not self._solved(cell):
             self.core.begin(cell, budget)
             while not self._going_on(self.core.run):
+                if self.core.progress.visits > _COARSE_TURNS and not self.engine.fine:
+                    raise TooCoarse
                 self._save(self)
 
     def _solved(self, cell: int) -> bool:
