@@ -15,7 +15,7 @@ PLUGIN = TargetPlugin(
     info=target.INFO,
     levels=target.LEVELS,
     rewrites=STANDARD,
-    kernels=kernels(target.VECTORS, registers=16, tile_rows=(5, 6)),
+    kernels=kernels(target.VECTORS, registers=16, tile_rows=(3, 5, 6)),
     weights=target.WEIGHTS,
     profiles=profiles(target.NAME),
     clock=CLOCK,
