@@ -6,10 +6,11 @@ if TYPE_CHECKING:
     from morello.api import compile, goal, parse, synthesize
     from morello.errors import MorelloError
     from morello.goals import Goal
+    from morello.search.solve.solver import Effort
 
     __version__: str
 
-__all__ = ["Goal", "MorelloError", "__version__", "compile", "goal", "parse", "synthesize"]
+__all__ = ["Effort", "Goal", "MorelloError", "__version__", "compile", "goal", "parse", "synthesize"]
 
 
 def __getattr__(name: str) -> object:

@@ -19,6 +19,7 @@ from morello.plugins.registry import Registry, installed
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import Position, apply
 from morello.search.progress import Progress
+from morello.search.solve.solver import Effort
 
 
 def parse(
@@ -57,13 +58,16 @@ def synthesize(
     profile: ProfileLike | None = None,
     db: SpecStore | None = None,
     progress: Callable[[Progress], None] | None = None,
+    effort: Effort | None = None,
 ) -> Impl:
     """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
+
+    With `effort`, it is the best program that comes of it; `Goal.low` tells how good that is.
 
     `what` may be the text of a Spec file with a single Spec. `profile` says what its target costs: see `parse`. Raises
     NoImplementation if there is no program.
     """
-    return _goal(what, target, profile).synthesize(db, progress).impl
+    return _goal(what, target, profile).synthesize(db, progress, effort).impl
 
 
 def compile(
@@ -74,13 +78,14 @@ def compile(
     db: SpecStore | None = None,
     cc: str | None = None,
     progress: Callable[[Progress], None] | None = None,
+    effort: Effort | None = None,
 ) -> CompiledKernel:
     """Return a callable kernel: synthesize what is not scheduled, then emit C; it is built when first called.
 
     Raises what `synthesize` raises, and ToolchainError without a C compiler.
     """
     start = _goal(what, target, profile)
-    done = start.synthesize(db, progress) if next(leaves(start.impl), None) else start
+    done = start.synthesize(db, progress, effort) if next(leaves(start.impl), None) else start
     program = done.target.emitter.emit(done.impl, done.target, done.name)
     return CompiledKernel(done.impl, done.target, program, cc)
 

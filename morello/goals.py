@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -32,7 +32,9 @@ from morello.schedule import (
     schedule_of,
     with_child,
 )
+from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
+from morello.search.solve.solver import Effort
 
 
 @attrs.frozen
@@ -48,6 +50,8 @@ class Goal:
     target: Target
     position: Position
     searches: Searches = attrs.field(repr=False, eq=False)
+    #: Specs whose programs are not proven cheapest, with what is proven that they cost at least.
+    bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], repr=False, eq=False)
 
     @classmethod
     def of(cls, spec: Spec, target: Target, name: str = "kernel", searches: Searches | None = None) -> Goal:
@@ -58,6 +62,18 @@ class Goal:
     def impl(self) -> Impl:
         """Return the implementation so far."""
         return self.position.impl
+
+    @property
+    def low(self) -> int:
+        """Return what every program costs at least that has the steps taken by hand. The program is complete."""
+
+        def least(node: Impl) -> int:
+            if node.spec in self.bounds or isinstance(node, Leaf):
+                return self.bounds[node.spec]
+            parts = zip(node.expansion.parts, node.children, strict=True)
+            return int(node.expansion.cost) + sum(int(part.times) * least(child) for part, child in parts)
+
+        return least(self.impl)
 
     @property
     def schedule(self) -> str:
@@ -113,8 +129,25 @@ class Goal:
         inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
         return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
 
-    def synthesize(self, db: SpecStore | None = None, progress: Callable[[Progress], None] | None = None) -> Goal:
-        """Search implements every Spec that is left. Raises NoImplementation if one has no program."""
+    def synthesize(
+        self,
+        db: SpecStore | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        effort: Effort | None = None,
+    ) -> Goal:
+        """Search implements every Spec that is left, by default with proof that it is cheapest, else within `effort`.
+
+        Raises NoImplementation if one has no program, and MorelloError where the time was too short to find one.
+        """
+        bounds = dict(self.bounds)
+
+        def search_for(search: BlockSearch, spec: Spec) -> Impl:
+            if effort is None:
+                return search.synthesize(spec)
+            found = search.approach(spec, effort)
+            if found.low < found.cost:
+                bounds[spec] = found.low
+            return found.impl
 
         def find(spec: Spec) -> Impl:
             known = db.program(self.target, spec) if db else None
@@ -122,15 +155,16 @@ class Goal:
                 return known
             try:
                 with self.searches.using(db, progress) as search:
-                    return search.synthesize(spec)
+                    return search_for(search, spec)
             except NoImplementation:
                 if not self.searches.was_told(db):
                     raise
             # A database is not believed that there is nothing.
             with self.searches.using(None, progress) as search:
-                return search.synthesize(spec)
+                return search_for(search, spec)
 
-        return attrs.evolve(self, position=apply(self.position, (Synthesize(),), self.target, find))
+        position = apply(self.position, (Synthesize(),), self.target, find)
+        return attrs.evolve(self, position=position, bounds=bounds)
 
     def _step(self, step: Rewrite) -> Goal:
         if step.keyword not in self.target.rewrites_by_name:

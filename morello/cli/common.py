@@ -26,13 +26,17 @@ from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
+from morello.search.solve.solver import Effort
 
 Command = Callable[..., None]
 _T = TypeVar("_T")
 
 
-#: Under which a command's context keeps whether to tell how the search went.
-_VERBOSE = "morello.verbose"
+#: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
+_VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
+#: Specs that search takes apart before some commands take the best program so far: about ten seconds.
+_DEFAULT_EFFORT = 500_000
+_IN_A_HURRY = ("run", "compile")
 
 
 def rendered(table: Table, *, plain: bool = False) -> str:
@@ -77,6 +81,26 @@ def with_goals(command: Command) -> Command:
         "the user's cache directory.",
     )
     @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
+    @click.option(
+        "--time-limit",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        help="End each search after so long, with the best program so far.",
+    )
+    @click.option(
+        "--gap",
+        metavar="PERCENT",
+        type=click.FloatRange(min=0, min_open=True),
+        help="End each search with a program that costs at most so much more than the cheapest.",
+    )
+    @click.option(
+        "--effort",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="End each search when N Specs are taken apart and there is a program, about 50,000 a second; by default "
+        f"{_DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
+    )
+    @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
     @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
     def wrapped(
@@ -87,10 +111,21 @@ def with_goals(command: Command) -> Command:
         db: str | None,
         no_db: bool,
         verbose: bool,
+        time_limit: float | None,
+        gap: float | None,
+        effort: int | None,
+        prove: bool,
         **options: Any,
     ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
+        if prove and (time_limit or gap or effort):
+            raise click.UsageError("--prove and limits of the search exclude each other")
+        if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
+            effort = _DEFAULT_EFFORT
+        limited = time_limit or gap or effort
+        chosen = Effort(time_limit, (gap or 0) / 100, effort) if limited else None
+        click.get_current_context().meta[_EFFORT] = chosen
         click.get_current_context().meta[_VERBOSE] = verbose
         text = read_file(file)
         with crash.telling(file=text):
@@ -146,6 +181,14 @@ class Made:
     searched: int
     solved: int
     seconds: float
+    low: int
+
+    @property
+    def proof(self) -> str:
+        """Return in words how good the program is, of all that take the steps of the schedule."""
+        if self.low >= self.kernel.cost:
+            return "optimal"
+        return f"within {100 * (self.kernel.cost / self.low - 1):.2g} % of the optimum (proven); --prove goes on"
 
     @property
     def story(self) -> str:
@@ -164,13 +207,15 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
             with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
-                kernel = api.compile(goal, db=db, cc=cc, progress=display)
+                effort = click.get_current_context().meta.get(_EFFORT)
+                done = goal.synthesize(db, display, effort) if next(leaves(goal.impl), None) else goal
+                kernel = api.compile(done, cc=cc)
         except NoImplementation as error:
             raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
         for line in search.details():
             click.echo(f"{goal.name}: {line}", err=True)
-    return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds)
+    return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds, done.low)
 
 
 def tell_compiler(kernel: CompiledKernel) -> None:

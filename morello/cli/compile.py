@@ -93,7 +93,11 @@ def command(
         raise MorelloError(f"the file has {len(goals)} Specs: {names}", "choose one with --spec NAME")
     if emit == "so":
         find_compiler(cc)  # before the search, so that a mistake costs no time
-    data = _EMITTERS[emit]([make(goal, db, cc) for goal in goals])
+    made = [make(goal, db, cc) for goal in goals]
+    for goal, one in zip(goals, made, strict=True):
+        if one.low < one.kernel.cost:
+            click.echo(f"{goal.name}: {one.proof}", err=True)
+    data = _EMITTERS[emit](made)
     if output is None:
         click.echo(data, nl=False)
     else:

@@ -47,6 +47,8 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         made = make(goal, db)
         searched = made.searched > 0 and made.solved == 0 and db is not None
         count = (0 if searched else 1) if runner_ups is None else runner_ups
+        # What is not proven has no step that others can be held against.
+        count = count if made.low >= made.kernel.cost else 0
         others = _others(goal, made, db, count) if count else (lambda impl: None)
         tree = program_tree(made.kernel.impl, goal.target, others)
         if as_json:
@@ -56,10 +58,10 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
                 "profile": goal.target.profile,
                 "spec": show_logical(goal.spec.logical),
             }
-            trees.append({**head, "cost": tree.cost, "peak": tree.peak, "program": tree.as_dict()})
+            trees.append({**head, "cost": tree.cost, "low": made.low, "peak": tree.peak, "program": tree.as_dict()})
             continue
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
-        click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}")
+        click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}; {made.proof}")
         print_table(tree_table(tree))
         if searched and runner_ups is None:
             click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)

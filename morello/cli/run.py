@@ -67,6 +67,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     with doing(f"timing {goal.name}"):
         speed = measure(kernel, _MIN_TIME, seed, threads)
     click.echo(f"speed    {_speed(speed)}")
+    click.echo(f"proof    {made.proof}")
     speed.warn()
 
 

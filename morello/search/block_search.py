@@ -11,6 +11,7 @@ from typing import Protocol
 
 import attrs
 
+from morello.errors import MorelloError
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -20,7 +21,7 @@ from morello.search.progress import Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Answers, Solver, TooCoarse
+from morello.search.solve.solver import Answers, Effort, Solver, TooCoarse
 from morello.search.step_kinds import is_known
 
 
@@ -47,6 +48,20 @@ class Alternative:
     step: str
     cost: int
     exact: bool
+
+
+@attrs.frozen
+class Found:
+    """The best program that a search has found, and what is proven that every program costs at least."""
+
+    impl: Impl
+    cost: int
+    low: int
+
+    @property
+    def gap(self) -> float:
+        """Return how much dearer than the cheapest program it may be at most: 0.05 is 5 %."""
+        return self.cost / self.low - 1 if self.cost > self.low else 0.0
 
 
 class BlockSearch:
@@ -117,6 +132,27 @@ class BlockSearch:
         self.settle(specs)
         return [self._program(spec) for spec in specs]
 
+    def approach(self, spec: Spec, effort: Effort) -> Found:
+        """Return the cheapest program, or the best that comes of some effort, with a bound.
+
+        Raises NoImplementation as `synthesize` does, and MorelloError where the time was too short to find any.
+        """
+        deadline = effort.deadline()
+        self._work([spec], lambda solver, goals: solver.approach(goals[0], effort, deadline))
+        solver = self._made()
+        (goal,) = solver.engine.directory.cells_of([spec])
+        low, high = solver.core.costs(goal)
+        if low >= high:
+            impl = self.synthesize(spec)
+            return Found(impl, int(high), int(high))
+        if high == float("inf"):
+            raise MorelloError(
+                f"no program of {spec.op} was found in {effort.seconds:g} s, nor is it proven that there is none",
+                "give search more time",
+            )
+        impl = self._found(spec, goal, solver.core.best(goal))
+        return Found(impl, figures(impl).cost, int(low))
+
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
         self._run(specs)
@@ -139,20 +175,27 @@ class BlockSearch:
         """Solve the cells of Specs, with an engine that covers them."""
         if not specs:
             return
+
+        def work(solver: Solver, goals: list[int]) -> None:
+            solver.solve(goals)
+            solver.choose(goals)
+
+        self._work(specs, work)
+
+    def _work(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> None:
+        """Do some work on the cells of Specs."""
         for logical in dict.fromkeys(spec.logical for spec in specs):
             if not (self._solver and self._solver.engine.directory.covers(logical)):
                 self._seeds.setdefault(logical)
-        while not self._solved(specs):
+        while not self._worked(specs, work):
             # Whatever the engine has come to is let go of before there is another.
             self._solver = None
 
-    def _solved(self, specs: Sequence[Spec]) -> bool:
-        """Solve Specs and choose for them; return False if it takes an engine that covers more, or has finer bounds."""
+    def _worked(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> bool:
+        """Do some work; return False if it takes an engine that covers more, or has finer bounds."""
         solver = self._made()
         try:
-            goals = solver.engine.directory.cells_of(specs)
-            solver.solve(goals)
-            solver.choose(goals)
+            work(solver, solver.engine.directory.cells_of(specs))
             return True
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
@@ -210,3 +253,22 @@ class BlockSearch:
             children.append(child)
         self._impls[spec] = Node(spec, node.expansion, tuple(children), node.grids)
         return self._impls[spec]
+
+    def _found(self, spec: Spec, cell: int, program: int) -> Impl:
+        """Return a program that was found for a cell; for `spec`, which differs in limits at most."""
+        solver = self._made()
+        if not program:
+            kept = self.keeper.program(spec) if self.keeper else None
+            # Part of it is missing where it was kept.
+            return kept or self.synthesize(spec)
+        priority, parts = solver.core.found(program)
+        step = solver.engine.step(cell, priority)
+        node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
+        assert node is not None, "programs are taken over where they fit"
+        by_logical = {solver.engine.directory.logical(below): (below, found) for below, found in parts}
+        children: list[Impl] = []
+        for leaf in node.children:
+            assert isinstance(leaf, Leaf)
+            below, found = by_logical[leaf.spec.logical]
+            children.append(self._found(leaf.spec, below, found))
+        return Node(spec, node.expansion, tuple(children), node.grids)

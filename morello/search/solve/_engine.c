@@ -8,6 +8,7 @@ static int prepare(State *state) {
         *PUSH(state, cells) = (Cell){.flags = SOLVED};
         *PUSH(state, extras) = (Extra){0};
         state->progress.cells = 1;
+        state->slack = 1;
     }
     return status;
 }
@@ -39,6 +40,8 @@ void engine_free(State *state) {
                       state->frames,  state->extras,    state->recalls,      state->choices,
                       state->choosing, state->new_edges, state->new_parts,   state->chosen_parts,
                       state->table_index.at, state->node_index.at, state->cell_index.at};
+    free(state->found);
+    free(state->found_parts);
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; ++at) {
         free(arrays[at]);
     }
@@ -83,10 +86,11 @@ void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *
     memcpy(states, state->states + table * width, width * sizeof *states);
 }
 
-int engine_begin(State *state, uint32_t cell, double budget) {
+int engine_begin(State *state, uint32_t cell, double budget, double slack) {
     const int status = setjmp(state->failure);
     if (!status) {
         abandon(state);
+        state->slack = slack;
         begin(state, cell, budget);
     }
     return status;
@@ -95,6 +99,21 @@ int engine_begin(State *state, uint32_t cell, double budget) {
 int engine_run(State *state, int64_t quota) {
     const int status = setjmp(state->failure);
     return status ? status : run(state, &quota);
+}
+
+uint32_t engine_best(const State *state, uint32_t cell) {
+    return state->cells[cell].best;
+}
+
+void engine_found(const State *state, uint32_t program, ChoiceInfo *info) {
+    const Found *found = &state->found[program - 1];
+    *info = (ChoiceInfo){.priority = found->priority, .peak = UNKNOWN_PEAK, .parts = found->parts};
+}
+
+void engine_found_parts(const State *state, uint32_t program, uint32_t *cells, uint32_t *programs) {
+    const Found *found = &state->found[program - 1];
+    memcpy(cells, state->found_parts + found->first, found->parts * sizeof *cells);
+    memcpy(programs, state->found_parts + found->first + found->parts, found->parts * sizeof *programs);
 }
 
 void engine_stop(State *state) {

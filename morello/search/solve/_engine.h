@@ -200,10 +200,17 @@ void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *t
                   uint64_t *limits, double *low, double *high, uint8_t *flags);
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
 
-/* Solve a cell, or prove that it costs more than the budget: begin, then run until FINISHED. */
-int engine_begin(State *state, uint32_t cell, double budget);
+/* Solve a cell to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:
+ * begin, then run until FINISHED. */
+int engine_begin(State *state, uint32_t cell, double budget, double slack);
 int engine_run(State *state, int64_t quota);
 void engine_stop(State *state);
+
+/* The best program that is known of a cell, by number, 0: it is not known step by step; its first step, and the cells
+ * and programs of its parts. */
+uint32_t engine_best(const State *state, uint32_t cell);
+void engine_found(const State *state, uint32_t program, ChoiceInfo *info);
+void engine_found_parts(const State *state, uint32_t program, uint32_t *cells, uint32_t *programs);
 
 /* Choose for a solved cell and all below it: begin, then `engine_choose` until FINISHED. */
 int engine_choice(State *state, uint32_t cell, int32_t settle);

@@ -1,7 +1,7 @@
 /* Tables, nodes and cells: numbers for what search meets, and what is learnt of it. */
 #include "state.h"
 
-static void inform(State *state, uint32_t number, double low, double high, uint64_t peak);
+static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best);
 
 /* Make room for `needed` entries. Leaves by `failure` where there is no memory, or no number left. */
 void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
@@ -188,7 +188,7 @@ static void add_cell(State *state, uint32_t number, uint64_t limits) {
     state->progress.tables_done -= !table->open;
     ++table->open;
     state->progress.cells = state->cells_count;
-    inform(state, state->cells_count - 1, low, INFINITY, UNKNOWN_PEAK);
+    inform(state, state->cells_count - 1, low, INFINITY, UNKNOWN_PEAK, 0);
 }
 
 /* Return the number of a cell; limits that do not matter to its table are taken to be full. */
@@ -220,11 +220,12 @@ void drop_edges(Cell *cell) {
 }
 
 /* Take over bounds of a cell: low <= cost <= high, where a program of cost `high` has this peak. */
-static void inform(State *state, uint32_t number, double low, double high, uint64_t peak) {
+static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
     Cell *cell = &state->cells[number];
     if (high < cell->high) {
         cell->high = high;
         cell->peak = peak;
+        cell->best = best;
     }
     if (low > cell->low) {
         cell->low = low < cell->high ? low : cell->high;
@@ -239,12 +240,12 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
 }
 
 /* Learn bounds of a cell, from which others may learn that differ in limits. */
-void learn(State *state, uint32_t number, double low, double high, uint64_t peak) {
+void learn(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
     Cell *cell = &state->cells[number];
     Node *node = &state->nodes[cell->node];
     const double before_low = cell->low, before_high = cell->high;
     const int up_to_date = cell->version == node->version + 1;
-    inform(state, number, low, high, peak);
+    inform(state, number, low, high, peak, best);
     if (cell->low <= before_low && cell->high >= before_high) {
         return;
     }
@@ -254,8 +255,8 @@ void learn(State *state, uint32_t number, double low, double high, uint64_t peak
         }
         cell->fact = ++node->count;
     }
-    node->facts[cell->fact - 1] =
-        (Fact){.limits = cell->limits, .peak = cell->peak, .low = cell->low, .high = cell->high};
+    node->facts[cell->fact - 1] = (Fact){
+        .limits = cell->limits, .peak = cell->peak, .low = cell->low, .high = cell->high, .best = cell->best};
     ++node->version;
     cell->version = up_to_date ? node->version + 1 : cell->version;
 }
@@ -272,6 +273,7 @@ void refresh(State *state, uint32_t number) {
     cell->version = node->version + 1;
     double low = 0, high = INFINITY;
     uint64_t peak = UNKNOWN_PEAK;
+    uint32_t best = 0;
     for (const Fact *fact = node->facts; fact < node->facts + node->count; ++fact) {
         if (fact->low > low && dominates(model, fact->limits, cell->limits)) {
             low = fact->low;
@@ -279,7 +281,8 @@ void refresh(State *state, uint32_t number) {
         if (fact->high < high && fact->peak != UNKNOWN_PEAK && dominates(model, cell->limits, fact->peak)) {
             high = fact->high;
             peak = fact->peak;
+            best = fact->best;
         }
     }
-    inform(state, number, low, high, peak);
+    inform(state, number, low, high, peak, best);
 }

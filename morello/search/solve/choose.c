@@ -135,6 +135,7 @@ int engine_choice(State *state, uint32_t cell, int32_t settle) {
         return status;
     }
     abandon(state);
+    state->slack = 1;
     state->settle = settle;
     state->choosing_count = 0;
     ++state->pass;

@@ -71,6 +71,8 @@ class Core:
     def __init__(self, model: Any):
         self.ffi, self._lib = library()
         self._model = model
+        #: Whether every program is looked at.
+        self.exhaustive = bool(model.exhaustive)
         self._kept: list[object] = []
         state = self._lib.engine_new(model)
         if not state:
@@ -127,9 +129,12 @@ class Core:
 
     # Search.
 
-    def begin(self, cell: int, budget: float) -> None:
-        """Begin to solve a cell, or to show that it costs more than the budget."""
-        self._check(self._lib.engine_begin(self._state, cell, budget))
+    def begin(self, cell: int, budget: float, slack: float = 1.0) -> None:
+        """Begin to solve a cell, or to show that it costs more than the budget.
+
+        A program will do that costs at most `slack` times what is proven that it must cost.
+        """
+        self._check(self._lib.engine_begin(self._state, cell, budget, slack))
 
     def run(self) -> bool:
         """Go on for some turns; return whether it is done. Raises Asked."""
@@ -158,6 +163,18 @@ class Core:
         if info.parts:
             self._lib.engine_chosen_parts(self._state, cell, parts)
         return Chosen(int(info.priority), None if info.peak == _UNKNOWN_PEAK else int(info.peak), tuple(parts))
+
+    def best(self, cell: int) -> int:
+        """Return the number of the best program found so far for a cell, 0 if it is not known step by step."""
+        return int(self._lib.engine_best(self._state, cell))
+
+    def found(self, program: int) -> tuple[int, list[tuple[int, int]]]:
+        """Return the first step's priority of a program that was found, and the cells and programs of its parts."""
+        info = self.ffi.new("ChoiceInfo *")
+        self._lib.engine_found(self._state, program, info)
+        cells, programs = (self.ffi.new("uint32_t[]", max(1, info.parts)) for _ in range(2))
+        self._lib.engine_found_parts(self._state, program, cells, programs)
+        return int(info.priority), [(int(cells[at]), int(programs[at])) for at in range(info.parts)]
 
     def forget_program(self, cell: int) -> None:
         """Let a cell's program be looked for, though it is known from earlier."""

@@ -22,7 +22,7 @@ void believe(State *state, uint32_t number, double low, double high) {
         state->cells[number].flags |= RECALLED;
     }
     state->progress.told += low > 0;
-    learn(state, number, low, high, UNKNOWN_PEAK);
+    learn(state, number, low, high, UNKNOWN_PEAK, 0);
 }
 
 /* Learn what answers from earlier say of a cell. Return 0 where it takes more to know which of them to believe. */

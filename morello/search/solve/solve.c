@@ -8,13 +8,10 @@
 #include "state.h"
 
 /* Return to a cell's part only when it costs this much more: fewer changes of mind, for a little work too many. */
-#ifndef PATIENCE
 #define PATIENCE 0.003
-#endif
+#define HASTE 0.1
 /* Edges are made for budgets this much larger than asked for, as budgets rise in small steps. */
-#ifndef AHEAD
 #define AHEAD 1.2
-#endif
 
 enum { GOING_ON = 100 };
 
@@ -95,7 +92,15 @@ static void adopt(State *state, uint32_t number, const Edge *edge) {
     if (peak != UNKNOWN_PEAK) {
         peak &= table_at(state, cell)->relevant;
     }
-    learn(state, number, 0, high, peak);
+    *PUSH(state, found) =
+        (Found){.priority = edge->priority, .first = state->found_parts_count, .parts = edge->parts};
+    for (int part = 0; part < edge->parts; ++part) {
+        *PUSH(state, found_parts) = parts[part];
+    }
+    for (int part = 0; part < edge->parts; ++part) {
+        *PUSH(state, found_parts) = state->cells[parts[part]].best;
+    }
+    learn(state, number, 0, high, peak, state->found_count);
 }
 
 /* Bring the edge to the front that costs the least by what is known by now. Return that cost. */
@@ -124,13 +129,13 @@ static double settle_front(State *state, uint32_t number) {
     return INFINITY;
 }
 
-/* Return the part of an edge that is not solved and adds the most to its cost, NULL if all are solved. */
+/* Return the part of an edge that is not done with and adds the most to its cost, NULL if there is none. */
 static const Part *heaviest(const State *state, const Cell *cell, const Edge *edge) {
     const Part *found = NULL;
     double most = -1;
     for (const Part *part = cell->parts + edge->first; part < cell->parts + edge->first + edge->parts; ++part) {
         const Cell *below = &state->cells[part->cell];
-        if (!solved(below) && part->times * below->low > most) {
+        if (!done(state, below) && part->times * below->low > most) {
             most = part->times * below->low;
             found = part;
         }
@@ -144,13 +149,17 @@ static int descend(State *state, uint32_t number, double budget) {
     const Edge *front = &cell->edges[0];
     const Part *part = heaviest(state, cell, front);
     if (!part) {
+        /* Sums of what is exact enough are so too, but for rounding. */
+        state->slack = done(state, cell) ? state->slack : 1;
         return GOING_ON;
     }
     const double least = state->cells[part->cell].low;
     const double most = fmin(budget, cell->high);
     const double second = cell->count > 1 ? cell->edges[1].low : INFINITY;
+    /* To look for any program, rather than for a proof, it is better not to change one's mind too often. */
+    const double patience = fmin(fmax((state->slack - 1) / 10, PATIENCE), HASTE);
     const double until = fmin(most, fmin(second, cell->reach + 1));
-    double below = fmax(least + floor((until - front->low) / part->times), floor(least * (1 + PATIENCE)));
+    double below = fmax(least + floor((until - front->low) / part->times), floor(least * (1 + patience)));
     below = fmin(below, least + floor((most - front->low) / part->times));
     /* Past that, sums are not exact: what is left to find out is whether there is a program at all. */
     return enter(state, part->cell, below < EXACT ? below : INFINITY);
@@ -168,7 +177,7 @@ static int visit_every(State *state, Frame *frame) {
         adopt(state, frame->cell, edge);
         ++frame->entered;
     }
-    learn(state, frame->cell, cell->high, INFINITY, UNKNOWN_PEAK);
+    learn(state, frame->cell, cell->high, INFINITY, UNKNOWN_PEAK, 0);
     return GOING_ON;
 }
 
@@ -196,7 +205,7 @@ static int visit(State *state) {
         frame->entered = 1;
         refresh(state, number);
     }
-    if (solved(cell) || cell->low > frame->budget) {
+    if (done(state, cell) || cell->low > frame->budget) {
         leave(state);
         return GOING_ON;
     }
@@ -216,8 +225,8 @@ static int visit(State *state) {
     }
     const double least = settle_front(state, number);
     /* Steps beyond reach are not known. */
-    learn(state, number, fmin(least, cell->reach + 1), INFINITY, UNKNOWN_PEAK);
-    if (solved(cell) || cell->low > frame->budget || least > cell->reach) {
+    learn(state, number, fmin(least, cell->reach + 1), INFINITY, UNKNOWN_PEAK, 0);
+    if (done(state, cell) || cell->low > frame->budget || least > cell->reach) {
         return GOING_ON;
     }
     return descend(state, number, frame->budget);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from morello.search.solve.engine import Engine
 EXACT = 2.0**53
 #: Turns after which finer bounds are worth their time: some seconds.
 _COARSE_TURNS = 3_000_000
+#: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
+_SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
 
@@ -29,6 +32,27 @@ class Answers(Protocol):
     def answer(self, engine: Engine, asked: Asked) -> None:
         """Give the engine what it asks for."""
         ...
+
+
+@attrs.frozen
+class Effort:
+    """The effort that a search may take until it hands out the best program it has, proven cheapest or not.
+
+    It ends after so many `seconds`; or when it has a program, and that costs at most `gap` more than what is proven
+    that it must (0.05: 5 %), or so many Specs were taken apart (`expansions`). By default it ends with the proof.
+    """
+
+    seconds: float | None = None
+    gap: float = 0.0
+    expansions: int | None = None
+
+    def deadline(self) -> float:
+        """Return the time at which it ends, by `time.monotonic`, if it begins now."""
+        return float("inf") if self.seconds is None else time.monotonic() + self.seconds
+
+
+class _Enough(Exception):
+    """The effort that a search may take has been made."""
 
 
 @attrs.frozen
@@ -65,9 +89,32 @@ class Solver:
         self.goals = [*goals]
         self._check_costs(goals)
         for goal in goals:
-            self._solve(goal, float("inf"))
+            self._solve(goal)
         self._often(self)
         self._check_costs(goals)
+
+    def approach(self, goal: int, effort: Effort, deadline: float) -> None:
+        """Solve a cell, or find a program for it and bounds as good as they come with some effort, until a deadline.
+
+        Raises what `solve` raises.
+        """
+        self.goals = [goal]
+        self._check_costs([goal])
+        before = self.core.progress.expansions
+
+        def enough() -> bool:
+            low, high = self.core.costs(goal)
+            used = effort.expansions is not None and self.core.progress.expansions - before >= effort.expansions
+            found = high < float("inf") and (used or high <= (1 + effort.gap) * low)
+            return found or time.monotonic() >= deadline
+
+        try:
+            for slack in [1.0] if self.core.exhaustive else _SLACKS:
+                self._solve(goal, slack, enough)
+        except _Enough:
+            self.core.stop()
+        self._often(self)
+        self._check_costs([goal])
 
     def choose(self, cells: Sequence[int], *, settle: bool = True) -> None:
         """Choose for solved cells and for all cells of the programs below them (`Core.begin_choice`)."""
@@ -132,17 +179,23 @@ class Solver:
             pass
         return max(1, self.core.progress.visits - before)
 
-    def _solve(self, cell: int, budget: float) -> None:
-        while not self._solved(cell):
-            self.core.begin(cell, budget)
+    def _solve(self, cell: int, slack: float = 1.0, enough: Callable[[], bool] | None = None) -> None:
+        while not self._solved(cell, slack):
+            self.core.begin(cell, float("inf"), slack)
             while not self._going_on(self.core.run):
-                if self.core.progress.visits > _COARSE_TURNS and not self.engine.fine:
+                coarse = self.core.progress.visits > _COARSE_TURNS and not self.engine.fine
+                # Where a program will do and there is one, finer bounds would have to find it again.
+                if coarse and (enough is None or self.core.costs(cell)[1] == float("inf")):
                     raise TooCoarse
-                self._save(self)
+                # To save takes search off its way, which would let time decide what it finds first.
+                if enough is None:
+                    self._save(self)
+                elif enough():
+                    raise _Enough
 
-    def _solved(self, cell: int) -> bool:
+    def _solved(self, cell: int, slack: float) -> bool:
         low, high = self.core.costs(cell)
-        return low >= high
+        return low >= high or high <= slack * low
 
     def _going_on(self, work: Callable[[], bool]) -> bool:
         """Go on with some work; return whether it is done."""

@@ -52,6 +52,7 @@ typedef struct {
 typedef struct {
     uint64_t limits, peak;
     double low, high;
+    uint32_t best;
 } Fact;
 
 /* A table and a shape: its cells differ in limits. `version` counts what is learnt of them. */
@@ -60,13 +61,14 @@ typedef struct {
     uint32_t table, shape, version, count, room;
 } Node;
 
-/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's. */
+/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's, and
+ * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
 typedef struct {
     double low, high, reach;
     uint64_t limits, peak;
     Edge *edges;              /* one block, with parts behind them */
     Part *parts;
-    uint32_t count, node, fact, version, choice, extra, pass, flags;
+    uint32_t count, node, fact, version, choice, best, extra, pass, flags;
 } Cell;
 
 typedef struct {
@@ -84,6 +86,14 @@ typedef struct {
     Part *part;
     int64_t *live;
 } Extra;
+
+/* A program that was found: its first step, and programs of the parts, by place + 1. They never change, so that what
+ * takes a program over from other limits has its peak for good. */
+typedef struct {
+    int64_t priority;
+    uint32_t first;           /* the parts' cells, then their programs, in `found_parts` */
+    uint16_t parts;
+} Found;
 
 typedef struct {
     int64_t priority;
@@ -119,10 +129,13 @@ struct State {
     GROWING(Choice, choices);
     GROWING(uint32_t, chosen_parts);
     GROWING(uint32_t, choosing);
+    GROWING(Found, found);
+    GROWING(uint32_t, found_parts);
     GROWING(Edge, new_edges);
     GROWING(Part, new_parts);
     int32_t settle;
     uint32_t pass;
+    double slack;             /* a cell is done with when high <= slack * low: 1 for proofs */
 };
 
 /* memory.c: growing arrays. Failures leave by `failure`. */
@@ -137,7 +150,7 @@ void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, s
 /* cells.c */
 uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states);
 uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
-void learn(State *state, uint32_t cell, double low, double high, uint64_t peak);
+void learn(State *state, uint32_t cell, double low, double high, uint64_t peak, uint32_t best);
 void refresh(State *state, uint32_t cell);
 void drop_edges(Cell *cell);
 
@@ -187,6 +200,11 @@ static inline double bound(const Model *model, const Space *space, int32_t tuple
 
 static inline int solved(const Cell *cell) {
     return cell->flags & SOLVED;
+}
+
+/* What is known of a cell is exact enough for now. */
+static inline int done(const State *state, const Cell *cell) {
+    return solved(cell) || cell->high <= state->slack * cell->low;
 }
 
 static inline const Table *table_at(const State *state, const Cell *cell) {

@@ -1,0 +1,51 @@
+"""Limits of the search: programs that are not proven cheapest say so."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+#: A few programs are found before the cheapest.
+SPEC = "spec some = (Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])\n"
+
+
+@pytest.fixture(autouse=True)
+def turns(monkeypatch):
+    """Let search end anywhere, though it is small."""
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+
+
+def told(result):
+    assert result.exit_code == 0, result.output
+    (one,) = json.loads(result.stdout)
+    return one["cost"], one["low"]
+
+
+def test_costs_and_bounds(cli, write):
+    cost, low = told(cli("explain", write(SPEC), "--no-db", "--json", "--effort", "1"))
+    best, proven = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
+    assert low < proven == best < cost
+    close, bound = told(cli("explain", write(SPEC), "--no-db", "--json", "--gap", "1"))
+    assert best <= close <= 1.01 * bound
+    assert told(cli("explain", write(SPEC), "--no-db", "--json")) == (best, best)
+
+
+def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
+    db = str(tmp_path / "solved.db")
+    cost, low = told(cli("explain", write(SPEC), "--db", db, "--json", "--effort", "1"))
+    assert low < cost
+    best, proven = told(cli("explain", write(SPEC), "--db", db, "--json"))
+    assert best == proven < cost
+    assert told(cli("explain", write(SPEC), "--db", db, "--json", "--effort", "1")) == (best, best)
+
+
+def test_compile_tells_how_good_the_program_is(cli, write):
+    said = cli("compile", write(SPEC), "--no-db", "--effort", "1").stderr
+    assert re.search(r"some: within \d+(\.\d+)? % of the optimum \(proven\); --prove goes on", said)
+    assert "optimum" not in cli("compile", write(SPEC), "--no-db").stderr
+
+
+def test_prove_and_limits_exclude_each_other(cli, write):
+    assert cli("compile", write(SPEC), "--prove", "--gap", "5").exit_code == 2

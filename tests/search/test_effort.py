@@ -1,0 +1,63 @@
+"""Search that ends before the proof: what it gives is a program, and its bound is true."""
+
+from __future__ import annotations
+
+import pytest
+
+from morello.errors import MorelloError, NoImplementation
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import figures
+from morello.ir.limits import fits
+from morello.kernels.target import Target
+from morello.search.block_search import BlockSearch, Found
+from morello.search.solve.solver import Effort
+from morello.testing.textbook import Textbook
+
+#: Small ones with many programs, under limits that bind.
+TEXTS = [
+    "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
+    "(Matmul(1×1×2×3, GL, GL, GL, serial), [16, 0, 512, 0, 0])",
+    "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])",
+    "(Softmax(1×3, L1, L1, serial), [12, 0, 128, 0, 0])",
+    "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])",
+]
+
+
+def efforts(search: BlockSearch, text: str, target: Target) -> list[Found]:
+    """More and more effort on one Spec, by one search, to the proof."""
+    tried = [*(Effort(expansions=count) for count in (1, 5, 20)), *(Effort(gap=gap) for gap in (0.5, 0.1)), Effort()]
+    return [search.approach(parse_spec(text, target), effort) for effort in tried]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    spec = parse_spec(text, avx2)
+    expected = Textbook(avx2).solve(spec)
+    assert expected
+    found = efforts(BlockSearch(avx2), text, avx2)
+    for one in found:
+        assert one.low <= expected.figures.cost <= one.cost == figures(one.impl).cost
+        assert one.impl.spec == spec
+        assert fits(figures(one.impl).peak, spec.limits)
+    assert [one.cost for one in found] == sorted((one.cost for one in found), reverse=True)
+    assert [one.low for one in found] == sorted(one.low for one in found)
+    assert (found[-1].impl, found[-1].gap) == (expected.impl, 0)
+
+
+@pytest.mark.parametrize("text", TEXTS[:1])
+def test_the_same_effort_gives_the_same_program(text: str, avx2: Target) -> None:
+    spec = parse_spec(text, avx2)
+    assert len({BlockSearch(avx2).approach(spec, Effort(expansions=3)).impl for _ in range(3)}) == 1
+
+
+def test_too_little_time_is_told(avx2: Target) -> None:
+    spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
+    with pytest.raises(MorelloError, match="no program of Matmul was found in 0 s, nor is it proven"):
+        BlockSearch(avx2).approach(spec, Effort(seconds=0))
+
+
+def test_what_has_no_program_is_told(avx2: Target) -> None:
+    spec = parse_spec("Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", avx2)
+    with pytest.raises(NoImplementation):
+        BlockSearch(avx2).approach(spec, Effort(expansions=10))
