@@ -186,6 +186,8 @@ class Made:
     @property
     def proof(self) -> str:
         """Return in words how good the program is, of all that take the steps of the schedule."""
+        if not self.searched:
+            return "as scheduled"
         if self.low >= self.kernel.cost:
             return "optimal"
         return f"within {100 * (self.kernel.cost / self.low - 1):.2g} % of the optimum (proven); --prove goes on"

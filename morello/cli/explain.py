@@ -61,7 +61,8 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
             trees.append({**head, "cost": tree.cost, "low": made.low, "peak": tree.peak, "program": tree.as_dict()})
             continue
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
-        click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}; {made.proof}")
+        proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
+        click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}{proof}")
         print_table(tree_table(tree))
         if searched and runner_ups is None:
             click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
