@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from itertools import chain
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -39,7 +41,7 @@ class StoreKeeper:
         #: Whether search was told anything.
         self.used = False
         self._failed = False
-        self._last = time.monotonic()
+        self._last = self._noted = time.monotonic()
         self._target: Target
 
     def attach(self, target: Target) -> bool:
@@ -69,10 +71,22 @@ class StoreKeeper:
         An answer is worth having also where it cannot be stored, so that is a warning, and nothing more is stored.
         """
         self.used = self.used or engine.core.progress.told > 0
-        if self._failed or (not final and time.monotonic() - self._last < _PAUSE):
+        if final or time.monotonic() - self._last >= _PAUSE:
+            self._try(lambda: self._save(engine, solver))
+            self._last = time.monotonic()
+
+    def note(self, engine: Engine, solver: Solver) -> None:
+        """Store now and then what is proven of the goals, which takes search nowhere else."""
+        if time.monotonic() - self._noted >= _PAUSE:
+            self._try(lambda: self._store(engine, bounds_of(solver)))
+            self._noted = time.monotonic()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do some work that stores something, unless that has failed before."""
+        if self._failed:
             return
         try:
-            self._save(engine, solver)
+            work()
         except MorelloError as error:
             self._failed = True
             warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
@@ -87,13 +101,15 @@ class StoreKeeper:
         fresh[0] = False
         # Where it is not known yet which program is chosen, that waits for the next time.
         cells, found = solved(solver, known, np.flatnonzero(fresh))
-        if len(cells):
-            self.store.add(engine.target, map(block_of, found), foreign=engine in self._doubtful)
+        self._store(engine, chain(map(block_of, found), bounds_of(solver)))
         done = np.zeros(len(known.low), dtype=np.bool_)
         done[: len(before)] = before
         done[cells] = True
         self._saved[engine] = done
-        self._last = time.monotonic()
+
+    def _store(self, engine: Engine, blocks: Iterator[AnswerBlock]) -> None:
+        if first := next(blocks, None):
+            self.store.add(engine.target, chain([first], blocks), foreign=engine in self._doubtful)
 
     def _answers(self, engine: Engine, table: int) -> dict[str, object] | None:
         """Return what the store knows of a table, as search wants it."""
@@ -146,6 +162,18 @@ def _places_in(engine: Engine, space: Space) -> dict[str, object]:
         "limit_at": engine.packing.rows(limit_at, "int64_t"),
         "volume": engine.packing.array(volumes(space.sizes.T), "int64_t"),
     }
+
+
+def bounds_of(solver: Solver) -> Iterator[AnswerBlock]:
+    """Yield what is proven that the goals cost at least which are not solved yet."""
+    for cell in solver.goals:
+        low, high = solver.core.costs(cell)
+        if low < high and 1 <= low <= LARGEST_COST:
+            spec = _spec_of(solver.engine, cell)
+            shapes, limits = (np.array([row], dtype=np.int64) for row in (spec.shape, spec.limits))
+            kinds, step = np.array([AnswerKind.LOWER], dtype=np.int8), np.array([-1], dtype=np.int32)
+            costs = np.array([int(low)], dtype=np.int64)
+            yield AnswerBlock(spec.logical, shapes, limits, np.zeros_like(limits), costs, kinds, (), step)
 
 
 def block_of(answers: Solved) -> AnswerBlock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Self, cast
 
 import attrs
@@ -207,6 +208,7 @@ def pending_dims(op: Operation, target: Target) -> tuple[int, ...] | None:
     return next((dims for rewrite in target.rewrites if (dims := rewrite.blocks_until(op)) is not None), None)
 
 
+@cache
 def layout_name(layout: Layout, rank: int) -> str | None:
     """Return the name that the language has for a layout of tensors of this rank, None if it has none."""
     return name_of(layout, (2,) * rank)

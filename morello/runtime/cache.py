@@ -73,13 +73,19 @@ def size_limit() -> int:
     text = os.environ.get("MORELLO_CACHE_SIZE")
     if not text:
         return _DEFAULT_SIZE
-    parsed = _SIZE.fullmatch(text)
-    if not parsed:
+    size = bytes_of(text)
+    if size is None:
         raise ToolchainError(
             f"MORELLO_CACHE_SIZE is {text!r}, which is no size",
             "set it to a whole number with a unit of B, KiB, MiB, GiB or TiB, such as 500MiB",
         )
-    return int(parsed[1]) << _UNITS[parsed[2] or ""]
+    return size
+
+
+def bytes_of(text: str) -> int | None:
+    """Return the bytes that a text such as `500MiB` stands for, None if it is no size."""
+    parsed = _SIZE.fullmatch(text)
+    return int(parsed[1]) << _UNITS[parsed[2] or ""] if parsed else None
 
 
 def find(folder: Path, key: str) -> Path | None:

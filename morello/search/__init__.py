@@ -4,7 +4,7 @@
 
     tables         what there is: shapes, operand states, and what every step makes of them
     bounds         lower bounds on costs, by level and data type of operands
-    layout_bounds  lower bounds that know layouts, too
+    layout_bounds  lower bounds of copies that know layouts, too
     solve          costs and programs, looking only at what the bounds leave open
 
 Each folder opens with a page of its own, with one worked example: a product of two 2×2 matrices. In each of the first

@@ -17,11 +17,11 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.infeasible import missing
-from morello.search.progress import Progress
+from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Answers, Effort, Solver, TooCoarse
+from morello.search.solve.solver import Answers, Effort, Solver
 from morello.search.step_kinds import is_known
 
 
@@ -30,6 +30,10 @@ class Keeper(Answers, Protocol):
 
     def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
         """Called now and then, and with `final` when search ends, be it by an interrupt."""
+        ...
+
+    def note(self, engine: Engine, solver: Solver) -> None:
+        """Called often; what takes search off its way has to wait."""
         ...
 
     def attach(self, target: Target) -> bool:
@@ -85,10 +89,11 @@ class BlockSearch:
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
         self._solver: Solver | None = None
-        self._fine = False
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
         self._impls: dict[Spec, Impl] = {}
+        #: The effort that it may take now.
+        self._effort = Effort()
 
     @property
     def solved(self) -> int:
@@ -109,8 +114,11 @@ class BlockSearch:
                 f"{told.cells - 1:,} Specs met in {told.tables:,} tables, {told.solved:,} of them solved; "
                 f"{told.expansions:,} Specs taken apart in {told.edges:,} steps, {told.depth:,} deep at most"
             )
-        if self._fine:
-            lines.append("it took long, and was begun anew with bounds that know layouts")
+            if told.abstract_cells:
+                lines.append(
+                    f"bounds by layout: {told.abstract_cells:,} abstract Specs met, "
+                    f"{told.abstract_expansions:,} of them taken apart"
+                )
         for keyword in self.slow_rewrites:
             lines.append(f"`{keyword}` is taken Spec by Spec, which is slow: search cannot tell what it does to blocks")
         return lines
@@ -124,7 +132,7 @@ class BlockSearch:
         """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         (program,) = self.programs([spec])
         if program is None:
-            raise missing(spec, self.target, self.solve)
+            raise missing(spec, self.target, self._some)
         return program
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
@@ -135,8 +143,16 @@ class BlockSearch:
     def approach(self, spec: Spec, effort: Effort) -> Found:
         """Return the cheapest program, or the best that comes of some effort, with a bound.
 
-        Raises NoImplementation as `synthesize` does, and MorelloError where the time was too short to find any.
+        Raises NoImplementation as `synthesize` does, and MorelloError where time or memory did not suffice.
         """
+        self._effort = effort
+        try:
+            return self._best(spec, effort)
+        finally:
+            self._effort = Effort()
+
+    def _best(self, spec: Spec, effort: Effort) -> Found:
+        """Return the best program that comes of some effort."""
         deadline = effort.deadline()
         self._work([spec], lambda solver, goals: solver.approach(goals[0], effort, deadline))
         solver = self._made()
@@ -146,12 +162,24 @@ class BlockSearch:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
         if high == float("inf"):
+            late = effort.seconds is not None and not effort.full
+            within, more = (f"{effort.seconds:g} s", "time") if late else (f"{effort.memory:,} bytes", "memory")
             raise MorelloError(
-                f"no program of {spec.op} was found in {effort.seconds:g} s, nor is it proven that there is none",
-                "give search more time",
+                f"no program of {spec.op} was found in {within}, nor is it proven that there is none",
+                f"give search more {more}",
             )
         impl = self._found(spec, goal, solver.core.best(goal))
         return Found(impl, figures(impl).cost, int(low))
+
+    def _some(self, spec: Spec) -> Figures | None:
+        """Return the figures of the first program that comes up, None if there is none."""
+        self._work([spec], lambda solver, goals: solver.approach(goals[0], Effort(expansions=1), float("inf")))
+        solver = self._made()
+        (goal,) = solver.engine.directory.cells_of([spec])
+        low, high = solver.core.costs(goal)
+        if low == float("inf"):
+            return None
+        return self.solve(spec) if low >= high else figures(self._found(spec, goal, solver.core.best(goal)))
 
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
@@ -192,15 +220,13 @@ class BlockSearch:
             self._solver = None
 
     def _worked(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> bool:
-        """Do some work; return False if it takes an engine that covers more, or has finer bounds."""
+        """Do some work; return False if it takes an engine that covers more."""
         solver = self._made()
         try:
             work(solver, solver.engine.directory.cells_of(specs))
             return True
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
-        except TooCoarse:
-            self._fine = True
         finally:
             solver.core.stop()
             if self.keeper:
@@ -214,7 +240,8 @@ class BlockSearch:
             if self._solver:
                 self._earlier += int(self._solver.core.progress.solved)
             recalls = self.keeper is not None and self.keeper.attach(self.target)
-            engine = Engine(self._seeds, self.target, prune=self.prune, recalls=recalls, fine=self._fine)
+            options = {"prune": self.prune, "recalls": recalls}
+            engine = Engine(self._seeds, self.target, **options, begin=self._tell_phase)
             self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
         return self._solver
 
@@ -222,7 +249,19 @@ class BlockSearch:
         if self.keeper:
             self.keeper.save(solver.engine, solver, final=False)
 
+    def _tell_phase(self, phase: Phase) -> None:
+        if self._effort.full:
+            raise MorelloError(
+                f"search takes more than {self._effort.memory:,} bytes of memory, and has not begun",
+                "give it more, or make the sizes smaller",
+            )
+        if self.progress:
+            self.progress(Progress(self.solved, time.monotonic() - self._started, phase=phase))
+
     def _tell(self, solver: Solver) -> None:
+        if self.keeper:
+            # First, so that what is told is not lost.
+            self.keeper.note(solver.engine, solver)
         if self.progress:
             told, seconds = solver.core.progress, time.monotonic() - self._started
             self.progress(Progress(self.solved, seconds, told.tables, told.tables_done, *solver.goal_costs()))

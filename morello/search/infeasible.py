@@ -16,7 +16,7 @@ Solve = Callable[[Spec], Figures | None]
 def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
     """Return the error for a Spec that nothing implements: a limit to raise, or what no limit mends.
 
-    `solve` gives the figures of the cheapest program of any Spec, None if it has none.
+    `solve` gives the figures of some program of any Spec, None if it has none.
     """
     names = [level.name for level in target.levels]
     what = f"no implementation exists for {spec.op} on {target.name}"
@@ -33,7 +33,9 @@ def missing(spec: Spec, target: Target, solve: Solve) -> NoImplementation:
                 f"{what}: {name} needs at least {needed} bytes, not {spec.limits[index]}", f"raise {name}'s limit"
             )
     needs = ", ".join(f"{name} {peak}" for name, peak in zip(names, full.peak, strict=True))
-    return NoImplementation(f"{what} within these limits", f"with all memory of the target it takes, in bytes: {needs}")
+    return NoImplementation(
+        f"{what} within these limits", f"one with all memory of the target takes, in bytes: {needs}"
+    )
 
 
 def _least(spec: Spec, index: int, target: Target, solve: Solve) -> int | None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import attrs
+
+
+class Phase(Enum):
+    """A part of a search: what it does first may be done anew, with finer bounds, where search itself takes long."""
+
+    TABLES = "making tables for"
+    BOUNDS = "making bounds for"
+    LAYOUTS = "making finer bounds for"
+    SEARCH = "searching"
 
 
 @attrs.frozen
@@ -19,3 +30,4 @@ class Progress:
     tables_done: int = 0
     low: int = 0
     high: int | None = None
+    phase: Phase = Phase.SEARCH

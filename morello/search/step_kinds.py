@@ -18,7 +18,6 @@ from morello.search.layout_bounds.grid import LayoutRelaxer
 from morello.search.layout_bounds.kernels import KernelLayouts
 from morello.search.layout_bounds.loops import LoopLayouts
 from morello.search.layout_bounds.moves import MoveLayouts
-from morello.search.layout_bounds.pipelines import PipelineLayouts
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.moves import MoveTables
@@ -42,7 +41,7 @@ class StepKind:
 KINDS = (
     StepKind(KernelTables, KernelBounds, KernelLayouts),
     StepKind(LoopTables, LoopBounds, LoopLayouts),
-    StepKind(PipelineTables, PipelineBounds, PipelineLayouts),
+    StepKind(PipelineTables, PipelineBounds, LayoutRelaxer),
     StepKind(MoveTables, MoveBounds, MoveLayouts),
 )
 

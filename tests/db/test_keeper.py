@@ -9,12 +9,14 @@ import pytest
 
 import morello
 from morello.db import keeper
+from morello.db.block import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
-from morello.ir.impl import Impl, walk
+from morello.ir.impl import Impl, figures, walk
 from morello.kernels.target import Target
 from morello.search.progress import Progress
 from morello.search.solve import core
+from morello.search.solve.solver import Effort
 
 
 def matmul(size: int) -> morello.Goal:
@@ -74,6 +76,27 @@ def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
     goal = morello.goal("Matmul(1×4×4×4, (u8, GL), (u8, GL), (u8, GL), serial)", target="x86_avx2")
     goal.synthesize(SpecStore(path))
     return count
+
+
+def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
+    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    path, goal = tmp_path / "specs.db", matmul(4)
+    told = 0
+
+    def see(progress: Progress) -> None:
+        nonlocal told
+        if progress.low and progress.high != progress.low:
+            # Another process would see as much, whatever becomes of this one.
+            entry = SpecStore(path).find(avx2, goal.spec)
+            assert entry
+            assert (entry.kind, entry.cost) == (AnswerKind.LOWER, progress.low)
+            told += 1
+
+    found = goal.synthesize(SpecStore(path), see, Effort())
+    assert told > 1
+    entry = SpecStore(path).find(avx2, goal.spec)
+    assert entry
+    assert (entry.kind, entry.cost) == (AnswerKind.EXACT, figures(found.impl).cost)
 
 
 def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

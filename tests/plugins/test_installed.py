@@ -99,7 +99,7 @@ def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], e
         import importlib, importlib.util
         for name in ("morello", "morello_x86", "morello_x86_avx2", "morello_x86_avx512", "morello_reference_c"):
             print(importlib.import_module(name).__file__)
-        from morello.search.solve.library import installed
+        from morello.search.library import installed
         assert installed(), "the compiled part of search is missing"
         assert not any(map(importlib.util.find_spec, ("pytest", "hypothesis", "xdist")))
     """

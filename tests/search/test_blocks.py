@@ -26,8 +26,8 @@ from morello.plugins.registry import Registry, installed
 from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import Case
 from morello.rewrites.tile import loop_cases
+from morello.search import library
 from morello.search.block_search import BlockSearch
-from morello.search.solve import library
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
 from morello.testing.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
@@ -60,7 +60,7 @@ def test_random_goals_have_the_programs_of_the_recursion(name: str, seed: int, t
 
 
 @pytest.mark.slow
-@settings(max_examples=5)
+@settings(max_examples=8)
 @given(name=names, seed=seeds)
 def test_pruning_changes_no_answer(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)
@@ -101,7 +101,7 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
 
 
 @pytest.mark.slow
-@settings(max_examples=5)
+@settings(max_examples=8)
 @given(name=names, seed=seeds)
 def test_parts_of_programs_are_optimal_themselves(name: str, seed: int, target_named: TargetNamed) -> None:
     target = target_named(name)

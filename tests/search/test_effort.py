@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from morello.errors import MorelloError, NoImplementation
@@ -49,6 +51,23 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
 def test_the_same_effort_gives_the_same_program(text: str, avx2: Target) -> None:
     spec = parse_spec(text, avx2)
     assert len({BlockSearch(avx2).approach(spec, Effort(expansions=3)).impl for _ in range(3)}) == 1
+
+
+def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    spec = parse_spec(TEXTS[0], avx2)
+    expected = Textbook(avx2).solve(spec)
+    assert expected
+    ended: list[bool] = []
+    for turns in (0, 10, 100, 1000, 100_000):
+        asked = iter(range(4 + turns))
+        monkeypatch.setattr("morello.search.solve.solver.resident", lambda asked=asked: 2 * (next(asked, None) is None))
+        with suppress(MorelloError):
+            found = BlockSearch(avx2).approach(spec, Effort(memory=1))
+            assert found.low <= expected.figures.cost <= found.cost == figures(found.impl).cost
+            ended.append(found.low == found.cost)
+    assert ended[-1]
+    assert len(ended) < 5
 
 
 def test_too_little_time_is_told(avx2: Target) -> None:

@@ -3,7 +3,7 @@
 In go `SearchTables` and the goals as class tuples: of each operand only level, data type and vector size. Out comes
 `Bounds`: a lower bound for every class tuple, shape and value of the limits that matter. The *relaxed problem*
 (`relaxed.py`) has the same steps as search, each at its cheapest in the classes, so that its optimum is admissible:
-never more than any program costs. `solve.py` finds that optimum by asking each kind of step, smaller shapes first::
+never more than any program costs. `solve.py` finds that optimum, space by space and smaller shapes first::
 
     kernels    what the kernel costs                        ┐
     loops      times · bound of each tile                   ├─ least ──> bound
@@ -11,9 +11,11 @@ never more than any program costs. `solve.py` finds that optimum by asking each 
     moves      both m + copies + bound after the move       ┘
 
 Loops lead to smaller shapes and pipelines to other Specs, whose bounds are known by then; moves go round among Specs
-of one shape until nothing changes. Parallel loops are many and are looked at together (`parallel.py`). Limits of
-scalar registers, and of levels that nothing has been taken of yet, are taken to be all there is. What has no program in
-the relaxed problem has none at all, and costs infinity.
+of one shape until nothing changes. That is in C: `bounds.c` goes through the shapes, `steps.c` and `moves.c` take the
+steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `walks.c` goes
+through all limits of two class tuples at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
+Limits of scalar registers, and of levels that nothing has been taken of yet, are taken to be all there is. What has no
+program in the relaxed problem has none at all, and costs infinity.
 
 *A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. To fill the product with zeros costs 7. Each of the
 eight multiplications costs 16 with all its operands in L1, and 12 with both factors in registers: 8 · 12 = 96. To move

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from morello.search.arrays import Floats
-from morello.search.bounds.relaxed import Classes, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.arrays import Floats, Ints
+from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.shapes import Key
 
@@ -18,54 +22,49 @@ class KernelBounds(StepBounds):
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(KernelTables).by_key
-        self._taken_of: dict[Key, set[Classes]] = {}
-        self._needed_of: dict[Key, set[int]] = {}
 
-    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
-        if classes in self._taken(key):
-            yield ()
+    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+        taken = np.unique(np.array([table.states for table in self.by_key[key]], dtype=np.int64), axis=0)
+        if len(taken):
+            codes = self.relaxed.by_key[key].codes
+            there = np.isin(codes(classes), codes(self.relaxed.states.cls[taken]))
+            yield Way(np.flatnonzero(there), (), ())
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from ()
 
-    def may_take(self, key: Key, classes: Classes) -> set[int]:
-        if key not in self._needed_of:
-            needs = {table.needs for table in self.by_key[key]}
-            self._needed_of[key] = {level for each in needs for level, need in enumerate(each) if need}
-        return self._needed_of[key]
+    def may_take(self, key: Key, classes: Ints) -> Ints:
+        levels = {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
+        return np.full(len(classes), bits(levels))
 
-    def _taken(self, key: Key) -> set[Classes]:
-        """Return the class tuples that kernels take."""
-        if key not in self._taken_of:
-            classes = self.relaxed.states.cls
-            self._taken_of[key] = {tuple(int(classes[state]) for state in table.states) for table in self.by_key[key]}
-        return self._taken_of[key]
+    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        found = [(self._fitting(bounds, classes, needs), costs) for (classes, needs), costs in self._cheapest(bounds)]
+        first = np.cumsum([0, *(len(columns) for columns, _ in found)])
+        return {
+            "kernels": len(found),
+            "kernel_first": structs.array(first, "int64_t"),
+            "kernel_column": structs.array(np.concatenate([[0], *(columns for columns, _ in found)])[1:], "int32_t"),
+            "kernel_cost": structs.rows([costs for _, costs in found], "double"),
+        }
 
-    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
-        return _KernelRelaxer(self, bounds)
+    def _fitting(self, bounds: SpaceBounds, classes: Classes, needs: tuple[int, ...]) -> Ints:
+        """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
+        columns, codes = bounds.columns_of(classes), self.relaxed.limit_codes
+        places = np.arange(columns.count)
+        fits = np.ones(columns.count, dtype=np.bool_)
+        for level, need in enumerate(needs):
+            limits = np.asarray(codes.bytes(level, self.relaxed.step_codes[level]))
+            stride = int(columns.strides[level])
+            fits &= (limits[places // stride % len(limits)] if stride else limits[-1]) >= need
+        return columns.first + np.flatnonzero(fits)
 
-
-class _KernelRelaxer(Relaxer):
-    def __init__(self, kernels: KernelBounds, bounds: SpaceBounds):
-        self._relaxed, self._bounds = kernels.relaxed, bounds
-        self._tables = kernels.by_key[bounds.space.key]
-
-    def start(self, values: Floats, before: Floats) -> None:
-        for (classes, needs), costs in self._cheapest().items():
-            columns = self._bounds.columns_of(classes)
-            fits = np.ones(columns.count, dtype=np.bool_)
-            for level, need in enumerate(needs):
-                fits &= self._relaxed.limit_codes.bytes(level, columns.codes[:, level]) >= need
-            cells = np.flatnonzero(costs < np.inf)
-            block = np.ix_(cells, columns.first + np.flatnonzero(fits))
-            values[block] = np.minimum(values[block], costs[cells][:, None])
-
-    def _cheapest(self) -> dict[tuple[Classes, tuple[int, ...]], Floats]:
+    def _cheapest(self, bounds: SpaceBounds) -> list[tuple[tuple[Classes, tuple[int, ...]], Floats]]:
         """Return the least cost of kernels, [shapes], by class tuples that have columns and by needs."""
         cheapest: dict[tuple[Classes, tuple[int, ...]], Floats] = {}
-        for table in self._tables:
-            classes = tuple(int(self._relaxed.states.cls[state]) for state in table.states)
-            if classes in self._bounds.tuples:
+        number = self.relaxed.states.cls.tolist()
+        for table in self.by_key[bounds.space.key]:
+            classes = tuple(number[state] for state in table.states)
+            if classes in bounds.tuples:
                 known = cheapest.get((classes, table.needs))
                 cheapest[classes, table.needs] = table.cost if known is None else np.minimum(known, table.cost)
-        return cheapest
+        return [*cheapest.items()]

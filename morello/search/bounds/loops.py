@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import attrs
 import numpy as np
 
-from morello.search.arrays import Floats, Ints
-from morello.search.bounds.parallel import ParallelRelaxer, is_parallel
-from morello.search.bounds.relaxed import Classes, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.arrays import Ints
+from morello.search.bounds.class_tuples import SpaceBounds
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
 
@@ -22,23 +26,87 @@ class LoopBounds(StepBounds):
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(LoopTables).by_key
+        self._ways: dict[Key, list[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]] = {}
 
-    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
+    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+        if key not in self._ways:
+            self._ways[key] = [*self._distinct(key)]
+        for parts, needed in self._ways[key]:
+            below = tuple((part, classes[:, list(args)]) for part, args in parts)
+            yield Way(np.arange(len(classes)), below, needed)
+
+    def _distinct(self, key: Key) -> Iterator[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]:
+        """Yield the parts of loops, space and operands, and which of them are there for all shapes, if any are."""
+        itself = key, tuple(range(len(self.relaxed.spaces.by_key[key].operands)))
+        seen: set[object] = set()
         for loop in self.by_key[key]:
-            nodes = [(part.space.key, tuple(classes[arg] for arg in part.args)) for part in loop.parts]
-            always = [bool(np.all(part.shape[loop.valid] >= 0)) for part in loop.parts]
-            yield tuple(nodes)
-            if any(always):
-                yield tuple(node for node, needed in zip(nodes, always, strict=True) if needed)
+            parts = [(part.space.key, part.args) for part in loop.parts]
+            always = tuple(
+                place for place, part in enumerate(loop.parts) if np.all(part.shape[loop.valid] >= 0)
+            ) or tuple(range(len(parts)))
+            if (*parts, always) not in seen and any(part != itself for part in parts):
+                seen.add((*parts, always))
+                yield parts, always
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from (part.space.key for loop in self.by_key[key] for part in loop.parts if part.space.key != key)
 
-    def may_take(self, key: Key, classes: Classes) -> set[int]:
-        return set()
+    def may_take(self, key: Key, classes: Ints) -> Ints:
+        return np.zeros(len(classes), dtype=np.int64)
 
-    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
-        return _LoopRelaxer(self, bounds)
+    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        loops = [
+            {
+                "parts": len(bodies),
+                "shape": structs.rows([shape for shape, _ in bodies], "int32_t"),
+                "times": structs.rows([times for _, times in bodies], "double"),
+            }
+            for bodies in self.within(bounds.space)
+        ]
+        kinds: dict[tuple[object, ...], list[LoopTable]] = {}
+        for loop in self.leaving(bounds.space):
+            kinds.setdefault((*((part.space.key, part.args) for part in loop.parts), loop.suits), []).append(loop)
+        leaving = [self._leave(bounds, alike, structs, walks) for alike in kinds.values()]
+        return {
+            "loops": len(loops),
+            "loop": structs.structs("BoundLoop", loops),
+            "leaving": len(leaving),
+            "leave": structs.structs("BoundSteps", leaving),
+        }
+
+    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable], structs: Structs, walks: Walks) -> dict[str, Any]:
+        """Return loops to other spaces that have the same kinds of parts and suit the same levels."""
+        space = bounds.space
+        shape, step = np.nonzero(np.stack([loop.valid for loop in loops], axis=1))
+        rows = np.flatnonzero(bounds.solvable & self.relaxed.apply_to(loops[0].suits, bounds.classes))
+        parts: list[dict[str, Any]] = []
+        for place, part in enumerate(loops[0].parts):
+            below = self.relaxed.by_key[part.space.key]
+            tuples = below.number(bounds.classes[rows][:, list(part.args)])
+            members = [loop.parts[place] for loop in loops]
+            parts.append(
+                {
+                    "space": self.relaxed.index[part.space.key],
+                    "tuple": structs.array(tuples, "int32_t"),
+                    "walk": structs.array(walks.numbers(bounds.tracked[rows], below.tracked[tuples], 0), "int32_t"),
+                    "shape": structs.array(np.stack([one.shape for one in members])[step, shape], "int32_t"),
+                    "times": structs.array(np.stack([one.times for one in members])[step, shape], "double"),
+                }
+            )
+        cost = np.stack([loop.cost for loop in loops])[step, shape]
+        fields = {
+            "tuples": len(rows),
+            "tuple": structs.array(rows, "int32_t"),
+            "parts": len(parts),
+            "part": structs.structs("BoundPart", parts),
+            "first": structs.array(np.searchsorted(shape, np.arange(space.count + 1)), "int64_t"),
+            "cost": structs.array(cost, "double"),
+        }
+        if is_parallel(loops[0], space):
+            serial = self.relaxed.spaces.by_key[loops[0].parts[0].space.key]
+            fields["serial"] = structs.array(serial.numbers(list(space.sizes)), "int32_t")
+            fields["least"] = float(min(cost.tolist(), default=np.inf))
+        return fields
 
     def within(self, space: Space) -> Iterator[Bodies]:
         """Yield the loops inside a space that matter.
@@ -71,52 +139,10 @@ class LoopBounds(StepBounds):
         return [loop for loop in self.by_key[space.key] if any(part.space is not space for part in loop.parts)]
 
 
-class _LoopRelaxer(Relaxer):
-    def __init__(self, loops: LoopBounds, bounds: SpaceBounds):
-        self._relaxed, self._bounds = loops.relaxed, bounds
-        self._within = [*loops.within(bounds.space)]
-        leaving = loops.leaving(bounds.space)
-        self._parallel = ParallelRelaxer.of(
-            [loop for loop in leaving if is_parallel(loop, bounds.space)], bounds, loops.relaxed
-        )
-        self._leaving = [loop for loop in leaving if not is_parallel(loop, bounds.space)]
-
-    def relax(self, rows: Ints, block: Floats) -> None:
-        for bodies in self._within:
-            self._loop(bodies, rows, block)
-        for loop in self._leaving:
-            self._leave(loop, rows, block)
-        for parallel in self._parallel:
-            parallel.relax(rows, block)
-
-    def _loop(self, bodies: Bodies, rows: Ints, block: Floats) -> None:
-        (main, times), *further = bodies
-        there = np.flatnonzero(main[rows] >= 0)
-        if not len(there):
-            return
-        values, cells = self._bounds.values, rows[there]
-        looped = values[main[cells]] * times[cells][:, None]
-        for rest, repeated in further:
-            has = rest[cells] >= 0
-            inside = cells[has]
-            looped[has] += values[rest[inside]] * repeated[inside][:, None]
-        block[there] = np.minimum(block[there], looped)
-
-    def _leave(self, loop: LoopTable, rows: Ints, block: Floats) -> None:
-        """Take a step to other spaces: what its parts cost under the same limits."""
-        there = np.flatnonzero(loop.valid[rows])
-        cells = rows[there]
-        for columns in self._bounds.solvable_columns() if len(there) else ():
-            if not self._relaxed.apply_to(loop.suits, columns.classes):
-                continue
-            total = np.broadcast_to(loop.cost[cells][:, None].astype(np.float64), (len(there), columns.count)).copy()
-            for part in loop.parts:
-                below = self._relaxed.by_key[part.space.key]
-                child = below.columns_of(tuple(columns.classes[arg] for arg in part.args))
-                has = part.shape[cells] >= 0
-                costs = below.values[np.ix_(part.shape[cells][has], child.under(columns.codes))]
-                total[has] += part.times[cells][has][:, None] * costs
-            block[there, columns.slice] = np.minimum(block[there, columns.slice], total)
+def is_parallel(loop: LoopTable, space: Space) -> bool:
+    """Return whether a loop leads from a space to the same operation in series, on tiles of the same operands."""
+    serial, args = attrs.evolve(space.key, serial=True), tuple(range(len(space.operands)))
+    return not space.key.serial and all(part.space.key == serial and part.args == args for part in loop.parts)
 
 
 def _looped_dim(space: Space, loop: LoopTable) -> int | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import numpy as np
 
 from morello.search.arrays import Floats, Ints
-from morello.search.bounds.relaxed import Classes, Columns, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.bounds.class_tuples import SpaceBounds, bits
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.shapes import Key, Space
@@ -44,19 +48,28 @@ class MoveBounds(StepBounds):
         self._classes: dict[tuple[Key, int, int], list[MoveClass]] = {}
         self._copy_shapes: dict[tuple[Key, int], Ints] = {}
 
-    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
+    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
         space = self.relaxed.spaces.by_key[key]
-        for operand, cls in enumerate(classes):
-            one = space.operands[operand]
-            for move in self.classes(key, operand, cls):
-                copies = self.copy_key(space, operand)
-                load = [(copies, (cls, move.into))] if one.reads else []
-                store = [(copies, (move.into, cls))] if one.writes else []
-                body = key, _after(classes, move)
-                yield body, *load, *store
-                # Classes do not tell if it is a view, or a copy all the same.
-                if move.view:
-                    yield (body,)
+        for operand, column in enumerate(classes.T):
+            found = {cls: self.classes(key, operand, cls) for cls in np.unique(column).tolist()}
+            for view in (False, True):
+                into = {cls: [move.into for move in moves if move.view == view] for cls, moves in found.items()}
+                rows = [np.repeat(np.flatnonzero(column == cls), len(own)) for cls, own in into.items()]
+                after = [np.tile(own, np.count_nonzero(column == cls)) for cls, own in into.items()]
+                if any(map(len, rows)):
+                    yield self._way(space, operand, classes, np.concatenate(rows), np.concatenate(after), view)
+
+    def _way(self, space: Space, operand: int, classes: Ints, rows: Ints, after: Ints, view: bool) -> Way:
+        """Return moves of an operand of class tuples `rows`, [n], to classes `after`, [n]."""
+        after = after.astype(np.int64)
+        one, copies, before = space.operands[operand], self.copy_key(space, operand), classes[rows, operand]
+        body = classes[rows]
+        body[:, operand] = after
+        load = [(copies, np.stack([before, after], axis=1))] if one.reads else []
+        store = [(copies, np.stack([after, before], axis=1))] if one.writes else []
+        parts = ((space.key, body), *load, *store)
+        # Classes do not tell if it is a view, or a copy all the same.
+        return Way(rows, parts, (0,) if view else tuple(range(len(parts))))
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         space = self.relaxed.spaces.by_key[key]
@@ -64,11 +77,14 @@ class MoveBounds(StepBounds):
             if self.copy_key(space, operand) != key:
                 yield self.copy_key(space, operand)
 
-    def may_take(self, key: Key, classes: Classes) -> set[int]:
-        return {move.level for operand, cls in enumerate(classes) for move in self._further(key, operand, cls)}
-
-    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
-        return _MoveRelaxer(self, bounds)
+    def may_take(self, key: Key, classes: Ints) -> Ints:
+        levels = np.zeros(len(classes), dtype=np.int64)
+        for operand, column in enumerate(classes.T):
+            further = np.zeros(len(self.relaxed.states.classes), dtype=np.int64)
+            for cls in np.unique(column).tolist():
+                further[cls] = bits({move.level for move in self._further(key, operand, cls)})
+            levels |= further[column]
+        return levels
 
     def classes(self, key: Key, operand: int, cls: int) -> list[MoveClass]:
         """Return the moves of one operand whose state is of class `cls`."""
@@ -99,6 +115,12 @@ class MoveBounds(StepBounds):
                     waiting.append(move.into)
                     yield move
 
+    def after(self, bounds: SpaceBounds, move: MoveClass) -> Ints:
+        """Return the numbers of class tuples after a move, [tuples], -1 for none."""
+        classes = bounds.classes.copy()
+        classes[:, move.operand] = move.into
+        return bounds.number(classes)
+
     def copy_key(self, space: Space, operand: int) -> Key:
         """Return the space of the copies of an operand."""
         return self._copy_keys[len(space.operands[operand].dims), space.key.serial]
@@ -123,85 +145,65 @@ class MoveBounds(StepBounds):
             total += below.values[shapes, below.full[below.tuples[move.into, cls]]]
         return total
 
+    # What C is given.
+
+    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        moves: list[dict[str, Any]] = []
+        plans: list[_Plan] = []
+        for operand, column in enumerate(bounds.classes.T):
+            for cls in np.unique(column).tolist():
+                for move in self.classes(bounds.space.key, operand, cls):
+                    if move.into != cls:
+                        plans.append(self._plan(bounds, move, cls, len(moves), walks))
+                        moves.append(self._move(bounds, move, cls, structs))
+        whole = [np.concatenate(columns) for columns in zip(*(attrs.astuple(plan) for plan in plans), strict=True)]
+        here, number, into, walk = whole or [np.zeros(0, dtype=np.int64)] * 4
+        # Those of operands in the fastest levels come first, since others lead to them.
+        order = np.lexsort([number, here, np.sum(self.relaxed.level_of[bounds.classes], axis=1)[here]])
+        first = np.flatnonzero(np.diff(here[order], prepend=-1))
+        return {
+            "moves": len(moves),
+            "move": structs.structs("BoundMove", moves),
+            "movable": len(first),
+            "moved": structs.array(here[order][first], "int32_t"),
+            "move_first": structs.array(np.append(first, len(order)), "int64_t"),
+            "move_number": structs.array(number[order], "int32_t"),
+            "move_into": structs.array(into[order], "int32_t"),
+            "move_walk": structs.array(walk[order], "int32_t"),
+        }
+
+    def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int, walks: Walks) -> _Plan:
+        into = self.after(bounds, move)
+        here = np.flatnonzero(bounds.solvable & (bounds.classes[:, move.operand] == cls) & (into >= 0))
+        here = here[bounds.solvable[into[here]]]
+        walk = walks.numbers(bounds.tracked[here], bounds.tracked[into[here]], bits([move.level]))
+        return _Plan(here, np.full(len(here), number), into[here], walk)
+
+    def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int, structs: Structs) -> dict[str, Any]:
+        space, operand = bounds.space, bounds.space.operands[move.operand]
+        key = self.copy_key(space, move.operand)
+        below = self.relaxed.by_key[key]
+        copies = {"load": (cls, move.into)} if operand.reads else {}
+        copies |= {"store": (move.into, cls)} if operand.writes else {}
+        tuples = {name: below.tuples[classes] for name, classes in copies.items()} if not move.view else {}
+        # Copies of a Move's operands are Moves themselves.
+        own = tuples if key == space.key else {}
+        return {
+            "level": move.level,
+            "copy_space": self.relaxed.index[key],
+            **{name: below.full[tuples[name]] if name in tuples else -1 for name in ("load", "store")},
+            **{f"{name}_tuple": own.get(name, -1) for name in ("load", "store")},
+            "cost": structs.array(move.cost + self.relaxed.cheapest[cls][space.tensors[move.operand]], "double"),
+            "bytes": structs.array(np.minimum(move.bytes, NEVER), "int64_t"),
+            "copy_shape": structs.rows([self.copy_shapes(space, move.operand)], "int32_t")[0],
+        }
+
 
 @attrs.frozen
-class _Planned:
-    """A move of class tuple `columns`, whose operand is of class `cls`.
+class _Plan:
+    """Moves of class tuples: of each that tuple, which move it is, the tuple after it, and the walk to that, [n]."""
 
-    `table[which[shape]]`, [columns], are the columns that its own lead to; `depends` are the first columns of the class
-    tuples that its cost depends on.
-    """
-
-    columns: Columns
-    move: MoveClass
-    cls: int
-    table: Ints
-    which: Ints
-    depends: tuple[int, ...]
-
-
-class _MoveRelaxer(Relaxer):
-    def __init__(self, moves: MoveBounds, bounds: SpaceBounds):
-        self._moves, self._relaxed, self._bounds = moves, moves.relaxed, bounds
-        self._space = bounds.space
-        self._plan = [*self._planned()]
-
-    def close(self, rows: Ints, values: Floats) -> None:
-        """Take moves until none lowers a bound: those of what a move leads to go again when that has changed."""
-        clock = 0
-        changed: dict[int, int] = {}
-        tried: dict[int, int] = {}
-        again = True
-        while again:
-            again = False
-            for index, planned in enumerate(self._plan):
-                if index in tried and tried[index] >= max(changed.get(below, 0) for below in planned.depends):
-                    continue
-                clock += 1
-                tried[index] = clock
-                here = planned.columns.slice
-                before, moved = values[rows, here], self._moved(planned, rows, values)
-                if np.any(moved < before):
-                    values[rows, here] = np.minimum(moved, before)
-                    changed[planned.columns.first] = clock
-                    again = True
-
-    def _moved(self, planned: _Planned, rows: Ints, values: Floats) -> Floats:
-        """Return what the move and all that follows cost at least, [rows, columns]."""
-        move = planned.move
-        tensors = self._space.tensors[move.operand][rows]
-        own = move.cost[rows] + self._relaxed.cheapest[planned.cls][tensors]
-        if not move.view:
-            own = own + self._moves.copy_costs(self._space, move, planned.cls, rows)
-        return values[rows[:, None], planned.table[planned.which[rows]]] + own[:, None]
-
-    def _planned(self) -> Iterator[_Planned]:
-        """Yield moves between classes, those of operands in the fastest levels first."""
-        classes, bounds, key = self._relaxed.states.classes, self._bounds, self._space.key
-        order = sorted(bounds.solvable_columns(), key=lambda one: sum(classes[cls].level for cls in one.classes))
-        for columns in order:
-            for operand, cls in enumerate(columns.classes):
-                for move in self._moves.classes(key, operand, cls):
-                    if move.into == cls or _after(columns.classes, move) not in bounds.solvable:
-                        continue
-                    child = bounds.columns_of(_after(columns.classes, move))
-                    amounts, which = np.unique(move.bytes, return_inverse=True)
-                    table = self._columns_after(columns, child, move.level, amounts, bounds.width)
-                    # Copies of a Move's operands are Moves themselves.
-                    copies = [] if move.view or not key.op.moves_data else [(cls, move.into), (move.into, cls)]
-                    copied = [bounds.columns_of(pair).first for pair in copies if pair in bounds.tuples]
-                    yield _Planned(columns, move, cls, table, which, (child.first, *copied))
-
-    def _columns_after(self, columns: Columns, child: Columns, level: int, amounts: Ints, never: int) -> Ints:
-        """Return columns of the child, [amounts, columns], after bytes of a level are taken; `never` for too many."""
-        codes = np.repeat(columns.codes[None], len(amounts), axis=0)
-        left = self._relaxed.limit_codes.lower(
-            level, columns.codes[:, level][None], np.minimum(amounts, NEVER)[:, None]
-        )
-        codes[:, :, level] = np.maximum(left, 0)
-        return np.where(left < 0, never, child.under(codes))
-
-
-def _after(classes: Classes, move: MoveClass) -> Classes:
-    """Return the class tuple after a move."""
-    return (*classes[: move.operand], move.into, *classes[move.operand + 1 :])
+    here: Ints
+    move: Ints
+    into: Ints
+    walk: Ints

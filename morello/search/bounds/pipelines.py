@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import numpy as np
 
-from morello.search.arrays import Bools, Floats, Ints
-from morello.search.bounds.relaxed import Classes, Columns, Node, Relaxed, Relaxer, SpaceBounds, StepBounds
+from morello.search.arrays import Ints
+from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.operand_states import NEVER
-from morello.search.tables.pipelines import PipelineTable, PipelineTables
+from morello.search.tables.pipelines import PipelinePart, PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key
 
 
-@attrs.frozen
-class PipelineClass:
-    """A pipeline on operands of some classes: those of its new tensors, and of its parts' operands.
+@attrs.frozen(eq=False)
+class PipelineClasses:
+    """Pipelines of one table, on class tuples of operands that can go through them: those of numbers `rows`, [n].
 
-    `valid`, [shapes], says where some step of the table applies.
+    `parts` are the numbers of the parts' class tuples, [n] each; `new_classes` are those of the new tensors.
     """
 
     table: PipelineTable
     new_classes: Classes
-    parts: tuple[Classes, ...]
-    valid: Bools
+    rows: Ints
+    parts: tuple[Ints, ...]
 
 
 class PipelineBounds(StepBounds):
@@ -33,96 +37,123 @@ class PipelineBounds(StepBounds):
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
         self.tables = relaxed.tables.of(PipelineTables)
-        self._classes: dict[tuple[Key, Classes], list[PipelineClass]] = {}
+        self._dtypes = {dtype: place for place, dtype in enumerate({cls.dtype: 0 for cls in relaxed.states.classes})}
+        self._dtype_of = np.array([self._dtypes[cls.dtype] for cls in relaxed.states.classes], dtype=np.int64)
+        self._packed: dict[Key, list[PipelineClasses]] = {}
 
-    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
-        for pipeline in self.classes(key, classes):
-            parts = zip(pipeline.table.parts, pipeline.parts, strict=True)
-            yield tuple((part.space.key, below) for part, below in parts)
+    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+        for table, rows, below in self._on(key, classes):
+            parts = tuple((part.space.key, tuples) for part, tuples in zip(table.parts, below, strict=True))
+            yield Way(rows, parts, tuple(range(len(parts))))
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from (part.space.key for table in self.tables.of_space(key) for part in table.parts)
 
-    def may_take(self, key: Key, classes: Classes) -> set[int]:
+    def may_take(self, key: Key, classes: Ints) -> Ints:
         # Their parts may take of any level.
-        return {*range(len(self.relaxed.target.levels))} if self.classes(key, classes) else set()
+        levels = np.zeros(len(classes), dtype=np.int64)
+        for _, rows, _ in self._on(key, classes):
+            levels[rows] = bits(range(len(self.relaxed.target.levels)))
+        return levels
 
-    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
-        return _PipelineRelaxer(self, bounds)
+    def _on(self, key: Key, classes: Ints) -> Iterator[tuple[PipelineTable, Ints, list[Ints]]]:
+        """Yield pipelines, the class tuples of [n, operands] that can go through them, and those of their parts."""
+        for dtypes, tables in self.tables.of_key(key):
+            there = np.all(self._dtype_of[classes] == [self._dtypes.get(dtype, -1) for dtype in dtypes], axis=1)
+            for table in tables:
+                parts = [self._part(classes, part, self.new_classes(table)) for part in table.parts]
+                seen = there & np.all([np.all(part >= 0, axis=1) for part in parts], axis=0)
+                rows = np.flatnonzero(seen)
+                if len(rows):
+                    yield table, rows, [part[rows] for part in parts]
 
-    def classes(self, key: Key, classes: Classes) -> list[PipelineClass]:
-        """Return the pipelines that operands of these classes can go through."""
-        if (key, classes) not in self._classes:
-            dtypes = tuple(self.relaxed.states.classes[cls].dtype for cls in classes)
-            pipelines = [self._class(table, classes) for table in self.tables.of(key, dtypes)]
-            self._classes[key, classes] = [pipeline for pipeline in pipelines if pipeline is not None]
-        return self._classes[key, classes]
-
-    def _class(self, table: PipelineTable, classes: Classes) -> PipelineClass | None:
-        """Return a pipeline with its classes; None where an operand cannot be seen as its part wants it."""
-        states = self.relaxed.states
+    def new_classes(self, table: PipelineTable) -> Classes:
+        """Return the classes of a pipeline's new tensors."""
         numbers = [int(row[row >= 0][0]) for row in table.new_states[0]]
-        new_classes = tuple(int(states.cls[self.tables.numbers[number]]) for number in numbers)
-        parts: list[Classes] = []
-        for part in table.parts:
-            below: list[int] = []
-            for arg, dim_map in zip(part.args, part.dim_maps, strict=True):
-                cls = (*classes, *new_classes)[arg]
-                if dim_map is not None:
-                    seen = attrs.evolve(states.classes[cls], rank=len(dim_map))
-                    if seen not in states.class_numbers:
-                        return None
-                    cls = states.class_numbers[seen]
-                below.append(cls)
-            parts.append(tuple(below))
-        rows = [np.stack([*row, table.parts[0].shape]) for row in table.new_states]
-        valid = np.any([np.all(row >= 0, axis=0) for row in rows], axis=0)
-        return PipelineClass(table, new_classes, tuple(parts), valid)
+        return tuple(int(self.relaxed.states.cls[self.tables.numbers[number]]) for number in numbers)
 
+    def _part(self, classes: Ints, part: PipelinePart, new_classes: Classes) -> Ints:
+        """Return class tuples of a part, [n, operands]; -1 where an operand cannot be seen as the part wants it."""
+        states = self.relaxed.states
+        operands = classes.shape[1]
+        below = np.empty((len(classes), len(part.args)), dtype=np.int64)
+        for position, (arg, dim_map) in enumerate(zip(part.args, part.dim_maps, strict=True)):
+            if arg >= operands:
+                below[:, position] = new_classes[arg - operands]
+                continue
+            below[:, position] = classes[:, arg]
+            if dim_map is not None:
+                seen = [attrs.evolve(cls, rank=len(dim_map)) for cls in states.classes]
+                under = np.array([states.class_numbers.get(cls, -1) for cls in seen], dtype=np.int64)
+                below[:, position] = under[classes[:, arg]]
+        return below
 
-class _PipelineRelaxer(Relaxer):
-    def __init__(self, pipelines: PipelineBounds, bounds: SpaceBounds):
-        self._pipelines, self._relaxed, self._bounds = pipelines, pipelines.relaxed, bounds
+    def on(self, bounds: SpaceBounds) -> list[PipelineClasses]:
+        """Return all pipelines on a space."""
+        key = bounds.space.key
+        if key not in self._packed:
+            self._packed[key] = [
+                PipelineClasses(
+                    table,
+                    self.new_classes(table),
+                    rows,
+                    tuple(
+                        self.relaxed.by_key[part.space.key].number(tuples)
+                        for part, tuples in zip(table.parts, below, strict=True)
+                    ),
+                )
+                for table, rows, below in self._on(key, bounds.classes)
+            ]
+        return self._packed[key]
 
-    def start(self, values: Floats, before: Floats) -> None:
-        # A pipeline that leads to the space itself goes by what its bounds were before.
-        for columns in self._bounds.solvable_columns():
-            for pipeline in self._pipelines.classes(self._bounds.space.key, columns.classes):
-                cells = np.flatnonzero(pipeline.valid)
-                total = self._cost(pipeline, columns, cells, before)
-                if total is not None:
-                    values[cells, columns.slice] = np.minimum(values[cells, columns.slice], total)
+    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        found = [self._pipeline(bounds, pipeline, structs, walks) for pipeline in self.on(bounds)]
+        return {"pipelines": len(found), "pipeline": structs.structs("BoundSteps", found)}
 
-    def _cost(self, pipeline: PipelineClass, columns: Columns, cells: Ints, before: Floats) -> Floats | None:
-        """Return what new tensors and parts cost at least, [cells, columns]; None if that is not known yet."""
-        relaxed = self._relaxed
-        own = np.zeros(len(cells))
-        used: list[tuple[int, Ints]] = []
-        for cls, tensors in zip(pipeline.new_classes, pipeline.table.tensors, strict=True):
-            own += relaxed.cheapest[cls][tensors[cells]]
-            used.append((relaxed.states.classes[cls].level, relaxed.smallest[cls][tensors[cells]]))
-        total = np.repeat(own[:, None], columns.count, axis=1)
-        for part, classes in zip(pipeline.table.parts, pipeline.parts, strict=True):
-            below = relaxed.by_key[part.space.key]
-            known = before if below is self._bounds else below.values
-            if not known.size:
-                return None
-            held = [used[tensor] for tensor in part.holds]
-            column = self._columns_left(columns, below.columns_of(classes), held, below.width)
-            total += known[part.shape[cells][:, None], column]
-        return total
+    def _pipeline(
+        self, bounds: SpaceBounds, pipeline: PipelineClasses, structs: Structs, walks: Walks
+    ) -> dict[str, Any]:
+        table, below = pipeline.table, [self.relaxed.by_key[part.space.key] for part in pipeline.table.parts]
+        solvable = np.all([own.solvable[part] for own, part in zip(below, pipeline.parts, strict=True)], axis=0)
+        solvable &= bounds.solvable[pipeline.rows]
+        rows = pipeline.rows[solvable]
+        steps = [np.stack([*row, *(part.shape for part in table.parts)]) for row in table.new_states]
+        shapes = np.flatnonzero(np.any([np.all(step >= 0, axis=0) for step in steps], axis=0))
+        cost = np.zeros(len(shapes))
+        for cls, tensors in zip(pipeline.new_classes, table.tensors, strict=True):
+            cost += self.relaxed.cheapest[cls][tensors[shapes]]
+        parts: list[dict[str, Any]] = []
+        for part, own, numbers in zip(table.parts, below, pipeline.parts, strict=True):
+            held = self._held(pipeline, part, shapes)
+            tuples = numbers[solvable]
+            walk = walks.numbers(bounds.tracked[rows], own.tracked[tuples], bits(held))
+            parts.append(
+                {
+                    "space": self.relaxed.index[part.space.key],
+                    "holding": len(held),
+                    "level": structs.array([*held], "int32_t"),
+                    "held": structs.array([*held.values()], "int64_t"),
+                    "tuple": structs.array(tuples, "int32_t"),
+                    "walk": structs.array(walk, "int32_t"),
+                    "shape": structs.array(part.shape[shapes], "int32_t"),
+                    "times": structs.array(np.ones(len(shapes)), "double"),
+                }
+            )
+        return {
+            "tuples": len(rows),
+            "tuple": structs.array(rows, "int32_t"),
+            "parts": len(parts),
+            "part": structs.structs("BoundPart", parts),
+            "first": structs.array(np.searchsorted(shapes, np.arange(bounds.space.count + 1)), "int64_t"),
+            "cost": structs.array(cost, "double"),
+        }
 
-    def _columns_left(self, columns: Columns, child: Columns, used: Sequence[tuple[int, Ints]], never: int) -> Ints:
-        """Return columns of the child, [cells, columns], while bytes are held; `never` where they do not fit."""
+    def _held(self, pipeline: PipelineClasses, part: PipelinePart, shapes: Ints) -> dict[int, Ints]:
+        """Return the bytes, [shapes], that are held at least while a part runs, by level."""
         held: dict[int, Ints] = {}
-        for level, amount in used:
-            held[level] = np.minimum(held.get(level, 0) + np.minimum(amount, NEVER), NEVER)
-        column: Ints = child.under(columns.codes)[None]
-        for level, amount in held.items():
-            amounts, which = np.unique(amount, return_inverse=True)
-            before = columns.codes[:, level][None]
-            left = self._relaxed.limit_codes.lower(level, before, amounts[:, None])
-            steps = child.steps[level]
-            shift = (steps[left] - steps[before]) * child.strides[level]
-            column = np.where((left < 0)[which] | (column == never), never, column + shift[which])
-        return column
+        for tensor in part.holds:
+            cls = pipeline.new_classes[tensor]
+            level, amount = int(self.relaxed.level_of[cls]), self.relaxed.smallest[cls]
+            amounts = np.minimum(amount[pipeline.table.tensors[tensor][shapes]], NEVER)
+            held[level] = np.minimum(held.get(level, 0) + amounts, NEVER)
+        return held

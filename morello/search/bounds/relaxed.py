@@ -8,116 +8,37 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
-from morello.search.arrays import Floats, Ints
+from morello.search.arrays import Bools, Floats, Ints
+from morello.search.bounds.class_tuples import Classes, Columns, SpaceBounds, bits, column_strides, limit_steps
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.search_tables import SearchTables
-from morello.search.tables.shapes import Key, Space
-
-Classes = tuple[int, ...]
-#: A class tuple of a space.
-Node = tuple[Key, Classes]
+from morello.search.tables.shapes import Key
 
 #: Bounds that one space may have: 1.6 gigabytes. Above this, whole levels are dropped from the index, which only
 #: loosens the bounds.
 MOST_BOUNDS = 200_000_000
 
 
-@attrs.define
-class Columns:
-    """The columns of one class tuple among the bounds of its space: one per combination of tracked limits.
+@attrs.frozen(eq=False)
+class Way:
+    """A step from some class tuples: `rows`, [n], are their places among those that were asked about.
 
-    `strides`, [levels], are 0 for levels whose limit is not tracked and taken to be all of it. `codes`, [count,
-    levels], are those of each column's limits, and `steps` number the limits that have columns (`limit_steps`).
+    `parts` are what it leads to: of each a space, and class tuples, [n, operands]. A program needs one for each of the
+    parts `needed`; it may do without the others, for some shapes at least.
     """
 
-    classes: Classes
-    first: int
-    count: int
-    strides: Ints
-    codes: Ints
-    steps: Ints
-
-    @property
-    def slice(self) -> slice:
-        return slice(self.first, self.first + self.count)
-
-    def under(self, codes: Ints) -> Ints:
-        """Return the columns, [...], of limits with these codes, [..., levels]."""
-        return self.first + at_levels(self.steps, codes) @ self.strides
-
-
-def at_levels(tables: Ints, codes: Ints) -> Ints:
-    """Return what tables, [levels, codes], have for codes of limits, [..., levels]."""
-    return tables[np.arange(codes.shape[-1]), codes]
-
-
-def limit_steps(limit_codes: LimitCodes) -> Ints:
-    """Return numbers of limits as bounds tell them apart, [levels, codes]: larger ones for larger limits.
-
-    Limits with more than two significant bits count as the next larger limit that has no more, which only lowers
-    bounds. It makes bounds of AVX-512 take a third of the time and memory.
-    """
-    steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
-    for level, count in enumerate(limit_codes.counts):
-        sizes = [int(size) for size in limit_codes.bytes(level, np.arange(count))]
-        told = np.array([size % (1 << max(0, size.bit_length() - 2)) == 0 for size in sizes])
-        told[-1] = True
-        # A limit that is not told apart has the number of the next that is.
-        steps[level, :count] = np.cumsum(told) - told
-        steps[level, count:] = steps[level, count - 1]
-    return steps
-
-
-class SpaceBounds:
-    """The class tuples of one space, and their bounds: `values`, [shapes + 1, columns + 1], in units of cost.
-
-    The last row and column are infinite, for what cannot be.
-    """
-
-    def __init__(self, space: Space):
-        self.space = space
-        self.tuples: dict[Classes, int] = {}
-        self.columns: list[Columns] = []
-        self.width = 0
-        self.values: Floats = np.zeros((0, 0))
-        self.full: list[int] = []  # per class tuple, the column of full limits
-        #: The class tuples that may have programs: kernels take the others in no way.
-        self.solvable: set[Classes] = set()
-
-    def number(self, classes: Classes) -> int:
-        """Return the number of a class tuple, a new one if need be."""
-        return self.tuples.setdefault(classes, len(self.tuples))
-
-    def columns_of(self, classes: Classes) -> Columns:
-        """Return the columns of a class tuple."""
-        return self.columns[self.tuples[classes]]
-
-    def solvable_columns(self) -> Iterator[Columns]:
-        """Yield the columns of class tuples that may have programs."""
-        return (columns for columns in self.columns if columns.classes in self.solvable)
-
-
-class Relaxer:
-    """The steps of one kind on one space, as they lower its bounds. Each kind overrides what it needs."""
-
-    def start(self, values: Floats, before: Floats) -> None:
-        """Lower `values` by all that does not depend on smaller shapes of the space.
-
-        `before` are the bounds of the space as they were known before, empty the first time.
-        """
-
-    def relax(self, rows: Ints, block: Floats) -> None:
-        """Lower `block`, the bounds of the shapes `rows`, [rows, columns], by what is known of smaller shapes."""
-
-    def close(self, rows: Ints, values: Floats) -> None:
-        """Lower `values[rows]` by steps between Specs of one shape."""
+    rows: Ints
+    parts: tuple[tuple[Key, Ints], ...]
+    needed: tuple[int, ...]
 
 
 class StepBounds(ABC):
@@ -127,23 +48,23 @@ class StepBounds(ABC):
         self.relaxed = relaxed
 
     @abstractmethod
-    def ways(self, key: Key, classes: Classes) -> Iterator[tuple[Node, ...]]:
-        """Yield for each step from a class tuple those that it leads to: a way, which needs programs for all of them.
-
-        Where a step leads to some of them for some shapes only, there is a way without them, too.
-        """
+    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+        """Yield the steps from some class tuples, [n, operands]; a way to no parts at all is a kernel."""
 
     @abstractmethod
     def spaces_below(self, key: Key) -> Iterator[Key]:
-        """Yield the spaces that steps of one lead to: itself only if `Relaxer.start` asks for its bounds."""
+        """Yield the spaces that steps of one lead to: itself only if they lead to Specs that are no smaller."""
 
     @abstractmethod
-    def may_take(self, key: Key, classes: Classes) -> set[int]:
-        """Return the levels of which steps may take memory, now or after others of this kind."""
+    def may_take(self, key: Key, classes: Ints) -> Ints:
+        """Return of which levels steps from class tuples may take memory, now or after others of this kind.
+
+        [n], a bit per level.
+        """
 
     @abstractmethod
-    def relaxer(self, bounds: SpaceBounds) -> Relaxer:
-        """Return the steps on one space."""
+    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        """Return the steps on one space as `_bounds.h` has them: fields of `BoundSpace`."""
 
 
 T = TypeVar("T", bound=StepBounds)
@@ -163,9 +84,22 @@ class Relaxed:
         self.states = tables.states
         self.limit_codes = LimitCodes(tables.target)
         self.limit_steps = limit_steps(self.limit_codes)
-        self.by_key = {key: SpaceBounds(space) for key, space in tables.spaces.by_key.items()}
+        #: Per level, the largest limit of each number, as codes.
+        self.step_codes = [
+            np.flatnonzero(np.diff(steps[:count], append=steps[-1] + 1))
+            for steps, count in zip(self.limit_steps, self.limit_codes.counts, strict=True)
+        ]
+        #: The number of each space.
+        self.index = {key: number for number, key in enumerate(tables.spaces.by_key)}
+        classes = len(self.states.classes)
+        self.by_key = {key: SpaceBounds(space, classes) for key, space in tables.spaces.by_key.items()}
         self.cheapest, self.smallest = self._class_minima()
+        self.level_of = np.array([cls.level for cls in self.states.classes], dtype=np.int64)
         self.steps = [kind(self) for kind in kinds]
+        #: The spaces that steps of each lead to.
+        self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
+        #: Spaces, each after those that its steps lead to.
+        self.order = self._order()
         self._close(goals)
         for bounds in self.by_key.values():
             self._lay_out(bounds)
@@ -174,9 +108,9 @@ class Relaxed:
         """Return one kind of step in the relaxed problem."""
         return next(steps for steps in self.steps if isinstance(steps, kind))
 
-    def apply_to(self, suits: Sequence[bool], classes: Classes) -> bool:
-        """Return whether a step that suits these levels applies to operands of these classes."""
-        return all(suits[self.states.classes[cls].level] for cls in classes)
+    def apply_to(self, suits: Sequence[bool], classes: Ints) -> Bools:
+        """Return which of some class tuples, [n, operands], a step that suits these levels applies to."""
+        return np.all(np.array(suits)[self.level_of[classes]], axis=1)
 
     def _class_minima(self) -> tuple[Floats, Ints]:
         states = self.states
@@ -187,64 +121,104 @@ class Relaxed:
         np.minimum.at(smallest, states.cls, states.bytes)
         return cheapest, smallest
 
+    def _below(self, key: Key) -> Iterator[Key]:
+        for steps in self.steps:
+            yield from steps.spaces_below(key)
+
+    def _order(self) -> list[Key]:
+        """Return the spaces in an order in which each comes after those that its steps lead to, itself aside."""
+        order: dict[Key, None] = {}
+        seen: set[Key] = set()
+
+        def visit(key: Key) -> None:
+            if key not in seen:
+                seen.add(key)
+                for other in self.below[key]:
+                    visit(other)
+                order[key] = None
+
+        for key in self.by_key:
+            visit(key)
+        return [*order]
+
     def _close(self, goals: Sequence[tuple[Key, Classes]]) -> None:
         """Find every class tuple that steps lead to."""
-        waiting = list(dict.fromkeys(goals))
-        ways: dict[Node, list[tuple[Node, ...]]] = {node: [] for node in waiting}
+        waiting: dict[Key, list[Ints]] = {}
+        for key, classes in goals:
+            waiting.setdefault(key, []).append(np.array([classes], dtype=np.int64))
+        found: list[tuple[Key, Ints, Way]] = []
+        places = {key: place for place, key in enumerate(self.order)}
         while waiting:
-            key, classes = node = waiting.pop()
-            self.by_key[key].number(classes)
-            ways[node] = [way for steps in self.steps for way in steps.ways(key, classes)]
-            for child in (child for way in ways[node] for child in way):
-                if child not in ways:
-                    ways[child] = []
-                    waiting.append(child)
-        for key, classes in _solvable(ways):
-            self.by_key[key].solvable.add(classes)
+            # What leads to a space comes before it, so that few spaces are looked at again.
+            key = max(waiting, key=places.__getitem__)
+            new = self.by_key[key].enter(np.concatenate(waiting.pop(key)))
+            for way in (way for steps in self.steps for way in steps.ways(key, new)) if len(new) else ():
+                found.append((key, new[way.rows], way))
+                for below, classes in way.parts:
+                    waiting.setdefault(below, []).append(classes)
+        for bounds in self.by_key.values():
+            bounds.tuples = {tuple(row): number for number, row in enumerate(bounds.classes.tolist())}
+        self._mark_solvable(found)
+
+    def _mark_solvable(self, ways: Sequence[tuple[Key, Ints, Way]]) -> None:
+        """Find the class tuples from which some way leads to such tuples only."""
+        counts = [len(bounds.classes) for bounds in self.by_key.values()]
+        ends = np.cumsum(counts)
+        first = dict(zip(self.by_key, (ends - counts).tolist(), strict=True))
+        solvable = np.zeros(sum(counts), dtype=np.bool_)
+        alike: dict[int, list[Ints]] = {}
+        for key, classes, way in ways:
+            nodes = [(key, classes), *(way.parts[part] for part in way.needed)]
+            numbers = [first[key] + self.by_key[key].number(classes) for key, classes in nodes]
+            alike.setdefault(len(numbers), []).append(np.stack(numbers))
+        steps = [np.concatenate(arrays, axis=1) for arrays in alike.values()]
+        known = -1
+        while known < np.count_nonzero(solvable):
+            known = np.count_nonzero(solvable)
+            for parent, *parts in steps:
+                there = np.ones(len(parent), dtype=np.bool_)
+                for part in parts:
+                    there &= solvable[part]
+                solvable[parent[there]] = True
+        for bounds, marks in zip(self.by_key.values(), np.split(solvable, ends[:-1]), strict=True):
+            bounds.solvable = marks
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
         """Give each class tuple its columns: one per combination of tracked limits."""
-        # The largest of all limits with one number has the column.
-        columns_of = [
-            np.flatnonzero(np.diff(steps[:count], append=steps[-1] + 1))
-            for steps, count in zip(self.limit_steps, self.limit_codes.counts, strict=True)
-        ]
-        counts = [len(codes) for codes in columns_of]
+        counts = [len(codes) for codes in self.step_codes]
         levels = range(len(counts))
-        tracked_by = [self._tracked(bounds.space.key, classes) for classes in bounds.tuples]
+        masks = self._tracked(bounds)
+        distinct, times = np.unique(masks, return_counts=True)
         for level in sorted(levels, key=lambda level: -counts[level]):
-            width = sum(math.prod(counts[level] for level in tracked) for tracked in tracked_by)
-            if width * bounds.space.count > MOST_BOUNDS:
-                tracked_by = [tracked - {level} for tracked in tracked_by]
-        for classes, tracked in zip(bounds.tuples, tracked_by, strict=True):
-            full = self.limit_codes.full
-            choices = [columns_of[level] if level in tracked else full[level : level + 1] for level in levels]
-            codes = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
-            strides = np.zeros(len(counts), dtype=np.int64)
-            stride = 1
-            for level in reversed(levels):
-                if level in tracked:
-                    strides[level] = stride
-                    stride *= counts[level]
-            bounds.columns.append(Columns(classes, bounds.width, len(codes), strides, codes, self.limit_steps))
-            bounds.width += len(codes)
-        bounds.full = [int(columns.under(self.limit_codes.full)) for columns in bounds.columns]
+            widths = [math.prod(counts[level] for level in levels if mask >> level & 1) for mask in distinct.tolist()]
+            if sum(width * int(n) for width, n in zip(widths, times, strict=True)) * bounds.space.count > MOST_BOUNDS:
+                masks, distinct = masks & ~(1 << level), distinct & ~(1 << level)
+        bounds.tracked = masks
+        strides = {mask: column_strides(mask, counts) for mask in distinct.tolist()}
+        for classes, mask in zip(bounds.tuples, masks.tolist(), strict=True):
+            own, count = strides[mask]
+            bounds.columns.append(Columns(classes, bounds.width, count, own, self.limit_steps))
+            bounds.width += count
+            bounds.full.append(bounds.width - 1)
 
-    def _tracked(self, key: Key, classes: Classes) -> set[int]:
-        """Return the levels whose limit is worth a column per value.
+    def _tracked(self, bounds: SpaceBounds) -> Ints:
+        """Return the levels whose limits are worth a column per value, [tuples], a bit per level.
 
         Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
         that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which
         only lowers the bound.
         """
-        if classes not in self.by_key[key].solvable:
-            return set()
-        taken = {level for cls in classes for level in self._passed(self.states.classes[cls].level)}
-        more = {level for steps in self.steps for level in steps.may_take(key, classes)}
-        levels = self.target.levels
-        return {level for level in taken & more if levels[level].kind != "scalar" and levels[level].tracked}
+        passed = np.array([self._passed(level) for level in range(len(self.target.levels))], dtype=np.int64)
+        taken = np.bitwise_or.reduce(passed[self.level_of[bounds.classes]], axis=1)
+        more = np.zeros(len(taken), dtype=np.int64)
+        for steps in self.steps:
+            more |= steps.may_take(bounds.space.key, bounds.classes)
+        worth = bits(
+            index for index, level in enumerate(self.target.levels) if level.kind != "scalar" and level.tracked
+        )
+        return np.where(bounds.solvable, taken & more & worth, 0)
 
-    def _passed(self, level: int) -> set[int]:
+    def _passed(self, level: int) -> int:
         """Return the levels that an operand may have taken memory of on its way to `level`, the slowest aside."""
         names = [one.name for one in self.target.levels]
         into = {level}
@@ -257,20 +231,4 @@ class Relaxed:
             if more <= into:
                 break
             into |= more
-        return {number for number in into if self.target.levels[number].kind != "memory"}
-
-
-def _solvable(ways: Mapping[Node, Sequence[tuple[Node, ...]]]) -> set[Node]:
-    """Return the nodes from which some way leads to solvable nodes only; a way to none at all is a kernel."""
-    parents: dict[Node, list[Node]] = {}
-    for node, options in ways.items():
-        for child in {child for way in options for child in way}:
-            parents.setdefault(child, []).append(node)
-    solvable: set[Node] = set()
-    waiting = list(ways)
-    while waiting:
-        node = waiting.pop()
-        if node not in solvable and any(solvable.issuperset(way) for way in ways[node]):
-            solvable.add(node)
-            waiting += parents.get(node, ())
-    return solvable
+        return bits(number for number in into if self.target.levels[number].kind != "memory")

@@ -6,11 +6,15 @@ exactly, for all shapes and for the limits that matter most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from morello.search.bounds.relaxed import Classes, Relaxed, SpaceBounds, StepBounds
+from morello.search.bounds.class_tuples import Classes, SpaceBounds
+from morello.search.bounds.relaxed import Relaxed, StepBounds
+from morello.search.bounds.walks import Walks
+from morello.search.structs import Structs
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
 
@@ -33,59 +37,64 @@ class Bounds(Relaxed):
         trivial: bool = False,
     ):
         super().__init__(goals, tables, kinds)
-        #: The spaces that steps of each lead to.
-        self.below = {key: dict.fromkeys(self._below(key)) for key in self.by_key}
-        #: Spaces, each after those that its steps lead to.
-        self.order = self._order()
         if trivial:
             for bounds in self.by_key.values():
                 bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)
         else:
             self._solve_all()
 
-    def _below(self, key: Key) -> Iterator[Key]:
-        for steps in self.steps:
-            yield from steps.spaces_below(key)
-
-    def _order(self) -> list[Key]:
-        """Return the spaces in an order in which each comes after those that its steps lead to, itself aside."""
-        order: dict[Key, None] = {}
-        seen: set[Key] = set()
-
-        def visit(key: Key) -> None:
-            if key not in seen:
-                seen.add(key)
-                for other in self.below[key]:
-                    visit(other)
-                order[key] = None
-
-        for key in self.by_key:
-            visit(key)
-        return [*order]
-
     def _solve_all(self) -> None:
         """Fill in all values. One pass suffices unless pipelines form a circle; then go on to a fixed point."""
-        stale = {*self.order}
+        structs = Structs()
+        for bounds in self.by_key.values():
+            bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), np.inf)
+        model = self._pack(structs)
+        stale, solved = {*self.order}, set[Key]()
         while stale:
             for key in self.order:
                 if key in stale:
                     stale.remove(key)
-                    if self._solve(self.by_key[key]):
+                    changed = structs.lib.bounds_lower(model, self.index[key])
+                    if changed < 0:
+                        raise MemoryError
+                    if changed or key not in solved:
                         stale |= {other for other in self.order if key in self.below[other]}
+                    solved.add(key)
 
-    def _solve(self, bounds: SpaceBounds) -> bool:
-        """Fill in the values of one space, smaller shapes first. Return whether any changed."""
-        space, before = bounds.space, bounds.values
-        values = bounds.values = np.full((space.count + 1, bounds.width + 1), np.inf)
-        relaxers = [steps.relaxer(bounds) for steps in self.steps]
-        for relaxer in relaxers:
-            relaxer.start(values, before)
+    def _pack(self, structs: Structs) -> Any:
+        """Return the relaxed problem as C has it."""
+        walks = Walks([len(codes) for codes in self.step_codes])
+        spaces = [self._space(bounds, structs, walks) for bounds in self.by_key.values()]
+        counts = self.limit_codes.counts
+        levels = [
+            {
+                "codes": count,
+                "steps": len(codes),
+                "bytes": structs.array(self.limit_codes.bytes(level, np.arange(count)), "int64_t"),
+                "step": structs.array(self.limit_steps[level, :count], "int64_t"),
+                "code": structs.array(codes, "int64_t"),
+            }
+            for level, (count, codes) in enumerate(zip(counts, self.step_codes, strict=True))
+        ]
+        fields = {
+            "levels": len(levels),
+            "steps": max(map(len, self.step_codes)),
+            "level": structs.structs("BoundLevel", levels),
+            "walk": walks.pack(structs),
+            "space": structs.structs("BoundSpace", spaces),
+        }
+        return structs.structs("BoundModel", [fields])
 
-        for rows in space.layers():
-            block = values[rows]
-            for relaxer in relaxers:
-                relaxer.relax(rows, block)
-            values[rows] = block
-            for relaxer in relaxers:
-                relaxer.close(rows, values)
-        return not np.array_equal(before, values)
+    def _space(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+        fields = {
+            "shapes": bounds.space.count,
+            "tuples": len(bounds.columns),
+            "width": bounds.width + 1,
+            "values": structs.array(bounds.values, "double"),
+            "column": structs.array([columns.first for columns in bounds.columns], "int64_t"),
+            "columns": structs.array([columns.count for columns in bounds.columns], "int32_t"),
+            "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),
+        }
+        for steps in self.steps:
+            fields |= steps.pack(bounds, structs, walks)
+        return fields

@@ -1,16 +1,15 @@
 """Layout bounds: lower bounds that know which way tensors lie in memory.
 
-In go `Bounds`. Out comes `LayoutBounds`, which search takes together with those: of two lower bounds the larger is as
-true. Operands are told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and
-the way values lie along it: apart, in runs, in one run, in strips or odd-even. Limits of memory are forgotten instead.
-A `Grid` holds the bounds of a space, one per shape and combination of patterns, for Moves and for operations that are
-taken apart with only some operands in registers. Where all go to registers at once, as in a Matmul, limits mostly
-matter more, and grids are large: search asks for them (`everywhere`) where it takes long without, as it does for some
-products with a matrix that lies in columns::
+In go `Bounds`. Out comes what search takes together with those: of two lower bounds the larger is as true. Operands are
+told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and the way values lie
+along it: apart, in runs, in one run, in strips or odd-even. Limits of memory are forgotten instead.
 
-    Bounds ──> Grids: by class, under full limits
-                 │   kernels, loops, pipelines, moves, smaller shapes first
-                 └──────────────────────────────────> LayoutBounds
+Copies are looked at beforehand: a `Grid` holds the bounds of a space of Moves, one per shape and two patterns, smaller
+shapes first. From these follows what an operand of any other Spec can become by any number of moves, and what that
+costs at least (`Changes`). How these Specs go on, search finds out itself, pattern by pattern, where it is about to
+look into one (`solve/abstract.c`)::
+
+    Bounds ──> Grids: kernels, loops, moves ──> Changes of operands ──> the abstract problem of `solve`
 
 No bound is below that of `Bounds` under full limits, and nothing is moved to a level that it does not fit. Moves of one
 operand are relaxed by their closure, so that one pass finds what any number of them comes to.

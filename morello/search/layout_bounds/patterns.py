@@ -1,7 +1,7 @@
 """Patterns: what bounds know of operand states beyond their classes, and which states each pattern stands for.
 
-A pattern may stand for states of several patterns, if tiles of its own states have them: which, is found out from all
-the states that there are.
+A pattern stands for the states that have it, and for all that tiles of these have where its own tiles have another one:
+which, is found out from all the states that there are.
 """
 
 from __future__ import annotations
@@ -26,12 +26,9 @@ class Run(IntEnum):
     NONE = 0  # apart from each other; or there is one value, or no layout
     DENSE = 1  # one after another, but not all of the tensor
     FULL = 2  # the whole tensor is one run
-    STRIPS = 3
-    ODD_EVEN = 4
-
-
-#: Per Run, the one that it is not told apart from where sizes are `blurred`.
-TWIN = [Run.NONE, Run.FULL, Run.DENSE, Run.STRIPS, Run.ODD_EVEN]
+    EITHER = 3  # one of these two
+    STRIPS = 4
+    ODD_EVEN = 5
 
 
 @attrs.frozen(cache_hash=True)
@@ -42,22 +39,17 @@ class Pattern:
     dim: int = -1
     run: Run = Run.NONE
 
-    def tiled(self, whole: Ints, tile: Ints) -> list[tuple[Run, Bools]]:
-        """Return the ways that values of tiles lie, and for which tiles, [n]; sizes are [dimensions, n].
-
-        A tile of which two ways are told lies in either.
-        """
+    def tiled(self, whole: Ints, tile: Ints) -> Ints:
+        """Return the ways that values of tiles lie, [n]; sizes are [dimensions, n]."""
         if self.run == Run.NONE:
-            return [(Run.NONE, np.ones(whole.shape[1], dtype=np.bool_))]
+            return np.zeros(whole.shape[1], dtype=np.int64) + int(Run.NONE)
         single = (tile[self.dim] == 1) & (whole[self.dim] > 1)
         if self.run in (Run.STRIPS, Run.ODD_EVEN):
-            return [(Run.NONE, single), (self.run, ~single)]
-        alone = ~single & (np.sum(tile > 1, axis=0) == 1) & (tile[self.dim] > 1)
-        cut = ~single & ~alone & (tile[self.dim] < whole[self.dim])
-        kept = ~(single | alone | cut)
-        # The order of the other dimensions decides, which is not known.
-        unsure = kept & blurred(whole) & ~blurred(tile)
-        return [(Run.NONE, single), (Run.FULL, alone), (Run.DENSE, cut), (self.run, kept), (TWIN[self.run], unsure)]
+            return np.where(single, int(Run.NONE), int(self.run))
+        alone = (np.sum(tile > 1, axis=0) == 1) & (tile[self.dim] > 1)
+        cut = tile[self.dim] < whole[self.dim]
+        runs: Ints = np.where(single, Run.NONE, np.where(alone, Run.FULL, np.where(cut, Run.DENSE, self.run)))
+        return np.where(blurred(tile) & (runs != Run.NONE), int(Run.EITHER), runs)
 
     def lying(self, run: Run) -> Pattern:
         """Return the pattern of the same class whose values lie in another way along the same dimension."""
@@ -73,7 +65,7 @@ class Pattern:
 def blurred(sizes: Ints) -> Bools:
     """Return which tensors, of sizes [dimensions, n], have so many dimensions that their order decides what tiles are.
 
-    DENSE and FULL have the same bounds there.
+    DENSE and FULL are not told apart there.
     """
     return np.sum(sizes > 1, axis=0) > 2
 
@@ -93,87 +85,140 @@ def _pattern(cls: int, state: OperandState) -> Pattern:
 class Patterns:
     """All patterns that states and their tiles have, numbered, and what is known of the states they stand for.
 
-    `of`, [states], is the pattern of each state. `cost` and `bytes`, [patterns, tensors], are what the cheapest state
-    of a pattern costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be.
+    `of`, [states], is the pattern of each state, and `either`, [patterns], what stands for a pattern where tensors are
+    blurred: mostly itself. `members`, [patterns, states], says which states each stands for. `cost` and `bytes`,
+    [patterns, tensors], are what the cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes;
+    infinite where none can be. `tile`, [patterns, cuts], is the pattern of tiles, and `cuttable` says where some state
+    has such tiles; `seen` is the pattern under other dimensions, [patterns], -1 where no state has one.
     """
 
     def __init__(self, tables: SearchTables):
         self._tables = tables
         self._loops, self._pipelines = tables.of(LoopTables), tables.of(PipelineTables)
-        states = tables.states
+        self.states = tables.states
         self.numbers: dict[Pattern, int] = {}
         self.all: list[Pattern] = []
-        #: Per pattern, those of the states that it stands for.
-        self.stands: list[set[int]] = []
-        self.of: Ints = np.array(
-            [
-                self._number(_pattern(cls, state))
-                for cls, (_, state) in zip(states.class_of, states.states, strict=True)
-            ],
-            dtype=np.int64,
-        )
-        self._close()
-        #: The pattern whose values lie so, [patterns, runs]; the pattern itself if there is none.
-        self.lying: Ints = np.array(
-            [[self.numbers.get(pattern.lying(run), number) for run in Run] for number, pattern in enumerate(self.all)]
-        )
-        #: Per pattern, the states that it stands for.
-        self.members = [np.flatnonzero(np.isin(self.of, [*stands])) for stands in self.stands]
-        shape = len(self.all), states.cost.shape[1]
+        #: Per rank, which tensors are blurred.
+        self.blurred = {rank: blurred(tensors.dims) for rank, tensors in tables.spaces.tensors.items()}
+        states = zip(self.states.class_of, self.states.states, strict=True)
+        self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
+        self._tiles: list[Ints] = []
+        self.members = self._closed()
+        self.tile, self.cuttable = self._tile_table()
+        self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
+        self.seen = self._seen_tables()
+        shape = len(self.all), self.states.cost.shape[1]
         self.cost: Floats = np.full(shape, np.inf)
         self.bytes: Ints = np.full(shape, NEVER)
         for number, members in enumerate(self.members):
-            if len(members):
-                self.cost[number], self.bytes[number] = states.cost[members].min(0), states.bytes[members].min(0)
+            if members.any():
+                self.cost[number] = self.states.cost[members].min(0)
+                self.bytes[number] = self.states.bytes[members].min(0)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.all)
+
+    def rank(self, number: int) -> int:
+        """Return the rank of the tensors that have a pattern."""
+        return self.states.classes[self.all[number].cls].rank
+
+    def of_tensors(self, states: Ints, rank: int) -> Ints:
+        """Return the patterns of states of tensors of one rank, [tensors]; -1 where the state is -1."""
+        numbers = np.where(self.blurred[rank][: len(states)], self.either[self.of[states]], self.of[states])
+        return np.where(states >= 0, numbers, -1)
+
+    def images(self, state: int, rank: int) -> Iterator[tuple[int, Bools]]:
+        """Yield the patterns that a state has, and for which tensors of its rank."""
+        where = self.blurred[rank]
+        own, either = int(self.of[state]), int(self.either[self.of[state]])
+        if own == either:
+            yield own, np.ones(len(where), dtype=np.bool_)
+            return
+        yield own, ~where
+        yield either, where
 
     def _number(self, pattern: Pattern) -> int:
         if pattern not in self.numbers:
             self.numbers[pattern] = len(self.numbers)
             self.all.append(pattern)
-            self.stands.append({self.numbers[pattern]})
         return self.numbers[pattern]
 
-    def _close(self) -> None:
-        """Close patterns under tiling: each also stands for the patterns of its states' tiles."""
-        changed = True
-        while changed:
-            changed = False
-            for number, pattern in [*enumerate(self.all)]:
-                for state in np.flatnonzero(np.isin(self.of, [*self.stands[number]])).tolist():
-                    for into, patterns in self._led_to(pattern, state):
-                        if not patterns <= self.stands[into]:
-                            self.stands[into] |= patterns
-                            changed = True
+    def _blurred(self, pattern: Pattern) -> Pattern:
+        """Return the pattern that stands for one where tensors are blurred."""
+        there = np.any(self.blurred[self.states.classes[pattern.cls].rank])
+        return pattern.lying(Run.EITHER) if there and pattern.run in (Run.DENSE, Run.FULL) else pattern
 
-    def _led_to(self, pattern: Pattern, state: int) -> Iterator[tuple[int, set[int]]]:
-        """Yield patterns that one leads to, and those of what one of the states that it stands for leads to."""
-        yield from self._tiled(pattern, state)
-        rank = self._tables.states.states[state][0]
+    def _closed(self) -> Bools:
+        """Return which states each pattern stands for, closed under tiles and other dimensions."""
+        waiting: dict[tuple[int, int], None] = {}
+        for state in range(len(self.of)):
+            number = int(self.of[state])
+            waiting[number, state] = None
+            waiting[self._number(self._blurred(self.all[number])), state] = None
+        known = dict(waiting)
+        while waiting:
+            number, state = pair = next(iter(waiting))
+            del waiting[pair]
+            for found in self._led_to(number, state):
+                if found not in known:
+                    known[found] = waiting[found] = None
+        self._tile_row(len(self.all) - 1)
+        members = np.zeros((len(self.all), len(self.of)), dtype=np.bool_)
+        members[tuple(np.array([*known], dtype=np.int64).T)] = True
+        return members
+
+    def _led_to(self, number: int, state: int) -> Iterator[tuple[int, int]]:
+        """Yield patterns and states of what a state that a pattern stands for leads to."""
+        rank = self.rank(number)
+        tiles = self._tile_row(number)
+        actual = self._loops.tile[state, : len(tiles)].astype(np.int64)
+        cuts = np.flatnonzero(actual >= 0)
+        if self.all[number].run in (Run.DENSE, Run.FULL):
+            cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
+        width = len(self.of)
+        there = np.zeros(len(self.all) * width, dtype=np.bool_)
+        there[tiles[cuts] * width + actual[cuts]] = True
+        for place in np.flatnonzero(there).tolist():
+            yield divmod(place, width)
         for (own, dim_map), numbers in self._pipelines.under.items():
             if own == rank and numbers[state] >= 0:
-                seen = pattern.under(dim_map, int(self._tables.states.cls[numbers[state]]))
+                seen = self.all[number].under(dim_map, int(self.states.cls[numbers[state]]))
                 assert seen is not None, "what a state has, its pattern has"
-                yield self._number(seen), {int(self.of[numbers[state]])}
+                yield self._number(seen), int(numbers[state])
 
-    def _tiled(self, pattern: Pattern, state: int) -> Iterator[tuple[int, set[int]]]:
-        """Yield patterns that tiles have by the pattern alone, and those that tiles of the state have beside them."""
-        rank = self._tables.states.states[state][0]
-        tensors, tiles = self._loops.cut_tensors(rank)
-        cuts = np.flatnonzero(self._loops.tile[state, : len(tensors)] >= 0)
-        dims = self._tables.spaces.tensors[rank].dims
-        whole, tile = dims[:, tensors[cuts]], dims[:, tiles[cuts]]
-        actual = self.of[self._loops.tile[state, cuts]]
-        ways = [(pattern.lying(run), where) for run, where in pattern.tiled(whole, tile) if np.any(where)]
-        expected = [(self._number(into), where) for into, where in ways]
-        explained = np.zeros(len(cuts), dtype=np.bool_)
-        for into, where in expected:
-            stands = [*self.stands[into]]
-            twins = [self.numbers.get(self.all[number].lying(TWIN[self.all[number].run]), number) for number in stands]
-            explained |= where & (np.isin(actual, stands) | (blurred(tile) & np.isin(actual, twins)))
-        for into, where in expected:
-            further = actual[where & ~explained]
-            explained |= where
-            yield into, {*np.unique(further).tolist()}
+    def _tile_row(self, number: int) -> Ints:
+        """Return the patterns of the tiles of one, [cuts of its rank]."""
+        while len(self._tiles) <= number or len(self._tiles) < len(self.all):
+            pattern = self.all[len(self._tiles)]
+            rank = self.states.classes[pattern.cls].rank
+            whole, tile = self._loops.cut_tensors(rank)
+            dims = self._tables.spaces.tensors[rank].dims
+            runs = pattern.tiled(dims[:, whole], dims[:, tile])
+            into = np.full(len(Run), -1, dtype=np.int64)
+            for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
+                into[run] = self._number(pattern.lying(Run(run)))
+            self._tiles.append(into[runs])
+        return self._tiles[number]
+
+    def _tile_table(self) -> tuple[Ints, Bools]:
+        """Return the patterns of tiles, and where some state has them."""
+        table = np.full((len(self.all), self._loops.tile.shape[1]), -1, dtype=np.int64)
+        there = np.zeros(table.shape, dtype=np.bool_)
+        for number, members in enumerate(self.members):
+            tiles = self._tile_row(number)
+            table[number, : len(tiles)] = tiles
+            there[number, : len(tiles)] = np.any(self._loops.tile[members, : len(tiles)] >= 0, axis=0)
+        return table, there
+
+    def _seen_tables(self) -> dict[tuple[int, DimMap], Ints]:
+        tables: dict[tuple[int, DimMap], Ints] = {}
+        for (rank, dim_map), numbers in self._pipelines.under.items():
+            row = tables[rank, dim_map] = np.full(len(self.all), -1, dtype=np.int64)
+            for number in range(len(self.all)):
+                seen = numbers[np.flatnonzero(self.members[number])]
+                if self.rank(number) == rank and np.any(seen >= 0):
+                    cls = int(self.states.cls[seen[seen >= 0][0]])
+                    pattern = self.all[number].under(dim_map, cls)
+                    assert pattern is not None, "what a state has, its pattern has"
+                    row[number] = self.numbers[pattern]
+        return tables

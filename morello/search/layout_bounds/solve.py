@@ -2,39 +2,58 @@
 
 Those of `morello.search.bounds` forget layouts, so that to lay a tensor out anew seems to cost no more than to copy
 it. Here operands are told apart by their pattern, and memory limits are forgotten instead, but for what the others say
-of each Spec that is met on the way.
+of each copy that is met on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.grid import Grid, Grids, LayoutRelaxer, chunks
-from morello.search.layout_bounds.patterns import TWIN, blurred
+from morello.search.layout_bounds.moves import NEAR, OperandMoves, closed
+from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
 
 #: Elements that are worked on at once.
 _CHUNK = 1 << 21
 
 
+@attrs.frozen(eq=False)
+class Changes:
+    """Tells what an operand of a space can become by any number of moves, or by none, and their least costs.
+
+    `place`, [patterns], says where a pattern is among those of the operand, -1: nowhere; `row`, [shapes], is that of a
+    shape's tensor. Entries `first[row * patterns of the operand + place]` up to the next one's are those of a pattern,
+    the cheapest first: `into`, the new pattern, and `cost`.
+    """
+
+    place: Ints
+    row: Ints
+    first: Ints
+    into: Ints
+    cost: Floats
+
+
 class LayoutBounds(Grids):
-    """Bounds of all spaces by pattern, those of spaces first that others lead to."""
+    """Bounds of copies by pattern, and what operands of all other spaces can become by copies."""
 
-    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutRelaxer]], *, everywhere: bool = False):
-        super().__init__(bounds, everywhere=everywhere)
+    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutRelaxer]]):
+        super().__init__(bounds)
         for grid in self.by_key.values():
-            if grid.fine:
-                self._fill(grid, [kind(self, grid) for kind in kinds])
-
-    def low(self, key: Key, states: Ints, shape: Ints) -> Floats:
-        """Return lower bounds on Specs of one space, [n], with operands in these states, [n, operands]."""
-        grid = self.by_key[key]
-        places = (place[self.patterns.of[column]] for place, column in zip(grid.place, states.T, strict=True))
-        return grid.values[(shape, *places)]
+            self._fill(grid, [kind(self, grid) for kind in kinds])
+        #: Per space, what its operands can become; none where that is not known.
+        self.changes: dict[Key, list[Changes]] = {}
+        for key in bounds.order:
+            if key not in self.by_key and key.serial and is_moved(key.op, bounds.target):
+                possible = self.possible(key)
+                moves = [OperandMoves(self, key, operand, numbers) for operand, numbers in enumerate(possible)]
+                if all(one.copies is not None for one in moves):
+                    self.changes[key] = [self._changes(key, operand, one) for operand, one in enumerate(moves)]
 
     def _fill(self, grid: Grid, relaxers: Sequence[LayoutRelaxer]) -> None:
         """Fill in the bounds of one space, those of smaller shapes first."""
@@ -49,16 +68,28 @@ class LayoutBounds(Grids):
                 np.maximum(block, by_class[rows][:, grid.columns], out=block)
                 for relaxer in relaxers:
                     relaxer.close(rows, block)
-                self._blur(grid, rows, block)
                 values[rows] = block
 
-    def _blur(self, grid: Grid, rows: Ints, block: Floats) -> None:
-        """Give DENSE and FULL the same bounds where they are not told apart."""
-        for operand, numbers in enumerate(grid.patterns):
-            dims = self.tables.spaces.tensors[len(grid.space.operands[operand].dims)].dims
-            same = np.flatnonzero(blurred(dims[:, grid.space.tensors[operand][rows]]))
-            aside = np.moveaxis(block, 1 + operand, 1)
-            for place, number in enumerate(numbers):
-                twin = int(grid.place[operand][self.patterns.lying[number, TWIN[self.patterns.all[number].run]]])
-                if twin > place:
-                    aside[same, place] = aside[same, twin] = np.minimum(aside[same, place], aside[same, twin])
+    def _changes(self, key: Key, operand: int, moves: OperandMoves) -> Changes:
+        """Return what one operand of a space can become."""
+        tensors, shapes, row = np.unique(
+            self.bounds.by_key[key].space.tensors[operand], return_index=True, return_inverse=True
+        )
+        count = len(moves.numbers)
+        place = np.full(len(self.patterns), -1, dtype=np.int64)
+        place[moves.numbers] = np.arange(count)
+        none: Ints = np.zeros(0, dtype=np.int64)
+        firsts: list[Ints] = [np.zeros(1, dtype=np.int64)]
+        intos: list[Ints] = [none]
+        costs: list[Floats] = [none.astype(np.float64)]
+        for rows in chunks(shapes, len(tensors) * count * count, NEAR) if count else ():
+            cost = moves.cost(rows)
+            cost[:, range(count), range(count)] = 0
+            start, ends = np.divmod(np.flatnonzero(closed(cost).reshape(-1) < np.inf), count)
+            found = cost[start // count, start % count, ends]
+            order = np.lexsort((found, start))
+            firsts.append(firsts[-1][-1] + np.cumsum(np.bincount(start, minlength=len(rows) * count)))
+            intos.append(moves.numbers[ends[order]])
+            costs.append(found[order])
+        first, into = np.concatenate(firsts), np.concatenate(intos)
+        return Changes(place, row.reshape(-1), first, into, np.concatenate(costs))

@@ -13,6 +13,10 @@ step has become dearer than the next one. Then it comes back, with better bounds
             solve(part, what it may cost until another step is cheaper)
             high = the cost of the step, if its parts have programs and it is less
 
+Before it takes steps on a cell, it asks an *abstract* search whether the cell may cost so little at all: one of the
+same problem with patterns for operand states and no limits of memory, which is smaller, and never costs more
+[Holte1996] (`abstract.c`, `abstraction.py`). That looks no further than the question goes, and remembers, too.
+
 That is recursive best-first search with memory [Korf1993], and it is in C: `state.h` has what is kept, `cells.c`
 numbers cells, `generate.c` and `pipelines.c` take steps on a cell as far as bounds let them, `solve.c` is the above,
 `choose.c` chooses the step of each solved cell that comes first among the cheapest, `recall.c` knows answers from

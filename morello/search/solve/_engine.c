@@ -1,6 +1,10 @@
 /* What Python can ask of a search. */
 #include "state.h"
 
+/* Fewer changes of mind, for a little work too many: more of that where a turn finds out less. */
+#define PATIENCE 0.003
+#define ABSTRACT_PATIENCE 0.1
+
 /* Enter cell 0, which stands for "none", and extra 0, which does so too. */
 static int prepare(State *state) {
     const int status = setjmp(state->failure);
@@ -17,7 +21,12 @@ State *engine_new(const Model *model) {
     State *state = calloc(1, sizeof *state);
     if (state) {
         state->model = model;
-        if (prepare(state)) {
+        state->abstract = model->abstract ? engine_new(model->abstract) : NULL;
+        state->patience = PATIENCE;
+        if (state->abstract) {
+            state->abstract->patience = ABSTRACT_PATIENCE;
+        }
+        if ((model->abstract && !state->abstract) || prepare(state)) {
             engine_free(state);
             state = NULL;
         }
@@ -26,6 +35,9 @@ State *engine_new(const Model *model) {
 }
 
 void engine_free(State *state) {
+    if (state->abstract) {
+        engine_free(state->abstract);
+    }
     for (uint32_t cell = 0; cell < state->cells_count; ++cell) {
         drop_edges(&state->cells[cell]);
     }
@@ -36,12 +48,10 @@ void engine_free(State *state) {
         free(state->extras[extra].part);
         free(state->extras[extra].live);
     }
-    void *arrays[] = {state->states,  state->tables,    state->nodes,        state->cells,
-                      state->frames,  state->extras,    state->recalls,      state->choices,
-                      state->choosing, state->new_edges, state->new_parts,   state->chosen_parts,
-                      state->table_index.at, state->node_index.at, state->cell_index.at};
-    free(state->found);
-    free(state->found_parts);
+    void *arrays[] = {state->states, state->tables, state->nodes, state->cells, state->frames, state->extras,
+                      state->recalls, state->choices, state->choosing, state->chosen_parts, state->found,
+                      state->found_parts, state->new_edges, state->new_parts, state->table_index.at,
+                      state->node_index.at, state->cell_index.at};
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; ++at) {
         free(arrays[at]);
     }
@@ -99,6 +109,14 @@ int engine_begin(State *state, uint32_t cell, double budget, double slack) {
 int engine_run(State *state, int64_t quota) {
     const int status = setjmp(state->failure);
     return status ? status : run(state, &quota);
+}
+
+int engine_consult(State *state, uint32_t cell, double budget, int64_t quota) {
+    const int status = setjmp(state->failure);
+    if (status) {
+        return status;
+    }
+    return !state->abstract || consult(state, cell, budget, &quota) == GOING_ON ? FINISHED : PAUSED;
 }
 
 uint32_t engine_best(const State *state, uint32_t cell) {

@@ -72,6 +72,18 @@ typedef struct {
     const int32_t *levels;    /* [tensors] */
 } PipelineClass;
 
+/* What an operand can become by any number of moves, and the space in which it has. States are patterns. */
+typedef struct {
+    int32_t space;
+    int32_t places;
+    const int32_t *place;     /* [states]: -1: no place among those of the operand */
+    const int32_t *row;       /* [shapes] */
+    const int64_t *first;     /* [rows * places + 1] */
+    const int32_t *into;      /* the new state, the cheapest first */
+    const double *cost;
+    const int32_t *after;     /* [class tuples, classes]: that with this class, -1: none */
+} Changes;
+
 typedef struct {
     int32_t shapes;
     int32_t operands;
@@ -80,6 +92,9 @@ typedef struct {
     const double *bounds;     /* [shapes + 1, width] */
     const int64_t *column;    /* [class tuples]: the first of its columns */
     const int64_t *strides;   /* [class tuples, levels]: columns between steps of limits */
+    int32_t leaf;             /* 1: its bounds are all that is to be known of it */
+    int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
+    Changes change;
     const double *grid;       /* bounds by layout, [shapes, places of operand 0, ...], NULL: none */
     const int32_t *const *place;   /* [operands][patterns] */
     const int32_t *places;    /* [operands] */
@@ -96,7 +111,8 @@ typedef struct {
     const PipelineClass *pipeline;
 } Space;
 
-typedef struct {
+typedef struct Model Model;
+struct Model {
     int32_t spaces;
     int32_t states;
     int32_t classes;
@@ -108,6 +124,10 @@ typedef struct {
     const Space *space;
     const int32_t *cls;       /* [states] */
     const int32_t *pattern;   /* [states] */
+    const int32_t *either;    /* [patterns]: what stands for a pattern where tensors are blurred */
+    const uint8_t *const *blurred; /* [patterns][tensors] */
+    const Model *abstract;    /* the same, of patterns for states and without limits; NULL: none, or this is it */
+    const int32_t *abstract_space; /* [spaces]: there */
     const uint64_t *relevant; /* [states]: lanes of the limits that matter to an operand */
     int64_t tensors;
     const double *cost;       /* [states, tensors] */
@@ -120,7 +140,7 @@ typedef struct {
     const int32_t *shift;     /* [levels]: where the level's lane begins */
     uint64_t full;            /* packed codes of full limits */
     uint64_t guard;           /* the bits above the lanes */
-} Model;
+};
 
 /* Answers from earlier to all Specs of a table in boxes of sizes and limits, which are given by coordinates. */
 typedef struct {
@@ -162,6 +182,8 @@ typedef struct {
     uint64_t visits;
     uint64_t depth;           /* the most cells on the way down */
     uint64_t told;            /* answers from earlier that were of use */
+    uint64_t abstract_cells;  /* of the search among patterns: as above */
+    uint64_t abstract_expansions;
 } Progress;
 
 typedef struct {
@@ -204,6 +226,8 @@ void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *
  * begin, then run until FINISHED. */
 int engine_begin(State *state, uint32_t cell, double budget, double slack);
 int engine_run(State *state, int64_t quota);
+/* Have the abstract search prove that a cell costs more than the budget, or at least as much as it ever can. */
+int engine_consult(State *state, uint32_t cell, double budget, int64_t quota);
 void engine_stop(State *state);
 
 /* The best program that is known of a cell, by number, 0: it is not known step by step; its first step, and the cells

@@ -167,7 +167,8 @@ static double layout_bound(const Model *model, const Space *space, const int32_t
     }
     int64_t at = shape;
     for (int operand = 0; operand < space->operands; ++operand) {
-        const int32_t place = space->place[operand][model->pattern[states[operand]]];
+        const int32_t pattern = pattern_of(model, states[operand], space->tensor[operand][shape]);
+        const int32_t place = space->place[operand][pattern];
         if (place < 0) {
             return 0;
         }
@@ -188,7 +189,7 @@ static void add_cell(State *state, uint32_t number, uint64_t limits) {
     state->progress.tables_done -= !table->open;
     ++table->open;
     state->progress.cells = state->cells_count;
-    inform(state, state->cells_count - 1, low, INFINITY, UNKNOWN_PEAK, 0);
+    inform(state, state->cells_count - 1, low, space->leaf ? low : INFINITY, UNKNOWN_PEAK, 0);
 }
 
 /* Return the number of a cell; limits that do not matter to its table are taken to be full. */
@@ -246,7 +247,7 @@ void learn(State *state, uint32_t number, double low, double high, uint64_t peak
     const double before_low = cell->low, before_high = cell->high;
     const int up_to_date = cell->version == node->version + 1;
     inform(state, number, low, high, peak, best);
-    if (cell->low <= before_low && cell->high >= before_high) {
+    if ((cell->low <= before_low && cell->high >= before_high) || !state->tables[node->table].relevant) {
         return;
     }
     if (!cell->fact) {

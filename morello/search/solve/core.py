@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import MorelloError, PluginError
 from morello.search.arrays import Floats, Ints
-from morello.search.solve.library import library
+from morello.search.library import library
 
 #: In place of a chosen step: none; the program is known from earlier, and its steps are not known here.
 NOT_CHOSEN, RECALLED = -1, -2
@@ -139,6 +139,13 @@ class Core:
     def run(self) -> bool:
         """Go on for some turns; return whether it is done. Raises Asked."""
         return self._check(self._lib.engine_run(self._state, QUOTA))
+
+    def consult(self, cell: int, budget: float = float("inf")) -> bool:
+        """Have the abstract search prove that a cell costs more than a budget, for some turns.
+
+        Return whether it is done. Its bound is learnt where it is above what was known.
+        """
+        return self._check(self._lib.engine_consult(self._state, cell, budget, QUOTA))
 
     def stop(self) -> None:
         """Let go of what was begun; what was learnt stays."""

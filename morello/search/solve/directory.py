@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from morello.ir.spec import LogicalSpec, Spec
-from morello.search.bounds.relaxed import Classes
+from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
 from morello.search.solve.core import Core
 from morello.search.solve.packing import Lanes

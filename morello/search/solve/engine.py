@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.arrays import Bools
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
+from morello.search.progress import Phase
+from morello.search.solve.abstraction import Abstraction
 from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory, classes_of
 from morello.search.solve.one_by_one import Singles
@@ -27,8 +29,8 @@ from morello.search.tables.shapes import key_of
 class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
-    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on. Bounds of all
-    operations know layouts if `fine` is on: they take seconds to make, and are worth it where search takes longer.
+    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of
+    what is made next.
     """
 
     def __init__(
@@ -38,28 +40,27 @@ class Engine:
         *,
         prune: bool = True,
         recalls: bool = False,
-        fine: bool = False,
+        begin: Callable[[Phase], None] = lambda phase: None,
     ):
         self.target = target
+        begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
         self.search_tables = SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
         # Nothing bounds what unknown rewrites lead to.
         bounded = prune and not self.singles
+        begin(Phase.BOUNDS)
         self.bounds = Bounds([*goals], self.search_tables, [kind.bounds for kind in KINDS], trivial=not bounded)
-        self.layouts = self._layout_bounds(fine) if bounded else None
-        #: Bounds are as fine as they get.
-        self.fine = fine or not bounded
+        begin(Phase.LAYOUTS)
+        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if bounded else None
         self.lanes = Lanes(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
         self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)
-        model = self.packing.model(unknown=bool(self.singles), exhaustive=not bounded, asks=recalls)
+        abstraction = Abstraction(self.packing, self.bounds, self.layouts).fields() if self.layouts else {}
+        model = self.packing.model(abstraction, unknown=bool(self.singles), exhaustive=not bounded, asks=recalls)
         self.core = Core(model)
         self.directory = Directory(self.bounds, self.core, self.lanes)
-
-    def _layout_bounds(self, fine: bool) -> LayoutBounds:
-        return LayoutBounds(self.bounds, [kind.layouts for kind in KINDS], everywhere=fine)
 
     def step(self, cell: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a cell."""

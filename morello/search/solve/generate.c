@@ -5,7 +5,7 @@
 #include "state.h"
 
 /* Begin an edge, whose parts are added next. */
-static Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
+Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
     return (Edge){.low = own,
                   .own = own,
                   .priority = priority,
@@ -231,6 +231,7 @@ void generate(State *state, uint32_t number, double budget) {
     pipeline_edges(state, number, budget);
     move_edges(state, number, budget);
     extra_edges(state, number, budget);
+    change_edges(state, number, budget);
     Cell *cell = &state->cells[number];
     drop_edges(cell);
     const size_t edges = state->new_edges_count * sizeof(Edge), parts = state->new_parts_count * sizeof(Part);

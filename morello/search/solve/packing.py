@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from morello.errors import MorelloError
 from morello.search.arrays import Bools, Ints
+from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.moves import MoveBounds, MoveClass
-from morello.search.bounds.pipelines import PipelineBounds, PipelineClass
-from morello.search.bounds.relaxed import Classes, SpaceBounds
+from morello.search.bounds.pipelines import PipelineBounds, PipelineClasses
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
-from morello.search.solve.library import library
+from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
 from morello.search.tables.moves import MoveTables
-from morello.search.tables.pipelines import PipelinePart, PipelineTable
+from morello.search.tables.pipelines import DimMap, PipelinePart, PipelineTable
 from morello.search.tables.shapes import Key, Space
-
-_TYPES = {
-    "int32_t": np.int32,
-    "int64_t": np.int64,
-    "uint64_t": np.uint64,
-    "uint8_t": np.uint8,
-    "int8_t": np.int8,
-    "double": np.float64,
-}
 
 
 class Lanes:
@@ -75,66 +66,54 @@ class Lanes:
         return np.stack([values[codes[..., level]] for level, values in enumerate(self.values)], axis=-1)
 
 
-class Packing:
-    """Arrays and structs for C, which live as long as this does.
+class Packing(Structs):
+    """The tables and bounds of one search, as arrays and structs of C.
 
     `relevant` says whose limits matter to an operand, [levels of the operand, levels].
     """
 
     def __init__(self, bounds: Bounds, layouts: LayoutBounds | None, lanes: Lanes, relevant: Bools):
-        self._ffi, _ = library()
+        super().__init__()
         self._bounds, self._layouts, self._lanes, self._relevant = bounds, layouts, lanes, relevant
         self._states = bounds.states
-        self._kept: list[object] = []
-        self._pointers: dict[tuple[int, str], tuple[object, Any]] = {}
         self._index = {key: number for number, key in enumerate(bounds.by_key)}
+        self._shared = {key: self._shared_fields(own) for key, own in bounds.by_key.items()}
+        self._loops = {key: [*self._groups(own)] for key, own in bounds.by_key.items()}
+        self._pipeline_classes = {key: self._pipelines_of(own) for key, own in bounds.by_key.items()}
 
-    def array(self, values: Any, ctype: str) -> Any:
-        """Return a pointer to values of a type of C; arrays that have it already are not copied."""
-        found = np.ascontiguousarray(values, dtype=_TYPES[ctype])
-        self._kept.append(found)
-        return self._ffi.cast(f"{ctype} *", found.ctypes.data)
+    def model(self, abstraction: Mapping[str, Any], *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
+        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked.
 
-    def rows(self, arrays: Sequence[Any], ctype: str) -> Any:
-        """Return a pointer to pointers to arrays; one that comes up again is not copied again."""
-        pointers: list[Any] = []
-        for array in arrays:
-            key = id(array), ctype
-            if key not in self._pointers:
-                self._pointers[key] = array, self.array(array, ctype)
-            pointers.append(self._pointers[key][1])
-        return self._keep(self._ffi.new(f"{ctype} *[]", pointers or 1))
-
-    def _keep(self, owner: Any) -> Any:
-        self._kept.append(owner)
-        return owner
-
-    def _structs(self, kind: str, fields: Sequence[dict[str, Any]]) -> Any:
-        return self._keep(self._ffi.new(f"{kind}[]", fields or 1))
-
-    def model(self, *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
-        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
+        `abstraction` are its fields that tell of the abstract problem.
+        """
         states, lanes, loops = self._states, self._lanes, self._bounds.tables.of(LoopTables)
         words = np.array([lanes.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
-        patterns = self._layouts.patterns.of if self._layouts else np.zeros(len(states))
         fields = {
+            **self.common(),
             "spaces": len(self._index),
             "states": len(states),
-            "classes": len(states.classes),
-            "levels": len(lanes.counts),
-            "width": max(len(key.op.operands(key.rank)) for key in self._index),
             "unknown": unknown,
             "exhaustive": exhaustive,
             "asks": asks,
-            "space": self._structs("Space", [self._space(own) for own in self._bounds.by_key.values()]),
+            "space": self.structs("Space", [self._space(own) for own in self._bounds.by_key.values()]),
             "cls": self.array(states.cls, "int32_t"),
-            "pattern": self.array(patterns, "int32_t"),
             "relevant": self.array(words[states.level], "uint64_t"),
-            "tensors": states.cost.shape[1],
             "cost": self.array(states.cost, "double"),
             "bytes": self.array(states.bytes, "int64_t"),
-            "cuts": loops.tile.shape[1],
             "tile": self.array(loops.tile, "int32_t"),
+            **abstraction,
+        }
+        return self.keep(self.ffi.new("Model *", fields))
+
+    def common(self) -> dict[str, Any]:
+        """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
+        states, lanes = self._states, self._lanes
+        return {
+            "classes": len(states.classes),
+            "levels": len(lanes.counts),
+            "width": max(len(key.op.operands(key.rank)) for key in self._index),
+            "tensors": states.cost.shape[1],
+            "cuts": self._bounds.tables.of(LoopTables).tile.shape[1],
             "counts": self.array(lanes.counts, "int32_t"),
             "values": self.rows(lanes.values, "int64_t"),
             "steps": self.rows([*self._bounds.limit_steps], "int64_t"),
@@ -142,11 +121,31 @@ class Packing:
             "full": lanes.full,
             "guard": lanes.guard,
         }
-        return self._keep(self._ffi.new("Model *", fields))
 
     def _space(self, own: SpaceBounds) -> dict[str, Any]:
+        key = own.space.key
+        return {
+            **self.shared(key, self._index),
+            "changes": -1,
+            **self.grid(key),
+            **self._kernels(own.space),
+            **self._moves(own),
+            **self.pipelines(own, self._index, self._fresh_states, self._states_under),
+        }
+
+    def shared(self, key: Key, index: Mapping[Key, int]) -> dict[str, Any]:
+        """Return the fields of a space that do not depend on whether operands are in states or have patterns.
+
+        `index` says which number a space has.
+        """
+        groups: list[dict[str, Any]] = []
+        for group, parts in self._loops[key]:
+            numbered = [{**part, "space": index[part["space"]]} for part in parts]
+            groups.append({**group, "part": self.structs("LoopPart", numbered)})
+        return {**self._shared[key], "groups": len(groups), "group": self.structs("LoopGroup", groups)}
+
+    def _shared_fields(self, own: SpaceBounds) -> dict[str, Any]:
         space = own.space
-        groups = [*self._groups(own)]
         return {
             "shapes": space.count,
             "operands": len(space.operands),
@@ -155,18 +154,13 @@ class Packing:
             "bounds": self.array(own.values, "double"),
             "column": self.array([columns.first for columns in own.columns], "int64_t"),
             "strides": self.array([columns.strides for columns in own.columns], "int64_t"),
-            **self._grid(space.key),
-            **self._kernels(space),
-            "groups": len(groups),
-            "group": self._structs("LoopGroup", groups),
-            **self._moves(own),
-            **self._pipelines(own),
         }
 
-    def _grid(self, key: Key) -> dict[str, Any]:
-        if self._layouts is None:
+    def grid(self, key: Key) -> dict[str, Any]:
+        """Return the bounds by pattern of a space, if it has any."""
+        grid = self._layouts.by_key.get(key) if self._layouts else None
+        if grid is None:
             return {}
-        grid = self._layouts.by_key[key]
         return {
             "grid": self.array(grid.values, "double"),
             "place": self.rows(grid.place, "int32_t"),
@@ -184,8 +178,8 @@ class Packing:
             "kernel_priority": self.array([row.priority for row, _ in rows], "int64_t"),
         }
 
-    def _groups(self, own: SpaceBounds) -> Iterable[dict[str, Any]]:
-        """Yield loops with the same kinds of parts that suit the same levels, entry by entry."""
+    def _groups(self, own: SpaceBounds) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Yield loops with the same kinds of parts that suit the same levels, entry by entry, and these parts."""
         kinds: dict[tuple[tuple[tuple[Key, tuple[int, ...]], ...], tuple[bool, ...]], list[LoopTable]] = {}
         for step in self._bounds.tables.of(LoopTables).by_key[own.space.key]:
             kind = tuple((part.space.key, part.args) for part in step.parts)
@@ -193,15 +187,15 @@ class Packing:
         for (kind, suits), members in kinds.items():
             shape, step = np.nonzero(np.stack([member.valid for member in members], axis=1))
             parts = [self._loop_part(own, position, members, step, shape) for position in range(len(kind))]
-            fits = [self._bounds.apply_to(suits, classes) for classes in own.tuples]
-            yield {
+            fits = self._bounds.apply_to(suits, own.classes)
+            group = {
                 "parts": len(parts),
-                "part": self._structs("LoopPart", parts),
                 "fits": self.array(fits, "uint8_t"),
                 "first": self.array(np.searchsorted(shape, np.arange(own.space.count + 1)), "int64_t"),
                 "cost": self.array(np.stack([member.cost for member in members])[step, shape], "double"),
                 "priority": self.array(np.array([member.priority for member in members])[step], "int64_t"),
             }
+            yield group, parts
 
     def _loop_part(
         self, own: SpaceBounds, position: int, members: Sequence[LoopTable], step: Ints, shape: Ints
@@ -216,12 +210,12 @@ class Packing:
             tile = np.where(tiles >= 0, below.tensors[at][tiles], whole)
             cuts.append(loops.cut_numbers(space.operands[arg].sliding, whole, tile))
         assert WHOLE < 0
-        child = self._bounds.by_key[below.key].tuples
+        child = self._bounds.by_key[below.key].number(own.classes[:, list(args)])
         return {
-            "space": self._index[below.key],
+            "space": below.key,
             "operands": len(args),
             "args": self.array(args, "int32_t"),
-            "tuples": self.array([child[tuple(row[arg] for arg in args)] for row in own.tuples], "int32_t"),
+            "tuples": self.array(child, "int32_t"),
             "shape": self.array(tiles, "int32_t"),
             "times": self.array(np.stack([part.times for part in parts])[step, shape], "double"),
             "cut": self.array(np.stack(cuts, axis=-1), "int32_t"),
@@ -231,21 +225,20 @@ class Packing:
         moves: list[dict[str, Any]] = []
         first = [0]
         for operand in range(len(own.space.operands)):
-            there = {classes[operand] for classes in own.tuples}
+            there = set(own.classes[:, operand].tolist())
             for cls in range(len(self._states.classes)):
                 if cls in there:
                     found = self._bounds.of(MoveBounds).classes(own.space.key, operand, cls)
                     moves += [self._move(own, move, cls) for move in found]
                 first.append(len(moves))
-        return {"move_first": self.array(first, "int32_t"), "move": self._structs("MoveClass", moves)}
+        return {"move_first": self.array(first, "int32_t"), "move": self.structs("MoveClass", moves)}
 
     def _move(self, own: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
         bounds, tables = self._bounds.of(MoveBounds), self._bounds.tables.of(MoveTables)
         space, operand = own.space, own.space.operands[move.operand]
         key = bounds.copy_key(space, move.operand)
         below = self._bounds.by_key[key].tuples
-        tuples, at = own.tuples, move.operand
-        after = [tuples.get((*row[:at], move.into, *row[at + 1 :]), -1) for row in tuples]
+        at = move.operand
         fields = {
             "operand": at,
             "level": move.level,
@@ -261,62 +254,83 @@ class Packing:
             "keeps": self.array(move.table.keeps, "uint8_t"),
             "into": self.rows(move.table.into, "int64_t"),
             "copy_shape": self.rows([bounds.copy_shapes(space, at)], "int32_t")[0],
-            "after": self.array(after, "int32_t"),
+            "after": self.array(bounds.after(own, move), "int32_t"),
         }
         if move.view:
             fields["seen"] = self.rows([tables.seen[self._bounds.target.levels[move.level].name]], "int64_t")[0]
         return fields
 
-    def _pipelines(self, own: SpaceBounds) -> dict[str, Any]:
-        found: list[dict[str, Any]] = []
-        first = [0]
-        tables: dict[int, Any] = {}
-        for classes in own.tuples:
-            for pipeline in self._bounds.of(PipelineBounds).classes(own.space.key, classes):
-                table = tables.get(id(pipeline.table))
-                if table is None:
-                    table = tables[id(pipeline.table)] = self._pipeline_table(own.space, pipeline.table)
-                found.append(self._pipeline(pipeline, table))
-            first.append(len(found))
+    def pipelines(
+        self,
+        own: SpaceBounds,
+        index: Mapping[Key, int],
+        fresh: Callable[[PipelineTable], dict[str, Any]],
+        under: Callable[[int, DimMap], Ints],
+    ) -> dict[str, Any]:
+        """Return the pipelines of a space.
+
+        `fresh` returns the fields of a table that tell of new tensors, and `under` what states of a rank become under
+        other dimensions.
+        """
+        rows, order, classes = self._pipeline_classes[own.space.key]
+        found = [np.zeros((0, 3), dtype=np.int64)]
+        for table, fields in classes:
+            parts = [self._pipeline_part(own.space, part, index, under) for part in table.parts]
+            struct = {
+                "parts": len(parts),
+                "tensors": len(table.tensors),
+                "part": self.structs("PipelinePart", parts),
+                "tensor": self.rows(table.tensors, "int32_t"),
+            }
+            pointer = self.structs("PipelineTable", [{**struct, **fresh(table)}])
+            found.append(fields.copy())
+            found[-1][:, 0] = int(self.ffi.cast("intptr_t", pointer))
+        # There are so many that structs made one by one take seconds: here each is a row of three pointers.
+        pointers = np.concatenate(found)[order]
+        assert self.ffi.sizeof("PipelineClass") == 3 * pointers.itemsize
         return {
-            "pipeline_first": self.array(first, "int32_t"),
-            "pipeline": self._structs("PipelineClass", found),
+            "pipeline_first": self.array(np.searchsorted(rows, np.arange(len(own.tuples) + 1)), "int32_t"),
+            "pipeline": self.ffi.cast("PipelineClass *", self.array(pointers, "int64_t")),
         }
 
-    def _pipeline(self, pipeline: PipelineClass, table: Any) -> dict[str, Any]:
-        parts = zip(pipeline.table.parts, pipeline.parts, strict=True)
-        return {
-            "table": table,
-            "tuples": self.array([self._tuple(part.space.key, below) for part, below in parts], "int32_t"),
-            "levels": self.array([self._states.classes[cls].level for cls in pipeline.new_classes], "int32_t"),
-        }
+    def _pipelines_of(self, own: SpaceBounds) -> tuple[Ints, Ints, list[tuple[PipelineTable, Ints]]]:
+        """Return the class tuples that pipelines are for, their order, and the fields of each class tuple by table."""
+        pipelines = self._bounds.of(PipelineBounds).on(own)
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(pipeline.rows for pipeline in pipelines)])
+        order = np.argsort(rows, kind="stable")
+        return rows[order], order, [(pipeline.table, self._pipeline(pipeline)) for pipeline in pipelines]
 
-    def _tuple(self, key: Key, classes: Classes) -> int:
-        return self._bounds.by_key[key].tuples[classes]
+    def _pipeline(self, pipeline: PipelineClasses) -> Ints:
+        """Return the fields of `PipelineClass` for each class tuple, [n, fields]: pointers all, the table's 0."""
+        tuples = np.stack(pipeline.parts, axis=1).astype(np.int32)
+        levels = self._bounds.level_of[list(pipeline.new_classes)]
+        pointers = self.array(tuples, "int32_t"), self.array(levels, "int32_t")
+        fields = np.array([[0, *(int(self.ffi.cast("intptr_t", pointer)) for pointer in pointers)]], dtype=np.int64)
+        found = np.repeat(fields, len(tuples), axis=0)
+        found[:, 1] += np.arange(len(tuples)) * tuples.strides[0]
+        return found
 
-    def _pipeline_table(self, space: Space, table: PipelineTable) -> Any:
+    def _fresh_states(self, table: PipelineTable) -> dict[str, Any]:
         numbers = self._bounds.of(PipelineBounds).tables.numbers
         fresh = [np.where(row >= 0, numbers[row], -1) for rows in table.new_states for row in rows]
-        parts = [self._pipeline_part(space, part) for part in table.parts]
-        fields = {
-            "parts": len(parts),
-            "tensors": len(table.tensors),
+        return {
             "steps": len(table.priorities),
-            "part": self._structs("PipelinePart", parts),
-            "tensor": self.rows(table.tensors, "int32_t"),
             "fresh": self.rows(fresh, "int32_t"),
             "priority": self.array(table.priorities, "int64_t"),
         }
-        return self._structs("PipelineTable", [fields])
 
-    def _pipeline_part(self, space: Space, part: PipelinePart) -> dict[str, Any]:
-        under = self._bounds.of(PipelineBounds).tables.under
-        seen = self._keep(self._ffi.new("int64_t *[]", len(part.args)))
+    def _states_under(self, rank: int, dim_map: DimMap) -> Ints:
+        return self._bounds.of(PipelineBounds).tables.under[rank, dim_map]
+
+    def _pipeline_part(
+        self, space: Space, part: PipelinePart, index: Mapping[Key, int], under: Callable[[int, DimMap], Ints]
+    ) -> dict[str, Any]:
+        seen = self.keep(self.ffi.new("int64_t *[]", len(part.args)))
         for at, (arg, dim_map) in enumerate(zip(part.args, part.dim_maps, strict=True)):
             if dim_map is not None:
-                seen[at] = self.rows([under[len(space.operands[arg].dims), dim_map]], "int64_t")[0]
+                seen[at] = self.rows([under(len(space.operands[arg].dims), dim_map)], "int64_t")[0]
         return {
-            "space": self._index[part.space.key],
+            "space": index[part.space.key],
             "operands": len(part.args),
             "holding": len(part.holds),
             "args": self.array(part.args, "int32_t"),

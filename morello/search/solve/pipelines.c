@@ -22,20 +22,28 @@ static double new_tensors(const Model *model, const PipelineTable *table, int32_
     return cost;
 }
 
+/* Return the bytes of a level that a pipeline's new tensors hold while one of its parts runs. */
+static int64_t held_by(const Model *model, const PipelineClass *pipeline, int32_t step, uint32_t shape,
+                       const PipelinePart *part, int level) {
+    const PipelineTable *table = pipeline->table;
+    int64_t bytes = 0;
+    for (int at = 0; at < part->holding; ++at) {
+        const int32_t tensor = part->holds[at];
+        if (pipeline->levels[tensor] == level) {
+            const int32_t fresh = table->fresh[step * table->tensors + tensor][shape];
+            bytes += model->bytes[fresh * model->tensors + table->tensor[tensor][shape]];
+        }
+    }
+    return bytes;
+}
+
 /* Put the limits of a part into `left`. Return 0 if what is held meanwhile does not fit. */
 static int limits_left(const Model *model, const Stage *stage, const PipelinePart *part, uint64_t limits,
                        uint64_t *left) {
-    const PipelineTable *table = stage->pipeline->table;
     *left = limits;
     for (int level = 0; level < model->levels; ++level) {
-        int64_t held = 0;
-        for (int at = 0; at < part->holding; ++at) {
-            const int32_t tensor = part->holds[at];
-            if (stage->pipeline->levels[tensor] == level) {
-                held += model->bytes[stage->fresh[tensor] * model->tensors + table->tensor[tensor][stage->shape]];
-            }
-        }
-        if (held && !lowered(model, level, *left, held, left)) {
+        const int64_t bytes = held_by(model, stage->pipeline, stage->step, stage->shape, part, level);
+        if (bytes && !lowered(model, level, *left, bytes, left)) {
             return 0;
         }
     }
@@ -79,13 +87,8 @@ static void pipeline_edge(State *state, uint32_t number, const Stage *stage, dou
     const Space *space = &model->space[table_at(state, &state->cells[number])->space];
     const uint64_t limits = state->cells[number].limits;
     int32_t made[model->width];
-    Edge edge = {.low = own,
-                 .own = own,
-                 .priority = table->priority[stage->step],
-                 .first = state->new_parts_count,
-                 .which = stage->which,
-                 .step = (uint32_t)stage->step,
-                 .kind = PIPELINE};
+    const int64_t priority = table->priority[stage->step];
+    Edge edge = new_edge(state, PIPELINE, stage->which, (uint32_t)stage->step, priority, own);
     for (int at = 0; at < table->parts; ++at) {
         const PipelinePart *part = &table->part[at];
         uint64_t left;
@@ -132,15 +135,7 @@ static int64_t held(const State *state, uint32_t number, const Edge *edge, const
     }
     if (edge->kind == PIPELINE) {
         const PipelineClass *pipeline = &space->pipeline[edge->which];
-        const PipelineTable *table = pipeline->table;
-        int64_t sum = 0;
-        for (int at = 0; at < table->part[part].holding; ++at) {
-            const int32_t tensor = table->part[part].holds[at];
-            const int32_t fresh = table->fresh[(int32_t)edge->step * table->tensors + tensor][shape];
-            const int64_t place = fresh * model->tensors + table->tensor[tensor][shape];
-            sum += pipeline->levels[tensor] == level ? model->bytes[place] : 0;
-        }
-        return sum;
+        return held_by(model, pipeline, (int32_t)edge->step, shape, &pipeline->table->part[part], level);
     }
     return edge->kind == EXTRA ? state->extras[edge->which].live[part * model->levels + level] : 0;
 }

@@ -7,13 +7,11 @@
  */
 #include "state.h"
 
-/* Return to a cell's part only when it costs this much more: fewer changes of mind, for a little work too many. */
-#define PATIENCE 0.003
+/* To look for any program, rather than for a proof, it is better not to change one's mind too often. */
 #define HASTE 0.1
 /* Edges are made for budgets this much larger than asked for, as budgets rise in small steps. */
 #define AHEAD 1.2
 
-enum { GOING_ON = 100 };
 
 double edge_low(const State *state, const Cell *cell, const Edge *edge) {
     double total = edge->own;
@@ -48,6 +46,9 @@ static void leave(State *state) {
 }
 
 void abandon(State *state) {
+    if (state->abstract) {
+        abandon(state->abstract);
+    }
     while (state->frames_count) {
         leave(state);
     }
@@ -156,8 +157,7 @@ static int descend(State *state, uint32_t number, double budget) {
     const double least = state->cells[part->cell].low;
     const double most = fmin(budget, cell->high);
     const double second = cell->count > 1 ? cell->edges[1].low : INFINITY;
-    /* To look for any program, rather than for a proof, it is better not to change one's mind too often. */
-    const double patience = fmin(fmax((state->slack - 1) / 10, PATIENCE), HASTE);
+    const double patience = fmin(fmax((state->slack - 1) / 10, state->patience), HASTE);
     const double until = fmin(most, fmin(second, cell->reach + 1));
     double below = fmax(least + floor((until - front->low) / part->times), floor(least * (1 + patience)));
     below = fmin(below, least + floor((most - front->low) / part->times));
@@ -193,7 +193,7 @@ static void reach_further(State *state, uint32_t number, double budget) {
 }
 
 /* Take one turn on the cell at the end of the way. */
-static int visit(State *state) {
+static int visit(State *state, int64_t *quota) {
     Frame *frame = &state->frames[state->frames_count - 1];
     const uint32_t number = frame->cell;
     const Cell *cell = &state->cells[number];
@@ -208,6 +208,9 @@ static int visit(State *state) {
     if (done(state, cell) || cell->low > frame->budget) {
         leave(state);
         return GOING_ON;
+    }
+    if (state->abstract && !(cell->flags & ABSTRACTED)) {
+        return consult(state, number, frame->budget, quota);
     }
     if (state->model->unknown && !(cell->flags & HAS_EXTRAS)) {
         state->progress.waiting = number;
@@ -239,7 +242,7 @@ int run(State *state, int64_t *quota) {
             return PAUSED;
         }
         ++state->progress.visits;
-        const int status = visit(state);
+        const int status = visit(state, quota);
         if (status != GOING_ON) {
             return status;
         }

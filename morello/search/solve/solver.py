@@ -9,21 +9,16 @@ from typing import Protocol
 import attrs
 
 from morello.errors import MorelloError
+from morello.search.memory import resident
 from morello.search.solve.core import Asked, Edge
 from morello.search.solve.engine import Engine
 
 #: Costs are kept as doubles, which hold integers exactly up to here.
 EXACT = 2.0**53
-#: Turns after which finer bounds are worth their time: some seconds.
-_COARSE_TURNS = 3_000_000
 #: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
 _SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
-
-
-class TooCoarse(Exception):
-    """Raised where search takes long with an engine whose bounds could be finer."""
 
 
 class Answers(Protocol):
@@ -39,12 +34,24 @@ class Effort:
     """The effort that a search may take until it hands out the best program it has, proven cheapest or not.
 
     It ends after so many `seconds`; or when it has a program, and that costs at most `gap` more than what is proven
-    that it must (0.05: 5 %), or so many Specs were taken apart (`expansions`). By default it ends with the proof.
+    that it must (0.05: 5 %), or so many Specs were taken apart (`expansions`). By default it ends with the proof. It
+    also ends when the process takes more than so many bytes of `memory`.
     """
 
     seconds: float | None = None
     gap: float = 0.0
     expansions: int | None = None
+    memory: int | None = None
+
+    @property
+    def full(self) -> bool:
+        """Return whether the process takes as much memory as it may."""
+        return self.memory is not None and resident() > self.memory
+
+    @property
+    def proves(self) -> bool:
+        """Return whether only the proof is good enough."""
+        return self.seconds is None and not self.gap and self.expansions is None
 
     def deadline(self) -> float:
         """Return the time at which it ends, by `time.monotonic`, if it begins now."""
@@ -85,7 +92,7 @@ class Solver:
         self._often, self._save = often or _do_nothing, save or _do_nothing
 
     def solve(self, goals: Sequence[int]) -> None:
-        """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and TooCoarse."""
+        """Solve these cells. Raises MorelloError for costs past 2^53, and Uncovered."""
         self.goals = [*goals]
         self._check_costs(goals)
         for goal in goals:
@@ -100,21 +107,25 @@ class Solver:
         """
         self.goals = [goal]
         self._check_costs([goal])
-        before = self.core.progress.expansions
+        before = self._expansions()
 
         def enough() -> bool:
             low, high = self.core.costs(goal)
-            used = effort.expansions is not None and self.core.progress.expansions - before >= effort.expansions
+            used = effort.expansions is not None and self._expansions() - before >= effort.expansions
             found = high < float("inf") and (used or high <= (1 + effort.gap) * low)
-            return found or time.monotonic() >= deadline
+            return found or time.monotonic() >= deadline or effort.full
 
         try:
-            for slack in [1.0] if self.core.exhaustive else _SLACKS:
-                self._solve(goal, slack, enough)
+            for slack in [1.0] if self.core.exhaustive or effort.proves else _SLACKS:
+                self._solve(goal, slack, enough, proves=effort.proves)
         except _Enough:
             self.core.stop()
         self._often(self)
         self._check_costs([goal])
+
+    def _expansions(self) -> int:
+        """Return how many Specs were taken apart, abstract ones among them."""
+        return int(self.core.progress.expansions + self.core.progress.abstract_expansions)
 
     def choose(self, cells: Sequence[int], *, settle: bool = True) -> None:
         """Choose for solved cells and for all cells of the programs below them (`Core.begin_choice`)."""
@@ -179,18 +190,16 @@ class Solver:
             pass
         return max(1, self.core.progress.visits - before)
 
-    def _solve(self, cell: int, slack: float = 1.0, enough: Callable[[], bool] | None = None) -> None:
+    def _solve(
+        self, cell: int, slack: float = 1.0, enough: Callable[[], bool] = lambda: False, *, proves: bool = True
+    ) -> None:
         while not self._solved(cell, slack):
             self.core.begin(cell, float("inf"), slack)
             while not self._going_on(self.core.run):
-                coarse = self.core.progress.visits > _COARSE_TURNS and not self.engine.fine
-                # Where a program will do and there is one, finer bounds would have to find it again.
-                if coarse and (enough is None or self.core.costs(cell)[1] == float("inf")):
-                    raise TooCoarse
                 # To save takes search off its way, which would let time decide what it finds first.
-                if enough is None:
+                if proves:
                     self._save(self)
-                elif enough():
+                if enough():
                     raise _Enough
 
     def _solved(self, cell: int, slack: float) -> bool:

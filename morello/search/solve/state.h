@@ -19,9 +19,19 @@
 #define UNKNOWN_PEAK UINT64_MAX
 /* Costs are kept as doubles, which hold integers exactly up to here. */
 #define EXACT 9007199254740992.0
+/* What a turn of search returns besides the answers of `_engine.h`. */
+#define GOING_ON 100
 
-enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA };
-enum { SOLVED = IS_SOLVED, ON_PATH = 2, HAS_EXTRAS = 4, LOOKED_UP = 8, RECALLED = IS_RECALLED, BY_PRIORITY = 32 };
+enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA, CHANGE };
+enum {
+    SOLVED = IS_SOLVED,
+    ON_PATH = 2,
+    HAS_EXTRAS = 4,
+    LOOKED_UP = 8,
+    RECALLED = IS_RECALLED,
+    BY_PRIORITY = 32,
+    ABSTRACTED = 64           /* its abstract cell has no more to tell */
+};
 
 /* A part of an edge, and how often it runs. */
 typedef struct {
@@ -59,16 +69,19 @@ typedef struct {
 typedef struct {
     Fact *facts;
     uint32_t table, shape, version, count, room;
+    uint32_t abstract;        /* its abstract cell, 0: not known yet */
 } Node;
 
 /* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's, and
  * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
 typedef struct {
-    double low, high, reach;
+    double low, high;         /* what is asked for most lies together */
+    uint32_t flags, count, node, fact;
+    double reach;
     uint64_t limits, peak;
     Edge *edges;              /* one block, with parts behind them */
     Part *parts;
-    uint32_t count, node, fact, version, choice, best, extra, pass, flags;
+    uint32_t version, choice, best, extra, pass;
 } Cell;
 
 typedef struct {
@@ -115,6 +128,7 @@ typedef struct {
 
 struct State {
     const Model *model;
+    State *abstract;          /* the search among patterns, NULL: none */
     Progress progress;
     jmp_buf failure;
     Index table_index, node_index, cell_index;
@@ -136,6 +150,7 @@ struct State {
     int32_t settle;
     uint32_t pass;
     double slack;             /* a cell is done with when high <= slack * low: 1 for proofs */
+    double patience;          /* to return to a part only when it costs this much more: a part of its cost */
 };
 
 /* memory.c: growing arrays. Failures leave by `failure`. */
@@ -154,6 +169,11 @@ void learn(State *state, uint32_t cell, double low, double high, uint64_t peak, 
 void refresh(State *state, uint32_t cell);
 void drop_edges(Cell *cell);
 
+/* abstract.c */
+int32_t pattern_of(const Model *model, int32_t state, int32_t tensor);
+void change_edges(State *state, uint32_t cell, double budget);
+int consult(State *state, uint32_t cell, double budget, int64_t *quota);
+
 /* limits.c */
 int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64_t *left);
 uint64_t raised(const Model *model, int level, uint64_t peak, int64_t used);
@@ -163,6 +183,7 @@ uint64_t larger(const Model *model, uint64_t one, uint64_t other);
 void generate(State *state, uint32_t cell, double budget);
 void pipeline_edges(State *state, uint32_t cell, double budget);
 uint64_t peak_of(const State *state, uint32_t cell, const Edge *edge, const uint32_t *parts, const uint64_t *below);
+Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
 void keep_edge(State *state, Edge *edge, double budget);
 void add_part(State *state, Edge *edge, uint32_t cell, double times);
 

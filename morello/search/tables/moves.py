@@ -57,7 +57,7 @@ class MoveTables(StepTables):
             for operand in space.operands
         }
         self._steps: dict[tuple[int, str, DType], list[MoveStep]] = {}
-        self._searched: dict[tuple[Key, int, StateClass], list[tuple[MoveStep, int]]] = {}
+        self._searched: dict[tuple[Key, OperandState], list[list[tuple[MoveStep, int]]]] = {}
         self._into: dict[tuple[int, MoveStep], Ints] = {}
         self._kept: dict[MoveStep, StateMap] = {}
         self._seen: dict[str, StateMap] = {}
@@ -117,16 +117,17 @@ class MoveTables(StepTables):
 
     def _steps_of(self, space: Space, operand: int, cls: StateClass) -> list[tuple[MoveStep, int]]:
         """Return the moves of an operand of this class, with their priorities."""
-        if (space.key, operand, cls) not in self._searched:
-            state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
+        # Moves of one operand do not depend on others, so those of all are asked for at once.
+        state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
+        if (space.key, state) not in self._searched:
             batch = space.batch([state] * len(space.operands))
-            self._searched[space.key, operand, cls] = [
-                (step, Priority(place, index, operand).pack())
-                for place, rewrite in self.rewrites(self.target)
-                for index, step in enumerate(rewrite.steps(batch, self.target))
-                if isinstance(step, MoveStep) and step.operand == operand
-            ]
-        return self._searched[space.key, operand, cls]
+            found: list[list[tuple[MoveStep, int]]] = [[] for _ in space.operands]
+            for place, rewrite in self.rewrites(self.target):
+                for index, step in enumerate(rewrite.steps(batch, self.target)):
+                    if isinstance(step, MoveStep):
+                        found[step.operand].append((step, Priority(place, index, step.operand).pack()))
+            self._searched[space.key, state] = found
+        return self._searched[space.key, state][operand]
 
     # The states that moves make.
 

@@ -129,15 +129,15 @@ class PipelineTables(StepTables):
         table = next(table for table in tables if packed in table.priorities)
         return table.steps[table.priorities.index(packed)]
 
-    def of(self, key: Key, dtypes: DTypes) -> list[PipelineTable]:
-        """Return the pipelines of a space whose operands have these data types."""
-        return self.by_key.get((key, dtypes), [])
+    def of_key(self, key: Key) -> Iterator[tuple[DTypes, list[PipelineTable]]]:
+        """Yield the pipelines of a space, by the data types of its operands."""
+        for dtypes in self.spaces.dtypes[key]:
+            yield dtypes, self.by_key[key, dtypes]
 
     def of_space(self, key: Key) -> Iterator[PipelineTable]:
         """Yield all pipelines of a space."""
-        for (own, _), tables in self.by_key.items():
-            if own == key:
-                yield from tables
+        for _, tables in self.of_key(key):
+            yield from tables
 
     def levels(self) -> set[str]:
         """Return the levels of new tensors."""

@@ -1,0 +1,115 @@
+/* What Python and the compiled bounds share: the steps of the relaxed problem, space by space.
+ *
+ * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
+ * are read only. Numbers of -1 stand for "none". A *step* of a limit is one of the values that bounds tell apart
+ * (`limit_steps`); the columns of a class tuple are all combinations of steps of the levels that it tracks.
+ */
+
+typedef struct {
+    int32_t codes;            /* values that the limit can have */
+    int32_t steps;            /* those that bounds tell apart */
+    const int64_t *bytes;     /* [codes], ascending */
+    const int64_t *step;      /* [codes] */
+    const int64_t *code;      /* [steps]: the largest limit of each */
+} BoundLevel;
+
+/* Steps `first` to `count` of one limit, or of several together where none is lowered. */
+typedef struct {
+    int32_t first;
+    int32_t count;
+    int32_t level;            /* of which memory is held there, -1: limits are as they are here */
+    int64_t here;             /* columns between steps */
+    int64_t there;
+} Axis;
+
+/* How to go through the columns of a class tuple, and those of what a step leads to, at once: outer axes first. */
+typedef struct {
+    int32_t axes;
+    int64_t there;            /* what lies before: levels that are tracked there only, with all of them free */
+    const Axis *axis;
+} Walk;
+
+/* A part of steps, on each of their class tuples and for each of their entries. */
+typedef struct {
+    int32_t space;
+    int32_t holding;          /* levels of which memory is held while it runs */
+    const int32_t *level;     /* [holding] */
+    const int64_t *held;      /* [holding, entries]: bytes */
+    const int32_t *tuple;     /* [tuples] */
+    const int32_t *walk;      /* [tuples] */
+    const int32_t *shape;     /* [entries] */
+    const double *times;      /* [entries] */
+} BoundPart;
+
+/* Steps with the same kinds of parts: loops to other spaces, or pipelines. Entries of shape s are first[s] to
+ * first[s + 1]. */
+typedef struct {
+    int32_t tuples;
+    int32_t parts;
+    const int32_t *tuple;     /* [tuples] */
+    const BoundPart *part;
+    const int64_t *first;     /* [shapes + 1] */
+    const double *cost;       /* [entries]: of the step's own */
+    const int32_t *serial;    /* [shapes]: of parallel loops, the shape among those in series; else NULL */
+    double least;             /* of parallel loops: what each costs at least */
+} BoundSteps;
+
+/* A loop inside a space: it keeps class tuples and limits, and costs nothing itself. */
+typedef struct {
+    int32_t parts;
+    const int32_t *const *shape;   /* [parts][shapes] */
+    const double *const *times;    /* [parts][shapes] */
+} BoundLoop;
+
+/* Moves of an operand from one class of states to another. */
+typedef struct {
+    int32_t level;            /* of the new operand */
+    int32_t copy_space;       /* of the Moves that copy */
+    int64_t load;             /* their columns under full limits, -1: no such copy */
+    int64_t store;
+    int32_t load_tuple;       /* their class tuples where they are in this very space, else -1 */
+    int32_t store_tuple;
+    const double *cost;       /* [shapes]: of both operands */
+    const int64_t *bytes;     /* [shapes]: of the new operand */
+    const int32_t *copy_shape;   /* [shapes] */
+} BoundMove;
+
+typedef struct {
+    int32_t shapes;
+    int32_t tuples;
+    int64_t width;            /* columns, and one behind them */
+    double *values;           /* [shapes + 1, width] */
+    const int64_t *column;    /* [tuples]: the first of its columns */
+    const int32_t *columns;   /* [tuples] */
+    const int32_t *order;     /* [shapes]: smaller ones first */
+    int32_t kernels;
+    const int64_t *kernel_first;       /* [kernels + 1]: its columns among all */
+    const int32_t *kernel_column;      /* columns with enough memory */
+    const double *const *kernel_cost;  /* [kernels][shapes] */
+    int32_t loops;
+    const BoundLoop *loop;
+    int32_t leaving;
+    const BoundSteps *leave;
+    int32_t pipelines;
+    const BoundSteps *pipeline;
+    int32_t moves;
+    const BoundMove *move;
+    int32_t movable;          /* class tuples with moves, fast levels first */
+    const int32_t *moved;     /* [movable] */
+    const int64_t *move_first;     /* [movable + 1]: those of each among the following */
+    const int32_t *move_number;
+    const int32_t *move_into;      /* the class tuple after the move */
+    const int32_t *move_walk;
+} BoundSpace;
+
+typedef struct {
+    int32_t levels;
+    int32_t steps;            /* the most of a level */
+    const BoundLevel *level;
+    const Walk *walk;
+    const BoundSpace *space;
+} BoundModel;
+
+/* Lower the values of a space by all steps on it, given those of the spaces below. Return 1 if any became less, else 0;
+ * -1: there is no memory. */
+int bounds_lower(const BoundModel *model, int32_t space);

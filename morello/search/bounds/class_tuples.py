@@ -1,0 +1,130 @@
+"""Class tuples: what bounds know of the operands of a Spec, and the limits that they are told apart by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.search.arrays import Bools, Floats, Ints
+from morello.search.tables.limits import LimitCodes
+from morello.search.tables.shapes import Space
+
+Classes = tuple[int, ...]
+
+#: Codes of class tuples above this are no integers of 64 bits.
+_MOST_CODES = 1 << 62
+
+
+@attrs.frozen
+class Columns:
+    """The columns of one class tuple among the bounds of its space: one per combination of tracked limits.
+
+    `strides`, [levels], are 0 for levels whose limit is not tracked and taken to be all of it. `steps` number the
+    limits that have columns (`limit_steps`).
+    """
+
+    classes: Classes
+    first: int
+    count: int
+    strides: Ints
+    steps: Ints
+
+    def under(self, codes: Ints) -> Ints:
+        """Return the columns, [...], of limits with these codes, [..., levels]."""
+        return self.first + self.steps[np.arange(codes.shape[-1]), codes] @ self.strides
+
+
+def limit_steps(limit_codes: LimitCodes) -> Ints:
+    """Return numbers of limits as bounds tell them apart, [levels, codes]: larger ones for larger limits.
+
+    Limits with more than two significant bits count as the next larger limit that has no more, which only lowers
+    bounds. It makes bounds of AVX-512 take a third of the time and memory.
+    """
+    steps = np.zeros((len(limit_codes.counts), max(limit_codes.counts)), dtype=np.int64)
+    for level, count in enumerate(limit_codes.counts):
+        sizes = [int(size) for size in limit_codes.bytes(level, np.arange(count))]
+        told = np.array([size % (1 << max(0, size.bit_length() - 2)) == 0 for size in sizes])
+        told[-1] = True
+        # A limit that is not told apart has the number of the next that is.
+        steps[level, :count] = np.cumsum(told) - told
+        steps[level, count:] = steps[level, count - 1]
+    return steps
+
+
+def column_strides(tracked: int, counts: Sequence[int]) -> tuple[Ints, int]:
+    """Return the strides, [levels], of columns for the limits of some levels, a bit each, and how many there are.
+
+    `counts`, [levels], are the limits that bounds tell apart.
+    """
+    strides, stride = np.zeros(len(counts), dtype=np.int64), 1
+    for level in reversed(range(len(counts))):
+        if tracked >> level & 1:
+            strides[level] = stride
+            stride *= counts[level]
+    return strides, stride
+
+
+def bits(levels: Iterable[int]) -> int:
+    """Return some levels as one number, a bit per level."""
+    return sum(1 << level for level in levels)
+
+
+class SpaceBounds:
+    """The class tuples of one space, and their bounds: `values`, [shapes + 1, columns + 1], in units of cost.
+
+    The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
+    [tuples, operands], has them all, and `tuples` their numbers.
+    """
+
+    def __init__(self, space: Space, classes: int):
+        self.space = space
+        self.classes: Ints = np.zeros((0, len(space.operands)), dtype=np.int64)
+        self.tuples: dict[Classes, int] = {}
+        #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
+        self.solvable: Bools = np.zeros(0, dtype=np.bool_)
+        self.columns: list[Columns] = []
+        #: The levels whose limits the columns of class tuples tell apart, [tuples], a bit per level.
+        self.tracked: Ints = np.zeros(0, dtype=np.int64)
+        self.width = 0
+        self.values: Floats = np.zeros((0, 0))
+        self.full: list[int] = []  # per class tuple, the column of full limits
+        weights = [classes**place for place in range(len(space.operands))]
+        fits = classes ** len(weights) < _MOST_CODES
+        self._weights: Any = np.array(weights, dtype=np.int64 if fits else object)
+        self._codes: Any = self._weights[:0]
+        self._numbers: Ints = np.zeros(0, dtype=np.int64)
+
+    def codes(self, classes: Ints) -> Any:
+        """Return a number, [n], for each of some class tuples, [n, operands]."""
+        return classes.astype(self._weights.dtype) @ self._weights
+
+    def enter(self, classes: Ints) -> Ints:
+        """Number class tuples, [n, operands], and return those that are new, in the order of their numbers."""
+        codes, first = np.unique(self.codes(classes), return_index=True)
+        first = first[self._find(codes)[1]]
+        new = classes[np.sort(first)]
+        self.classes = np.concatenate([self.classes, new])
+        known: Any = self.codes(self.classes)
+        self._numbers = np.argsort(known)
+        self._codes = known[self._numbers]
+        return new
+
+    def number(self, classes: Ints) -> Ints:
+        """Return the numbers, [n], of class tuples, [n, operands]; -1 for those that there are not."""
+        place, new = self._find(self.codes(classes))
+        return np.where(new, -1, self._numbers[place]) if len(self._numbers) else np.full(len(classes), -1)
+
+    def _find(self, codes: Any) -> tuple[Ints, Bools]:
+        """Return the places of codes, [n], among those that are known, and which are not."""
+        if not len(self._codes):
+            return np.zeros(len(codes), dtype=np.int64), np.ones(len(codes), dtype=np.bool_)
+        place = np.minimum(np.searchsorted(np.asarray(self._codes), np.asarray(codes)), len(self._codes) - 1)
+        found: Any = self._codes[place]
+        return place, np.asarray(found != codes, dtype=np.bool_)
+
+    def columns_of(self, classes: Classes) -> Columns:
+        """Return the columns of a class tuple."""
+        return self.columns[self.tuples[classes]]

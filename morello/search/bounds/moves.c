@@ -1,0 +1,72 @@
+/* Moves: they lead round among the class tuples of one shape, until none lowers a bound. */
+#include "bounds.h"
+
+/* Return what a move costs besides its body. */
+static double cost_of(const Work *work, const BoundMove *move) {
+    const BoundSpace *copies = &work->model->space[move->copy_space];
+    const double *copied = copies->values + move->copy_shape[work->shape] * copies->width;
+    const double load = move->load < 0 ? 0 : copied[move->load], store = move->store < 0 ? 0 : copied[move->store];
+    return move->cost[work->shape] + (load + store);
+}
+
+/* Return when what a move's cost depends on became less for the last time. */
+static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
+    int64_t when = work->changed[into];
+    if (move->load_tuple >= 0 && work->changed[move->load_tuple] > when) {
+        when = work->changed[move->load_tuple];
+    }
+    if (move->store_tuple >= 0 && work->changed[move->store_tuple] > when) {
+        when = work->changed[move->store_tuple];
+    }
+    return when;
+}
+
+/* Lower the bounds of a class tuple by one move. Return 1 if any became less. */
+static int take_move(Work *work, int32_t tuple, int64_t at) {
+    const BoundSpace *space = work->space;
+    const BoundMove *move = &space->move[space->move_number[at]];
+    const int32_t into = space->move_into[at];
+    double *here = work->row + space->column[tuple];
+    const double cost = cost_of(work, move);
+    if (!(cost + least_of(space, work->shape, into) < here[0])) {
+        return 0;
+    }
+    const int32_t *const *lowered = work->lowered + (int64_t)space->move_number[at] * work->model->levels;
+    return lower(&work->model->walk[space->move_walk[at]], lowered, here, bounds_of(space, work->shape, into), cost);
+}
+
+/* Work out the limits that are left while the new operands are held. */
+static void hold_operands(Work *work) {
+    const BoundModel *model = work->model;
+    for (int32_t at = 0; at < work->space->moves; ++at) {
+        const BoundMove *move = &work->space->move[at];
+        int32_t *after = work->after + (int64_t)at * model->steps;
+        hold(&model->level[move->level], move->bytes[work->shape], after);
+        work->lowered[at * model->levels + move->level] = after;
+    }
+}
+
+void take_moves(Work *work) {
+    const BoundSpace *space = work->space;
+    int64_t clock = 0;
+    hold_operands(work);
+    memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);
+    memset(work->changed, 0, (size_t)space->tuples * sizeof *work->changed);
+    for (int again = 1; again;) {
+        again = 0;
+        for (int32_t which = 0; which < space->movable; ++which) {
+            const int32_t tuple = space->moved[which];
+            for (int64_t at = space->move_first[which]; at < space->move_first[which + 1]; ++at) {
+                const BoundMove *move = &space->move[space->move_number[at]];
+                if (work->tried[at] && work->tried[at] >= newest(work, move, space->move_into[at])) {
+                    continue;
+                }
+                work->tried[at] = ++clock;
+                if (take_move(work, tuple, at)) {
+                    work->changed[tuple] = clock;
+                    again = 1;
+                }
+            }
+        }
+    }
+}

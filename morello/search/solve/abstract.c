@@ -1,0 +1,88 @@
+/* The abstract search: of patterns for states, without limits of memory. No Spec costs less than its abstraction.
+ *
+ * It is a search like any other, in cells of its own, which are looked into only where the search of Specs is about to,
+ * and no further than to show that a Spec costs more than its budget.
+ */
+#include "state.h"
+
+/* Return the pattern of a state of a tensor. */
+int32_t pattern_of(const Model *model, int32_t state, int32_t tensor) {
+    const int32_t pattern = model->pattern[state];
+    const int32_t either = model->either[pattern];
+    return either != pattern && model->blurred[pattern][tensor] ? either : pattern;
+}
+
+/* Take all that one operand can become, itself among it, to where it is not changed any more. */
+void change_edges(State *state, uint32_t number, double budget) {
+    const Model *model = state->model;
+    const Table table = *table_at(state, &state->cells[number]);
+    const Space *space = &model->space[table.space];
+    if (space->changes < 0) {
+        return;
+    }
+    const Changes *change = &space->change;
+    const int32_t shape = (int32_t)state->nodes[state->cells[number].node].shape;
+    int32_t states[model->width];
+    memcpy(states, states_at(state, &state->cells[number]), sizeof states);
+    const int32_t place = change->place[states[space->changes]];
+    if (place < 0) {
+        return;
+    }
+    const int64_t row = (int64_t)change->row[shape] * change->places + place;
+    for (int64_t at = change->first[row]; at < change->first[row + 1] && change->cost[at] <= budget; ++at) {
+        const int32_t tuple = change->after[table.tuple * model->classes + model->cls[change->into[at]]];
+        if (tuple < 0 || change->cost[at] + bound(model, space, tuple, shape, model->full) > budget) {
+            continue;
+        }
+        states[space->changes] = change->into[at];
+        Edge edge = new_edge(state, CHANGE, 0, 0, at - change->first[row], change->cost[at]);
+        add_part(state, &edge, cell_of(state, table_of(state, change->space, tuple, states), shape, model->full), 1);
+        keep_edge(state, &edge, budget);
+    }
+}
+
+/* Return the abstract cell of a node. */
+static uint32_t abstraction(State *state, uint32_t number) {
+    const Node *node = &state->nodes[number];
+    if (!node->abstract) {
+        const Model *model = state->model;
+        const Table *table = &state->tables[node->table];
+        const Space *space = &model->space[table->space];
+        const int32_t *states = state->states + (size_t)node->table * (size_t)model->width;
+        int32_t patterns[model->width];
+        for (int operand = 0; operand < space->operands; ++operand) {
+            patterns[operand] = pattern_of(model, states[operand], space->tensor[operand][node->shape]);
+        }
+        const uint32_t below = table_of(state->abstract, model->abstract_space[table->space], table->tuple, patterns);
+        state->nodes[number].abstract = cell_of(state->abstract, below, (int32_t)node->shape, model->abstract->full);
+    }
+    return state->nodes[number].abstract;
+}
+
+/* Learn from the abstract search that a Spec costs more than the budget, or all that it knows. */
+int consult(State *state, uint32_t number, double budget, int64_t *quota) {
+    State *abstract = state->abstract;
+    if (setjmp(abstract->failure)) {
+        longjmp(state->failure, NO_MEMORY);
+    }
+    const uint32_t below = abstraction(state, state->cells[number].node);
+    if (!abstract->frames_count) {
+        begin(abstract, below, budget);
+    }
+    /* The turn that this takes is the abstract search's. */
+    ++*quota;
+    const int status = run(abstract, quota);
+    state->progress.abstract_cells = abstract->cells_count - 1;
+    state->progress.abstract_expansions = abstract->progress.expansions;
+    if (status == PAUSED) {
+        return PAUSED;
+    }
+    /* Where memory alone keeps steps from going round and round, there is no more to learn. */
+    abandon(abstract);
+    const Cell *cell = &abstract->cells[below];
+    if (status != FINISHED || cell->low <= budget) {
+        state->cells[number].flags |= ABSTRACTED;
+    }
+    learn(state, number, cell->low, INFINITY, UNKNOWN_PEAK, 0);
+    return GOING_ON;
+}

@@ -1,0 +1,165 @@
+"""Hand the abstract problem to compiled search: patterns for states, no limits, and all moves of an operand at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from morello.search.arrays import Floats, Ints
+from morello.search.bounds.class_tuples import SpaceBounds
+from morello.search.bounds.solve import Bounds
+from morello.search.layout_bounds.solve import Changes, LayoutBounds
+from morello.search.solve.packing import Packing
+from morello.search.tables.kernels import KernelTables
+from morello.search.tables.pipelines import DimMap, PipelineTable, PipelineTables
+from morello.search.tables.shapes import Key, Space
+
+
+class Abstraction:
+    """The fields that a model has of its abstraction.
+
+    In place of a space it has one for each operand, in which that operand is moved or stays, and one in which all have
+    been, where other steps are taken. Of spaces of which bounds by pattern know no more than bounds by class, and of
+    Moves, whose bounds are known beforehand, Specs are not looked into.
+    """
+
+    def __init__(self, packing: Packing, bounds: Bounds, layouts: LayoutBounds):
+        self._packing, self._bounds, self._layouts = packing, bounds, layouts
+        self._patterns = layouts.patterns
+        #: The first of the spaces in place of each.
+        self._index: dict[Key, int] = {}
+        count = 0
+        for key in bounds.by_key:
+            self._index[key] = count
+            count += 1 + len(layouts.changes.get(key, ()))
+        self._count = count
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is to be added to the fields of the model."""
+        packing, patterns = self._packing, self._patterns
+        cls = [pattern.cls for pattern in patterns.all]
+        model = {
+            **packing.common(),
+            "spaces": self._count,
+            "states": len(patterns),
+            "space": packing.structs(
+                "Space", [space for own in self._bounds.by_key.values() for space in self._spaces(own)]
+            ),
+            "cls": packing.array(cls, "int32_t"),
+            "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
+            "cost": packing.array(patterns.cost, "double"),
+            "bytes": packing.array(patterns.bytes, "int64_t"),
+            "tile": packing.array(np.where(patterns.cuttable, patterns.tile, -1), "int32_t"),
+            **self._naming(np.arange(len(patterns)), patterns.either),
+        }
+        return {
+            **self._naming(patterns.of, patterns.either),
+            "abstract": packing.keep(packing.ffi.new("Model *", model)),
+            "abstract_space": packing.array([*self._index.values()], "int32_t"),
+        }
+
+    def _naming(self, of: Ints, either: Ints) -> dict[str, Any]:
+        """Return what says which pattern a state has."""
+        blurred = [self._patterns.blurred[self._patterns.rank(number)] for number in range(len(self._patterns))]
+        return {
+            "pattern": self._packing.array(of, "int32_t"),
+            "either": self._packing.array(either, "int32_t"),
+            "blurred": self._packing.rows(blurred, "uint8_t"),
+        }
+
+    def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
+        """Return the spaces in place of one."""
+        key, packing = own.space.key, self._packing
+        shared = packing.shared(key, self._index)
+        plain = {**shared, "changes": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
+        plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
+        if key not in self._layouts.changes:
+            return [{**plain, **packing.grid(key), "leaf": 1}]
+        after = self._after(own)
+        spaces: list[dict[str, Any]] = []
+        for operand, changes in enumerate(self._layouts.changes[key]):
+            change = self._change(changes, self._index[key] + operand + 1, after[operand])
+            spaces.append({**plain, "changes": operand, "change": change})
+        steps = {
+            **shared,
+            "changes": -1,
+            **self._kernels(own.space),
+            "move_first": plain["move_first"],
+            **packing.pipelines(own, self._index, self._fresh, self._under),
+        }
+        return [*spaces, steps]
+
+    def _none(self, space: Space) -> Any:
+        """Return that there are no moves of operands one by one."""
+        classes = len(self._bounds.states.classes)
+        return self._packing.array(np.zeros(len(space.operands) * classes + 1), "int32_t")
+
+    def _after(self, own: SpaceBounds) -> list[Ints]:
+        """Return per operand the class tuple that each has with other classes of it, [class tuples, classes]."""
+        count = len(self._bounds.states.classes)
+        found: list[Ints] = []
+        for operand in range(len(own.space.operands)):
+            changed = np.repeat(own.classes, count, axis=0)
+            changed[:, operand] = np.tile(np.arange(count), len(own.classes))
+            found.append(own.number(changed).reshape(len(own.classes), count))
+        return found
+
+    def _change(self, changes: Changes, space: int, after: Ints) -> dict[str, Any]:
+        packing = self._packing
+        return {
+            "space": space,
+            "places": int(changes.place.max(initial=-1)) + 1,
+            "place": packing.array(changes.place, "int32_t"),
+            "row": packing.array(changes.row, "int32_t"),
+            "first": packing.array(changes.first, "int64_t"),
+            "into": packing.array(changes.into, "int32_t"),
+            "cost": packing.array(changes.cost, "double"),
+            "after": packing.array(after, "int32_t"),
+        }
+
+    def _kernels(self, space: Space) -> dict[str, Any]:
+        """Return kernels by the patterns that stand for the states they take."""
+        least: dict[tuple[int, ...], Floats] = {}
+        for table in self._bounds.tables.of(KernelTables).by_key[space.key]:
+            known = least.get(table.states)
+            least[table.states] = table.cost if known is None else np.minimum(known, table.cost)
+        by_pattern: dict[tuple[int, ...], Floats] = {}
+        for states, cost in least.items():
+            choices = [np.flatnonzero(self._patterns.members[:, state]) for state in states]
+            grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
+            for row in map(tuple, grid.tolist()):
+                known = by_pattern.get(row)
+                by_pattern[row] = cost if known is None else np.minimum(known, cost)
+        rows = sorted(by_pattern)
+        return {
+            "kernels": len(rows),
+            "kernel_states": self._packing.array(np.array(rows), "int32_t"),
+            "kernel_cost": self._packing.rows([by_pattern[row] for row in rows], "double"),
+            "kernel_needs": self._packing.array(np.zeros(len(rows)), "uint64_t"),
+            "kernel_priority": self._packing.array(np.zeros(len(rows)), "int64_t"),
+        }
+
+    def _fresh(self, table: PipelineTable) -> dict[str, Any]:
+        """Return the patterns of new tensors, once where several steps make the same."""
+        numbers = self._bounds.tables.of(PipelineTables).numbers
+        distinct: dict[bytes, list[Ints]] = {}
+        for rows in table.new_states:
+            found: list[Ints] = []
+            for row, tensors in zip(rows, table.tensors, strict=True):
+                states = np.where(row >= 0, numbers[row], -1)
+                own = self._patterns.of[states]
+                rank = self._patterns.rank(int(own[states >= 0][0])) if np.any(states >= 0) else 0
+                either = self._patterns.either[own]
+                apart = self._patterns.blurred[rank][tensors] if rank else False
+                found.append(np.where(states >= 0, np.where(apart, either, own), -1))
+            distinct.setdefault(b"".join(one.tobytes() for one in found), found)
+        steps = [*distinct.values()]
+        return {
+            "steps": len(steps),
+            "fresh": self._packing.rows([row for rows in steps for row in rows], "int32_t"),
+            "priority": self._packing.array(np.arange(len(steps)), "int64_t"),
+        }
+
+    def _under(self, rank: int, dim_map: DimMap) -> Ints:
+        return self._patterns.seen[rank, dim_map]

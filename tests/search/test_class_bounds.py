@@ -1,0 +1,118 @@
+"""Class bounds are a fixed point: no step of the relaxed problem, worked out limit by limit, lowers any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from morello.frontend.parser import parse_spec
+from morello.kernels.target import Target
+from morello.search.arrays import Floats, Ints
+from morello.search.bounds.class_tuples import Columns, SpaceBounds
+from morello.search.bounds.loops import LoopBounds
+from morello.search.bounds.moves import MoveBounds
+from morello.search.bounds.pipelines import PipelineBounds
+from morello.search.bounds.solve import Bounds
+from morello.search.solve.engine import Engine
+
+#: Of many class tuples, each of so many is looked at.
+EVERY = 5
+
+
+def limits_of(bounds: Bounds, columns: Columns) -> Ints:
+    """Return the limits of columns as codes, [columns, levels]."""
+    codes = np.tile(bounds.limit_codes.full, (columns.count, 1))
+    for level, (stride, steps) in enumerate(zip(columns.strides.tolist(), bounds.step_codes, strict=True)):
+        if stride:
+            codes[:, level] = steps[np.arange(columns.count) // stride % len(steps)]
+    return codes
+
+
+def under(bounds: Bounds, own: SpaceBounds, tuple_: int, shape: int, limits: Ints, held: Mapping[int, int]) -> Floats:
+    """Return the bounds of a class tuple and a shape under limits, [n], while bytes of levels are held."""
+    left, fits = limits.copy(), np.ones(len(limits), dtype=np.bool_)
+    for level, used in held.items():
+        left[:, level] = bounds.limit_codes.lower(level, limits[:, level], used)
+        fits &= left[:, level] >= 0
+    return np.where(fits, own.values[shape, own.columns[tuple_].under(np.maximum(left, 0))], np.inf)
+
+
+def moved(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
+    """Return what all moves of a class tuple cost at least."""
+    moves, found = bounds.of(MoveBounds), []
+    for operand, cls in enumerate(own.classes[number].tolist()):
+        for move in moves.classes(own.space.key, operand, cls):
+            after = int(moves.after(own, move)[number])
+            cost = move.cost[shape] + bounds.cheapest[cls][own.space.tensors[operand][shape]]
+            if not move.view:
+                cost += moves.copy_costs(own.space, move, cls, np.array([shape]))[0]
+            used = {move.level: int(move.bytes[shape])}
+            found.append(cost + under(bounds, own, after, shape, limits, used))
+    return found
+
+
+def looped(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
+    """Return what all loops of a class tuple that leave its space cost at least."""
+    found = []
+    for loop in bounds.of(LoopBounds).leaving(own.space):
+        classes = own.classes[number : number + 1]
+        if loop.valid[shape] and bounds.apply_to(loop.suits, classes)[0]:
+            total = np.full(len(limits), float(loop.cost[shape]))
+            for part in (part for part in loop.parts if part.shape[shape] >= 0):
+                below = bounds.by_key[part.space.key]
+                (tuple_,) = below.number(classes[:, list(part.args)]).tolist()
+                total += part.times[shape] * under(bounds, below, tuple_, part.shape[shape], limits, {})
+            found.append(total)
+    return found
+
+
+def staged(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Ints) -> list[Floats]:
+    """Return what all pipelines of a class tuple cost at least."""
+    found = []
+    for pipeline in bounds.of(PipelineBounds).on(own):
+        if number not in pipeline.rows or any(part.shape[shape] < 0 for part in pipeline.table.parts):
+            continue
+        tensors = [
+            (cls, numbers[shape]) for cls, numbers in zip(pipeline.new_classes, pipeline.table.tensors, strict=True)
+        ]
+        total = np.full(len(limits), sum((float(bounds.cheapest[tensor]) for tensor in tensors), 0.0))
+        for part, tuples in zip(pipeline.table.parts, pipeline.parts, strict=True):
+            held: dict[int, int] = {}
+            for cls, tensor in (tensors[held_one] for held_one in part.holds):
+                level = bounds.states.classes[cls].level
+                held[level] = held.get(level, 0) + int(bounds.smallest[cls, tensor])
+            tuple_ = int(tuples[np.flatnonzero(pipeline.rows == number)[0]])
+            total += under(bounds, bounds.by_key[part.space.key], tuple_, part.shape[shape], limits, held)
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uneven", "Matmul(1×2×3×2, MEM, MEM, MEM)"),
+        ("packing", "Matmul(1×2×2×3, MEM, C, MEM, serial)"),
+        ("sharing", "Matmul(1×2×3×2, MEM, MEM, MEM)"),
+        ("x86_avx2", "Softmax(2×3, (f32, GL), (f32, GL), serial)"),
+        ("x86_avx512", "Compose([Matmul, Matmul], [(1×3×2, GL), (1×2×2, GL), (1×2×3, GL), (1×2×2, GL)], serial)"),
+    ],
+)
+def test_no_step_lowers_a_bound(target_named: Callable[[str], Target], name: str, text: str) -> None:
+    bounds = Engine([parse_spec(text, target_named(name)).logical], target_named(name)).bounds
+    compared = 0
+    for own in bounds.by_key.values():
+        assert np.all(np.isinf(own.values[-1]))
+        assert np.all(np.isinf(own.values[:, -1]))
+        for number in range(0, len(own.columns), EVERY):
+            columns = own.columns[number]
+            limits = limits_of(bounds, columns)
+            assert np.array_equal(columns.under(limits), columns.first + np.arange(columns.count))
+            for shape in range(own.space.count):
+                values = own.values[shape, columns.first : columns.first + columns.count]
+                for steps in (moved, looped, staged):
+                    for cost in steps(bounds, own, number, shape, limits):
+                        assert np.all(values <= cost), (str(own.space.key.op), columns.classes, shape, steps.__name__)
+                        compared += 1
+    assert compared
