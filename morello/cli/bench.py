@@ -10,7 +10,6 @@ from rich.table import Table
 
 from morello.cli.common import (
     cc_option,
-    doing,
     json_option,
     make,
     print_json,
@@ -20,6 +19,7 @@ from morello.cli.common import (
     threads_option,
     with_goals,
 )
+from morello.cli.progress import Doing
 from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
 from morello.goals import Goal
@@ -62,7 +62,7 @@ def command(
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         tell_compiler(kernel)
-        with doing(f"timing {goal.name}"):
+        with Doing(f"timing {goal.name}"):
             speed = measure(kernel, min_time, seed, threads)
         speed.warn()
         found.append((kernel, speed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Sequence
@@ -15,9 +14,11 @@ from rich.table import Table
 from morello.calibration.machine import Calibration, Line, calibrate
 from morello.calibration.meter import BUSY
 from morello.cli.common import cc_option, print_json, print_table, profile_option
+from morello.cli.figures import figures
 from morello.cli.output import check_writable, write_file
 from morello.errors import MorelloError
 from morello.plugins.choice import machine
+from morello.plugins.measure import Clock
 from morello.plugins.registry import Registry, installed
 from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import available_compilers, find_compiler
@@ -58,16 +59,8 @@ def command(
     registry = installed()
     chosen = name or _only(registry)
     target = registry.target(chosen, profile)
-    clock = registry.clock(chosen)
-    if clock is None:
-        raise MorelloError(
-            f"nothing tells the unit of what {chosen} costs", "its plugin has to: see hook morello_clock"
-        )
-    for path in (output, plot):
-        if path is not None:
-            check_writable(path, "")
-    if plot is not None:
-        _figures()  # before the work, so that a mistake costs no time
+    clock = _clock(registry, chosen)
+    _check_outputs(output, plot)
     compiler = find_compiler(cc)
     compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
     _warn_of_load()
@@ -80,12 +73,7 @@ def command(
         quick=quick,
         progress=lambda what: click.echo(f"measuring {what}", err=True),
     )
-    if found.waited > BUSY:
-        click.echo(
-            f"warning: the machine is busy: {found.waited:.0%} of the time another program had the core; "
-            "measure again when it is idle",
-            err=True,
-        )
+    _warn_of_waits(found.waited)
     if as_json:
         print_json(_as_dict(found, chosen, clock.unit))
     else:
@@ -110,6 +98,24 @@ def _only(registry: Registry) -> str:
     return able[0]
 
 
+def _clock(registry: Registry, target: str) -> Clock:
+    clock = registry.clock(target)
+    if clock is None:
+        raise MorelloError(
+            f"nothing tells the unit of what {target} costs", "its plugin has to: see hook morello_clock"
+        )
+    return clock
+
+
+def _check_outputs(output: str | None, plot: str | None) -> None:
+    """Raise MorelloError if results cannot be written: before the work, so that a mistake costs no time."""
+    for path in (output, plot):
+        if path is not None:
+            check_writable(path, "")
+    if plot is not None:
+        figures()
+
+
 def _named(output: str | None) -> str:
     """Return what the profile is called: like its file, or like the CPU."""
     name = re.sub(r"[^\w.-]", "_", Path(output).stem) if output else ""
@@ -121,6 +127,15 @@ def _warn_of_load() -> None:
     if load > _LOAD:
         click.echo(
             f"warning: the machine is busy: its load is {load:.1f}; what else runs shares caches and clock", err=True
+        )
+
+
+def _warn_of_waits(waited: float) -> None:
+    if waited > BUSY:
+        click.echo(
+            f"warning: the machine is busy: {waited:.0%} of the time another program had the core; "
+            "measure again when it is idle",
+            err=True,
         )
 
 
@@ -148,17 +163,9 @@ def _table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def _figures() -> Any:
-    try:
-        # Not imported by name, as it need not be there.
-        return importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
-
-
 def _draw(found: Calibration, path: str, unit: str) -> None:
     """Draw what runs of lines take in each level with the fits, and the costs of tables, so far and measured."""
-    figure = _figures().Figure(figsize=(11, 5), layout="constrained")
+    figure = figures().Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for one in found.levels:
         lines, taken = zip(*one.points, strict=True)

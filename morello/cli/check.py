@@ -10,7 +10,6 @@ from rich.table import Table
 
 from morello.cli.common import (
     cc_option,
-    doing,
     json_option,
     make,
     print_json,
@@ -19,6 +18,7 @@ from morello.cli.common import (
     tell_compiler,
     with_goals,
 )
+from morello.cli.progress import Doing
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
@@ -62,7 +62,7 @@ def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: b
         "seed": seed,
     }
     try:
-        with doing(f"verifying {goal.name}"):
+        with Doing(f"verifying {goal.name}"):
             report = kernel.check(seed, thorough=True)
     except VerificationError as error:
         click.echo(f"error: {error}", err=True)

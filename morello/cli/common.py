@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from morello import api, crash
-from morello.cli.progress import SearchDisplay
+from morello.cli.progress import Doing, SearchDisplay
 from morello.codegen.parallel import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
@@ -24,18 +23,28 @@ from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
 from morello.ir.impl import leaves
+from morello.runtime.cache import bytes_of
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
+from morello.search.memory import free
 from morello.search.solve.solver import Effort
 
 Command = Callable[..., None]
 _T = TypeVar("_T")
 
 
+class _Size(click.ParamType):
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        size = value if isinstance(value, int) else bytes_of(value)
+        return self.fail(f"{value!r} is no size, such as 4GiB", param, ctx) if size is None else size
+
+
 #: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
 _VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
 #: Specs that search takes apart before some commands take the best program so far: about ten seconds.
-_DEFAULT_EFFORT = 500_000
+_DEFAULT_EFFORT = 2_000_000
 _IN_A_HURRY = ("run", "compile")
 
 
@@ -67,20 +76,9 @@ profile_option = click.option(
 )
 
 
-def with_goals(command: Command) -> Command:
-    """Add FILE and the options that all take; the command is called with `goals` and `db` instead."""
+def _with_effort(command: Command) -> Command:
+    """Add the options that end a search before its proof; the context holds what they say."""
 
-    @click.argument("file", metavar="FILE")
-    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
-    @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
-    @profile_option
-    @click.option(
-        "--db",
-        metavar="PATH",
-        help="Keep solved Specs in this file; made if it does not exist. By default that in MORELLO_DB, else one in "
-        "the user's cache directory.",
-    )
-    @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
     @click.option(
         "--time-limit",
         metavar="SECONDS",
@@ -100,7 +98,49 @@ def with_goals(command: Command) -> Command:
         help="End each search when N Specs are taken apart and there is a program, about 50,000 a second; by default "
         f"{_DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
     )
+    @click.option(
+        "--memory",
+        metavar="BYTES",
+        type=_Size(),
+        help="End each search when the process takes so much memory, such as 4GiB, with the best program so far.  "
+        "[default: half of what is free]",
+    )
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
+    @functools.wraps(command)
+    def wrapped(
+        time_limit: float | None,
+        gap: float | None,
+        effort: int | None,
+        memory: int | None,
+        prove: bool,
+        **options: Any,
+    ) -> None:
+        if prove and (time_limit or gap or effort):
+            raise click.UsageError("--prove and limits of the search exclude each other")
+        if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
+            effort = _DEFAULT_EFFORT
+        memory = free() // 2 if memory is None else memory
+        click.get_current_context().meta[_EFFORT] = Effort(time_limit, (gap or 0) / 100, effort, memory)
+        command(**options)
+
+    return wrapped
+
+
+def with_goals(command: Command) -> Command:
+    """Add FILE and the options that all take; the command is called with `goals` and `db` instead."""
+
+    @click.argument("file", metavar="FILE")
+    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
+    @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
+    @profile_option
+    @click.option(
+        "--db",
+        metavar="PATH",
+        help="Keep solved Specs in this file; made if it does not exist. By default that in MORELLO_DB, else one in "
+        "the user's cache directory.",
+    )
+    @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
+    @_with_effort
     @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
     def wrapped(
@@ -111,21 +151,10 @@ def with_goals(command: Command) -> Command:
         db: str | None,
         no_db: bool,
         verbose: bool,
-        time_limit: float | None,
-        gap: float | None,
-        effort: int | None,
-        prove: bool,
         **options: Any,
     ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
-        if prove and (time_limit or gap or effort):
-            raise click.UsageError("--prove and limits of the search exclude each other")
-        if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
-            effort = _DEFAULT_EFFORT
-        limited = time_limit or gap or effort
-        chosen = Effort(time_limit, (gap or 0) / 100, effort) if limited else None
-        click.get_current_context().meta[_EFFORT] = chosen
         click.get_current_context().meta[_VERBOSE] = verbose
         text = read_file(file)
         with crash.telling(file=text):
@@ -223,7 +252,7 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
 def tell_compiler(kernel: CompiledKernel) -> None:
     """Say on stderr which compiler builds a kernel, and what others take, if that is wanted."""
     if click.get_current_context().meta.get(_VERBOSE):
-        with doing(f"choosing a compiler for {kernel.program.name}"):
+        with Doing(f"choosing a compiler for {kernel.program.name}"):
             compiler, choice = kernel.compiler, kernel.choice
         times = f", chosen from {choice}" if choice and len(choice.trials) > 1 else ""
         click.echo(f"{kernel.program.name}: built with {compiler}{times}", err=True)
@@ -232,12 +261,3 @@ def tell_compiler(kernel: CompiledKernel) -> None:
 def _as_file(goal: Goal) -> str:
     """Return a Spec file with the goal alone, as far as it is scheduled."""
     return show_file(SpecFile(goal.target, (Declaration(goal.name, goal.spec, schedule_of(goal.impl)),)))
-
-
-@contextmanager
-def doing(what: str) -> Iterator[None]:
-    """Say what Ctrl-C interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted {what}") from None

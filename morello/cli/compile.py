@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import Made, cc_option, doing, make, rendered, tell_compiler, with_goals
+from morello.cli.common import Made, cc_option, make, rendered, tell_compiler, with_goals
 from morello.cli.output import check_writable, write_file
+from morello.cli.progress import Doing
 from morello.cli.tree import program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
@@ -29,7 +30,7 @@ def _header(made: Sequence[Made]) -> bytes:
 
 def _library(made: Sequence[Made]) -> bytes:
     tell_compiler(made[0].kernel)
-    with doing(f"building {made[0].kernel.program.name}"):
+    with Doing(f"building {made[0].kernel.program.name}"):
         return made[0].kernel.library.read_bytes()
 
 

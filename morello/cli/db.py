@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from morello.cli.common import doing, json_option, print_json, print_table
+from morello.cli.common import json_option, print_json, print_table
 from morello.cli.output import write_file
 from morello.cli.plot import draw
+from morello.cli.progress import Doing
 from morello.db import exchange, proof, upkeep
 from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
@@ -197,7 +198,7 @@ def verify(
 
 
 def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: int) -> None:
-    with doing("while proving; what was proven before is stored"):
+    with Doing("proving answers from elsewhere", "while proving; what was proven before is stored"):
         outcome = proof.recompute(store, _targets(), _solve, limit=limit, points=points)
     _report(outcome.wrong)
     told = f"{outcome.proven:,} foreign rectangles are right, {len(outcome.wrong):,} wrong and removed"

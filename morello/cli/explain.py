@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
 from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
 from morello.cli.progress import SearchDisplay
-from morello.cli.tree import Others, RunnerUp, memory, program_tree, tree_table
+from morello.cli.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
 from morello.goals import Goal
@@ -52,13 +53,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         others = _others(goal, made, db, count) if count else (lambda impl: None)
         tree = program_tree(made.kernel.impl, goal.target, others)
         if as_json:
-            head = {
-                "name": goal.name,
-                "target": goal.target.name,
-                "profile": goal.target.profile,
-                "spec": show_logical(goal.spec.logical),
-            }
-            trees.append({**head, "cost": tree.cost, "low": made.low, "peak": tree.peak, "program": tree.as_dict()})
+            trees.append(_as_dict(goal, made, tree))
             continue
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
         proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
@@ -69,6 +64,19 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         click.echo()
     if as_json:
         print_json(trees)
+
+
+def _as_dict(goal: Goal, made: Made, tree: Branch) -> dict[str, Any]:
+    return {
+        "name": goal.name,
+        "target": goal.target.name,
+        "profile": goal.target.profile,
+        "spec": show_logical(goal.spec.logical),
+        "cost": tree.cost,
+        "low": made.low,
+        "peak": tree.peak,
+        "program": tree.as_dict(),
+    }
 
 
 def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:

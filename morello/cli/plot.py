@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from morello.cli.figures import figures
 from morello.db.block import AnswerKind, Ints
 from morello.db.coordinates import to_limits, to_sizes
 from morello.db.exchange import stored_tables
@@ -22,16 +23,12 @@ _COLORS = {AnswerKind.EXACT: "tab:blue", AnswerKind.LOWER: "tab:orange", AnswerK
 
 def draw(store: SpecStore, path: str, number: int | None, axes: str | None) -> None:
     """Write a picture of a table, by default the largest. Raises MorelloError without matplotlib, table or axes."""
-    try:
-        # Not imported by name, as it need not be there.
-        figures = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
+    made = figures()
     stored = _chosen(store, number)
     logical = read(stored.header.labels, installed().operations)
     names = [*logical.dims, *stored.header.print.names]
     x, y = _axes(axes, names, len(logical.shape))
-    figure = figures.Figure(figsize=(8, 6), layout="constrained")
+    figure = made.Figure(figsize=(8, 6), layout="constrained")
     plane = figure.add_subplot()
     _rectangles(plane, stored, x, y)
     for axis, setter in ((x, plane.set_xlabel), (y, plane.set_ylabel)):

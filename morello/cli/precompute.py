@@ -12,7 +12,7 @@ import click
 
 from morello import crash
 from morello.cli.common import named, profile_option
-from morello.cli.progress import Display, kept_in
+from morello.cli.progress import Display, kept_in, line, short
 from morello.db.block import AnswerKind
 from morello.db.default import default_path
 from morello.db.keeper import StoreKeeper
@@ -144,7 +144,6 @@ class _Filling(Display):
                 raise MorelloError(str(error), "free some space, or give another file with --db") from error
 
     def _is_known(self, spec: Spec) -> bool:
-        self.refresh()
         known = self._answered(spec)
         self.known += known
         return known
@@ -167,22 +166,19 @@ class _Filling(Display):
                     self.store.remember(self.target, impl)
         self.done += len(batch)
         self._first = self._first or (self.seconds, self.done)
-        self.refresh()
 
     def _heard(self, progress: Progress) -> None:
         self._progress = progress
-        self.refresh()
 
     def describe(self) -> str:
-        parts = [f"precomputing: {self.known + self.done:,} of {self.count:,} goals done"]
-        if self._progress.solved:
-            rate = self._progress.solved / max(self._progress.seconds, 1e-9)
-            parts.append(f"{self._progress.solved:,} Specs solved, {rate:,.0f}/s")
+        parts: list[str] = []
         # The first batch has the largest sizes, and most of what the others need: it says nothing of their times.
         if self._first and self.done > self._first[1]:
             pace = (self.seconds - self._first[0]) / (self.done - self._first[1])
             parts.append(f"about {_duration(pace * (self.count - self.known - self.done))} left")
-        return ", ".join(parts)
+        if self._progress.solved:
+            parts.append(f"{short(self._progress.solved)} Specs")
+        return line("precomputing", f"{self.known + self.done:,} of {self.count:,}", self.seconds, parts)
 
     def verdict(self) -> str:
         """Return in words what was done."""

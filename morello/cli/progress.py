@@ -1,9 +1,11 @@
-"""Shows on stderr how search comes along."""
+"""Shows on stderr how work comes along."""
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,28 +13,37 @@ from typing import Self
 import click
 from rich.console import Console
 from rich.progress import Progress as Bar
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TextColumn
 
-from morello.search.progress import Progress
+from morello.search.progress import Phase, Progress
 
 #: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
 LINE_SECONDS = 10.0
-UPDATE_SECONDS = 0.1
+UPDATE_SECONDS = 0.2
+#: Columns of a line, beside the spinner.
+WIDTH = 58
+_UNITS = "", "k", "M", "G", "T", "P", "E"
 
 
 class Display(ABC):
     """While open, shows what `describe` says: a live line on a terminal, else a plain line now and then.
 
-    Ctrl-C leaves with what `interrupted` says.
+    It does so from a thread of its own, as much of the work tells nothing for seconds. Ctrl-C leaves with what
+    `interrupted` says.
     """
 
     def __init__(self) -> None:
-        self._started = self._shown = time.monotonic()
+        self._started = time.monotonic()
         self._stopped: float | None = None
         screen = Console(stderr=True, markup=False, highlight=False)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._bar = Bar(*columns, console=screen, transient=True) if screen.is_terminal else None
+        columns = (SpinnerColumn(), TextColumn("{task.description}"))
+        # Standard output is none of its business.
+        bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._bar = bar if screen.is_terminal else None
         self._task = self._bar.add_task("", total=None) if self._bar else None
+        self._due = self._started + (UPDATE_SECONDS if self._bar else LINE_SECONDS)
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     @property
     def seconds(self) -> float:
@@ -41,35 +52,54 @@ class Display(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return what to show now."""
+        """Return what to show now. Called by another thread."""
 
     @abstractmethod
     def interrupted(self, error: KeyboardInterrupt) -> str:
         """Return what to say when Ctrl-C has ended it."""
 
-    def refresh(self) -> None:
-        """Show the state of things, if enough time has gone by since the last time."""
-        now = time.monotonic()
-        if now - self._shown < (UPDATE_SECONDS if self._bar else LINE_SECONDS):
-            return
-        self._shown = now
+    def _tick(self) -> None:
+        while not self._ended.wait(UPDATE_SECONDS):
+            if time.monotonic() >= self._due:
+                self._show()
+
+    def _show(self) -> None:
         if self._bar and self._task is not None:
             self._bar.start()
-            self._bar.update(self._task, description=self.describe())
-        else:
-            click.echo(f"{self.describe()}, {self.seconds:.0f} s", err=True)
+            self._bar.update(self._task, description=self.describe(), refresh=True)
+            return
+        self._due = time.monotonic() + LINE_SECONDS
+        click.echo(self.describe(), err=True)
 
     def __enter__(self) -> Self:
+        self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stopped = time.monotonic()
+        self._ended.set()
+        self._ticker.join()
         if self._bar and self._bar.live.is_started:
             self._bar.stop()
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(self.interrupted(error)) from None
+
+
+class Doing(Display):
+    """Work that tells nothing of itself, such as `building matmul`; `ended` is what Ctrl-C interrupts, in words."""
+
+    def __init__(self, what: str, ended: str = ""):
+        super().__init__()
+        self._what, self._ended_words = what, ended or what
+
+    def describe(self) -> str:
+        what, _, name = self._what.partition(" ")
+        return line(what, name, self.seconds, [])
+
+    def interrupted(self, error: KeyboardInterrupt) -> str:
+        return f"interrupted {self._ended_words}"
 
 
 class SearchDisplay(Display):
@@ -89,26 +119,46 @@ class SearchDisplay(Display):
     def __call__(self, progress: Progress) -> None:
         self.solved = progress.solved - self._before
         self._progress = progress
-        self.refresh()
 
     def describe(self) -> str:
-        return f"searching {self.name}: {work(self._progress, self.solved, self.seconds)}"
+        progress = self._progress
+        return line(progress.phase.value, self.name, self.seconds, facts(progress, self.solved))
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
         done = f"{self.solved:,} Specs had been solved in {self.seconds:.1f} s"
         return f"interrupted the search for {self.name}: {done}{kept_in(self._kept, error)}"
 
 
-def work(progress: Progress, solved: int, seconds: float) -> str:
-    """Say how far search is. The time left cannot be told, as nobody knows what is left to solve."""
-    parts = [f"{solved:,} Specs solved, {solved / max(seconds, 1e-9):,.0f}/s"]
-    if progress.tables:
-        parts.append(f"{progress.tables_done:,} of {progress.tables:,} tables done")
+def line(what: str, name: str, seconds: float, told: Sequence[str]) -> str:
+    """Return phase, name, time and what is told in one narrow line: of that as much as fits, and of the name."""
+    parts = [f"{seconds:,.0f} s", *told]
+    # A name is left eight letters, and more only where nothing else wants the room.
+    while len(parts) > 1 and len(f"{what} {name[:8]}, {', '.join(parts)}") > WIDTH:
+        parts.pop()
+    rest = ", ".join(parts)
+    room = max(8, WIDTH - len(what) - len(rest) - 3)
+    return f"{what} {name if len(name) <= room else name[: room - 1] + '…'}, {rest}"
+
+
+def facts(progress: Progress, solved: int) -> list[str]:
+    """Return how far search is, what matters most first. The time left cannot be told: nobody knows what is left."""
+    if progress.phase != Phase.SEARCH:
+        return []
+    found: list[str] = []
     if progress.high is not None:
-        parts.append(f"the cost is between {progress.low:,} and {progress.high:,}")
+        gap = progress.high / max(progress.low, 1) - 1
+        found += [f"cost {short(progress.low)} to {short(progress.high)}", f"gap {100 * gap:,.{gap < 1:d}f} %"]
     elif progress.low:
-        parts.append(f"the cost is at least {progress.low:,}")
-    return ", ".join(parts)
+        found.append(f"cost at least {short(progress.low)}")
+    return [*found, f"{short(solved)} Specs"]
+
+
+def short(number: int) -> str:
+    """Return a number in a few letters: 92.11M."""
+    if number < 10_000:
+        return f"{number:,}"
+    power = min((len(str(number)) - 1) // 3, len(_UNITS) - 1)
+    return f"{number / 1000**power:.4g}{_UNITS[power]}"
 
 
 def kept_in(path: Path | None, interrupt: KeyboardInterrupt) -> str:

@@ -9,7 +9,6 @@ import click
 
 from morello.cli.common import (
     cc_option,
-    doing,
     make,
     print_table,
     seed_option,
@@ -18,6 +17,7 @@ from morello.cli.common import (
     with_goals,
 )
 from morello.cli.output import write_file
+from morello.cli.progress import Doing
 from morello.cli.speed import Speed, measure
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
@@ -60,11 +60,13 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
     tell_compiler(kernel)
-    with doing(f"building {goal.name}"):
-        click.echo(f"C        {_save_source(kernel)}")
-    with doing(f"verifying {goal.name}"):
-        click.echo(f"correct  {_verdict(kernel.check(seed))}")
-    with doing(f"timing {goal.name}"):
+    with Doing(f"building {goal.name}"):
+        source = _save_source(kernel)
+    click.echo(f"C        {source}")
+    with Doing(f"verifying {goal.name}"):
+        report = kernel.check(seed)
+    click.echo(f"correct  {_verdict(report)}")
+    with Doing(f"timing {goal.name}"):
         speed = measure(kernel, _MIN_TIME, seed, threads)
     click.echo(f"speed    {_speed(speed)}")
     click.echo(f"proof    {made.proof}")

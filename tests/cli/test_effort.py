@@ -8,7 +8,7 @@ import re
 import pytest
 
 #: A few programs are found before the cheapest.
-SPEC = "spec some = (Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])\n"
+SPEC = "spec some = (Matmul(1×1×7×13, L1, L1, L1, serial), [12, 32, 0, 0, 0])\n"
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,27 @@ def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
     assert told(cli("explain", write(SPEC), "--db", db, "--json", "--effort", "1")) == (best, best)
 
 
+def test_the_next_run_goes_on_from_what_was_proven(cli, write, tmp_path):
+    first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
+    _, proven = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
+    _, low = told(cli("explain", write(SPEC), "--db", again, "--json", "--effort", "1"))
+    assert low < proven
+    cost, more = told(cli("explain", write(SPEC), "--db", first, "--json", "--effort", "1"))
+    assert proven <= more <= cost
+    best, _ = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
+    for db in (first, again):
+        assert told(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
+
+
 def test_compile_tells_how_good_the_program_is(cli, write):
     said = cli("compile", write(SPEC), "--no-db", "--effort", "1").stderr
     assert re.search(r"some: within \d+(\.\d+)? % of the optimum \(proven\); --prove goes on", said)
     assert "optimum" not in cli("compile", write(SPEC), "--no-db").stderr
+
+
+def test_memory_is_limited(cli, write, refused):
+    refused(cli("explain", write(SPEC), "--no-db", "--memory", "1KiB"), "takes more than 1,024 bytes of memory")
+    assert cli("explain", write(SPEC), "--memory", "much").exit_code == 2
 
 
 def test_prove_and_limits_exclude_each_other(cli, write):

@@ -5,33 +5,79 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from morello.cli import progress
-from morello.cli.progress import SearchDisplay, kept_in, work
-from morello.search.progress import Progress
+from morello.cli.progress import Doing, SearchDisplay, kept_in, short
+from morello.search.progress import Phase, Progress
 
 
-def test_how_far_search_is():
-    told = work(Progress(2500, 99.0, tables=40, tables_done=10, low=1000, high=2000), 2000, 10.0)
-    assert told == "2,000 Specs solved, 200/s, 10 of 40 tables done, the cost is between 1,000 and 2,000"
-    told = work(Progress(2500, 99.0, tables=40, tables_done=10, low=1000), 2000, 10.0)
-    assert told == "2,000 Specs solved, 200/s, 10 of 40 tables done, the cost is at least 1,000"
-    assert work(Progress(0, 0.0), 0, 0.0) == "0 Specs solved, 0/s"
+def shown(*told: Any, name: str = "matmul", phase: Phase = Phase.SEARCH) -> str:
+    display = SearchDisplay(name, before=5)
+    display(Progress(*told, phase=phase))
+    return display.describe()
 
 
-def test_lines_come_now_and_then(capsys, monkeypatch):
-    with SearchDisplay("one", before=5) as display:
-        display(Progress(6, 0.1, 3, 1, 70, 90))
-        assert capsys.readouterr().err == ""
-        monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-        display(Progress(7, 0.2, 3, 1, 70, 90))
-    shown = capsys.readouterr().err
-    assert shown.startswith("searching one: 2 Specs solved, ")
-    assert ", 1 of 3 tables done, the cost is between 70 and 90, 0 s\n" in shown
+def test_how_far_search_is() -> None:
+    known = 2005, 99.0, 40, 10, 91_234_567
+    assert shown(*known, 92_110_132) == "searching matmul, 0 s, cost 91.23M to 92.11M, gap 1.0 %"
+    assert shown(*known) == "searching matmul, 0 s, cost at least 91.23M, 2,000 Specs"
+    assert shown(5, 0.0) == "searching matmul, 0 s, 0 Specs"
+    assert shown(5, 0.0, phase=Phase.BOUNDS) == "making bounds for matmul, 0 s"
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("high", [None, 10**15 - 1, 9_876_543_219_876_543])
+def test_lines_are_narrow(high: int | None, phase: Phase) -> None:
+    text = shown(123_456_789, 1e5, 1, 1, 10**15 - 1, high, name="a_name_that_goes_on_" * 4, phase=phase)
+    assert len(text) <= progress.WIDTH
+    assert " a_name_" in text
+
+
+def test_numbers_are_short() -> None:
+    assert [*map(short, (0, 9_999, 10_000, 123_456, 2**53))] == ["0", "9,999", "10k", "123.5k", "9.007P"]
+
+
+def test_the_display_goes_on_while_the_work_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.001)
+    lines: list[str] = []
+    enough = threading.Event()
+
+    def echo(text: str, *, err: bool) -> None:
+        assert err
+        lines.append(text)
+        if len(lines) == 3:
+            enough.set()
+
+    monkeypatch.setattr(progress.click, "echo", echo)
+    with Doing("building one"):
+        assert enough.wait(60)
+    assert lines[:3] == ["building one, 0 s"] * 3
+
+
+def test_every_phase_of_a_run_is_told(cli, write, runnable, monkeypatch) -> None:
+    told: list[str] = []
+    heard, began = SearchDisplay.__call__, Doing.__init__
+
+    def hear(display: SearchDisplay, state: Progress) -> None:
+        told.append(state.phase.value)
+        heard(display, state)
+
+    def begin(display: Doing, what: str, ended: str = "") -> None:
+        told.append(what)
+        began(display, what, ended)
+
+    monkeypatch.setattr(SearchDisplay, "__call__", hear)
+    monkeypatch.setattr(Doing, "__init__", begin)
+    assert cli("run", write(target=runnable), "--no-db").exit_code == 0
+    phases = [one.value for one in Phase]
+    assert [*dict.fromkeys(told)] == [*phases, "building one", "verifying one", "timing one"]
 
 
 def test_interrupt_says_what_is_kept():

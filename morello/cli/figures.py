@@ -1,0 +1,17 @@
+"""Figures to draw on."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from morello.errors import MorelloError
+
+
+def figures() -> Any:
+    """Return matplotlib's module of figures. Raises MorelloError where it is not installed."""
+    try:
+        # Not imported by name, as it need not be there.
+        return importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
