@@ -81,9 +81,8 @@ def calibrate(
         UnitMeter(Timer(one, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
         for one in compilers[: 1 if quick else None]
     ]
-    meter = meters[0]
     progress("levels")
-    levels = fit_levels(meter, target.levels)
+    levels = fit_levels(meters[0], target.levels)
     progress("threads")
     threads = os.cpu_count() or 1
     syncs = [round(start_up(one, threads)) if threads > 1 else target.weights.sync for one in meters]
@@ -95,20 +94,30 @@ def calibrate(
     ]
     tables = []
     for one in measurements:
-        progress(f"table {one.table}")
-        tables.append(measure_table(meter, one, target.tables))
-        lines.append(_table_line(tables[-1]))
-        for other in meters[1:]:
-            progress(f"table {one.table}, {other.compiler.name}")
-            lines.append(_compared(tables[-1], measure_table(other, one, target.tables), other.compiler))
+        table, told = _measure(one, target, meters, progress)
+        tables.append(table)
+        lines += told
     return Calibration(
-        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, clock, meter),
+        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, clock, meters[0]),
         levels=tuple(levels),
         tables=tuple(tables),
         lines=tuple(lines),
         waited=max(one.timer.waited for one in meters),
         seconds=time.monotonic() - start,
     )
+
+
+def _measure(
+    one: Measurement, target: Target, meters: Sequence[UnitMeter], progress: Progress
+) -> tuple[MeasuredTable, list[Line]]:
+    """Return a table as the first meter has it, and a line on it from each meter."""
+    progress(f"table {one.table}")
+    table = measure_table(meters[0], one, target.tables)
+    lines = [_table_line(table)]
+    for other in meters[1:]:
+        progress(f"table {one.table}, {other.compiler.name}")
+        lines.append(_compared(table, measure_table(other, one, target.tables), other.compiler))
+    return table, lines
 
 
 def _profile(

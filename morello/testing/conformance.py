@@ -61,13 +61,17 @@ def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: in
 
 @attrs.frozen
 class KernelCheck:
-    """The check of one microkernel; calling it runs it. `str(check)` names it, as for pytest's `ids`."""
+    """The check of one microkernel; calling it runs it. `str(check)` names it, as for pytest's `ids`.
+
+    Checks with one `group` share what they build, so they should run in one process: it names an `xdist_group`.
+    """
 
     kernel: Microkernel
-    _group: _Group
+    group: str
+    _built: _Group
 
     def __str__(self) -> str:
-        return f"{self._group.target.name}-{self.kernel.name}"
+        return f"{self._built.target.name}-{self.kernel.name}"
 
     def __call__(self) -> None:
         """Check the declaration, then run the kernel on its Specs and compare what it writes.
@@ -75,7 +79,7 @@ class KernelCheck:
         Raises PluginError for a declaration that breaks a rule or accepts nothing, VerificationError for a wrong
         result, and unittest.SkipTest, which pytest knows too, where this machine's CPU lacks a feature.
         """
-        self._group.check(self.kernel)
+        self._built.check(self.kernel)
 
 
 def kernel_checks(
@@ -97,7 +101,7 @@ def kernel_checks(
         kernels = target.kernels[start : start + _GROUP]
         options = {"compiler": compiler, "flags": flags, "sanitize": sanitize, "seed": seed, "reference": reference}
         group = _Group(target, kernels, count, seed, options)
-        checks += [KernelCheck(kernel, group) for kernel in kernels]
+        checks += [KernelCheck(kernel, f"{target.name} {start // _GROUP}", group) for kernel in kernels]
     return checks
 
 

@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.runtime.machine import missing_features
 from morello.search.block_search import BlockSearch
-from morello.search.solve.library import library
+from morello.search.library import library
 from morello.testing.specs import drawn_spec
 from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from morello.plugins.registry import installed
@@ -11,11 +13,11 @@ from morello.testing import KernelCheck, kernel_checks
 TARGETS = ["x86_avx2", "x86_avx512"]
 
 
-def checks() -> list[KernelCheck]:
-    """Targets take turns with the compilers of this machine."""
+def checks() -> list[Any]:
+    """Targets take turns with the compilers of this machine; kernels that are built together share a worker."""
     compilers = available_compilers()
     return [
-        check
+        pytest.param(check, marks=pytest.mark.xdist_group(f"kernels of {check.group}"), id=str(check))
         for number, name in enumerate(TARGETS)
         for check in kernel_checks(
             installed().target(name), 2, compiler=compilers[number % len(compilers)], sanitize=True
@@ -24,6 +26,6 @@ def checks() -> list[KernelCheck]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", checks(), ids=str)
+@pytest.mark.parametrize("check", checks())
 def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
     check()

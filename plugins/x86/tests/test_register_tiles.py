@@ -58,7 +58,12 @@ def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: C
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "check", [one for values in PLUGINS for one in kernel_checks(target(values), 24, sanitize=True)], ids=str
+    "check",
+    [
+        pytest.param(one, marks=pytest.mark.xdist_group(f"tiles of {one.group}"), id=str(one))
+        for values in PLUGINS
+        for one in kernel_checks(target(values), 24, sanitize=True)
+    ],
 )
 def test_tiles_compute_what_they_declare(check: KernelCheck) -> None:
     check()
@@ -79,6 +84,8 @@ def test_tails_and_strides_of_all_operands(values: int, compiler: Compiler) -> N
             ((2, 7, 3 * values + 1), anywhere[2], "L1, row_major", ua),
             ((3, 1024, values - 1), anywhere[3], ua, "L1, row_major"),
             ((values + 4, 4, values), anywhere[2], ua, ua),
+            ((1, 19, values), anywhere[0], ua, ua),
+            ((2, 50, wide + 1), anywhere[2], ua, ua),
             ((1, 8, 1), anywhere[0], "GL, row_major, c0, ua", ua.replace("c1", "c0")),
             ((4, 1, 5), anywhere[0].replace("row_major", "col_major"), ua, ua),
         ]
@@ -227,6 +234,26 @@ def test_tiles_that_were_not_measured_cost_about_what_their_neighbours_do() -> N
             assert filled == pytest.approx(100 * tile.step + tile.zero, rel=0.5 if name else 0.25), (name, tile)
 
 
+@pytest.mark.parametrize("values", PLUGINS)
+def test_many_rows_that_evict_one_another_cost_more(values: int) -> None:
+    def extra(rows: int, k: int) -> int:
+        """Return what a left-hand side in memory adds to the cost, beyond eight rows and at other distances."""
+        far, near = (
+            cost(values, product("Matmul", (rows, k, values), lhs, *("L1, row_major",) * 2))
+            for lhs in ("GL, row_major", "L1, row_major")
+        )
+        return (far - near) // rows
+
+    assert extra(12, 1024) > 2 * extra(12, 1040)
+    assert extra(8, 1024) <= extra(8, 1040)
+
+
+@pytest.mark.parametrize("values", PLUGINS)
+def test_few_sums_do_not_wait_for_one_another(values: int) -> None:
+    few, many = (cost(values, product("Matmul", (3, k, values), *("L1, row_major",) * 3)) for k in (100, 300))
+    assert many - few < 20 * 0.6 * 400
+
+
 def test_no_tile_is_faster_than_its_multiply_adds() -> None:
     for values in PLUGINS:
         for rows, k, columns in [(1, 1, 1), (1, 8, values), (2, 30, values), (6, 3, 2 * values)]:
@@ -244,7 +271,8 @@ def test_measured_tiles_are_about_as_fast_as_their_multiply_adds(values: int) ->
     assert [(one.rows, one.vectors) for one in found.tiles] == [(1, 1), (6, 2)]
     # Others work on the machine beside the test.
     assert 0.8 * 12 * found.add < fast.step < 2 * 12 * found.add
-    assert slow.step > 3 * found.add
+    # One sum is kept in four parts; one value and one vector are loaded for each of its multiply-adds.
+    assert 1.5 * found.add < slow.step < 5 * found.add
 
 
 @pytest.mark.parametrize("values", PLUGINS)

@@ -22,6 +22,7 @@ from morello_x86.kernels import (
     pairs,
     reduce,
     register_tiles,
+    rows_times_matrix,
     softmax,
     softmax_rows,
     streams,
@@ -34,6 +35,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
     """Return all microkernels of a core with so many registers for vectors of these sizes in bytes."""
     return (
         *register_tiles.kernels(max(vectors), registers, tile_rows),
+        *rows_times_matrix.kernels(max(vectors), registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *pairs.KERNELS,

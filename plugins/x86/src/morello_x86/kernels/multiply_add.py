@@ -24,7 +24,7 @@ class MultiplyAdd:
 
     Factors have `width` bytes: operands of half of that are widened first. `call` is its C, of the names `prefix`,
     `sum`, `first` and `second`; of bytes, `first` is the unsigned factor. It takes operands of those types that it
-    `pairs`, and needs `temporaries` beside sums and factors.
+    `pairs`, and needs `temporaries` beside sums and factors. Few sums are kept `in_parts`.
     """
 
     name: str
@@ -35,6 +35,7 @@ class MultiplyAdd:
     out: tuple[str, ...]
     pairs: Callable[[DType, DType], bool] = _any
     saturating: bool = False
+    in_parts: bool = False
     temporaries: int = 0
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
@@ -136,9 +137,17 @@ class Lanes:
         half = f"__m{8 * self.size}bh"
         return self.adds.call.format(prefix=self._prefix, sum=sum_, first=first, second=second, bf16=half)
 
+    def added_up(self, sum_: str, other: str) -> str:
+        """Return two vectors of sums, of f32, added up."""
+        return f"{self._prefix}_add_ps({sum_}, {other})"
+
     def kept(self, sum_: str) -> list[str]:
         """Return what keeps sums in one register each around a loop: gcc 12 copies them, and spills, but for fmadd."""
-        return [] if self._floats else [f'__asm__("" : "+{"v" if self.size == 64 else "x"}"({sum_}));']
+        return [] if self._floats else self.pinned(sum_)
+
+    def pinned(self, vector: str) -> list[str]:
+        """Return what makes compilers hold a vector in a register from there on."""
+        return [f'__asm__("" : "+{"v" if self.size == 64 else "x"}"({vector}));']
 
     @property
     def _out(self) -> DType:
@@ -195,7 +204,13 @@ def _unsigned_signed(lhs: DType, rhs: DType) -> bool:
 
 _BYTES, _SMALL, _SUMS = ("u8", "i8"), ("u8", "i8", "i16"), ("i32", "u32")
 F32_FMA = MultiplyAdd(
-    name="", call="{prefix}_fmadd_ps({first}, {second}, {sum})", width=4, lhs=("f32",), rhs=("f32",), out=("f32",)
+    name="",
+    call="{prefix}_fmadd_ps({first}, {second}, {sum})",
+    width=4,
+    lhs=("f32",),
+    rhs=("f32",),
+    out=("f32",),
+    in_parts=True,
 )
 #: bf16 becomes f32 while it is loaded.
 BF16_FMA = attrs.evolve(F32_FMA, name="Bf16", lhs=("f32", "bf16"), rhs=("f32", "bf16"), pairs=_one_narrow)

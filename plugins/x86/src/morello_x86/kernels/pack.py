@@ -15,7 +15,7 @@ from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
-from morello_x86.kernels.transpose import DTYPES_OF, to_pairs
+from morello_x86.kernels.transpose import DTYPES_OF, in_rows, row_and_column, to_pairs
 
 _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} c[4]) {{
     {kind} first[2], second[2];
@@ -30,11 +30,6 @@ _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3,
 }}"""
 
 
-def _in_rows(state: OperandState) -> bool:
-    """Return True for a matrix without strips whose rows, in some order of dimensions, have their values together."""
-    return state.layout is not None and len(state.layout.dims) == 2 and not state.layout.has_strips and state.contig > 0
-
-
 def _in_strips(taken: int) -> Callable[[OperandState], bool]:
     """Return True for strips of so many rows; a single strip is a matrix in the other order."""
 
@@ -47,17 +42,9 @@ def _in_strips(taken: int) -> Callable[[OperandState], bool]:
     return fits
 
 
-def _dims(spec: LogicalSpec) -> tuple[int, int]:
-    """Return the dimensions of a source's rows and columns."""
-    layout = spec.states[0].layout
-    assert layout is not None
-    row, column = (physical.dim for physical in layout.dims)
-    return row, column
-
-
 def _fits(taken: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
-        (row, column), out = _dims(spec), spec.states[1].layout
+        (row, column), out = row_and_column(spec), spec.states[1].layout
         assert out is not None
         if out.dims == (Dynamic(column), Dynamic(row)):
             return spec.shape[row] == taken
@@ -96,7 +83,7 @@ def _emit(taken: int, sizes: Sequence[int]) -> Callable[[KernelSite], None]:
 
 def _lines(site: KernelSite, taken: int, sizes: Sequence[int]) -> Iterator[str]:
     """Yield loops over strips of rows: of the widest vectors that fit, then of narrower ones, then of single values."""
-    dims = _dims(site.spec)
+    dims = row_and_column(site.spec)
     source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
     rows, columns = (int(site.spec.shape[dim]) for dim in dims)
     k, c, src, dst, made = (site.fresh(name) for name in ("k", "c", "src", "dst", "strips"))
@@ -132,7 +119,7 @@ def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
     stages = taken.bit_length() - 1
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        dims, source = _dims(spec), spec.operand(0)
+        dims, source = row_and_column(spec), spec.operand(0)
         columns = spec.shape[dims[1]]
         count = widest // source.state.dtype.bytes
         rows = source.volume // columns
@@ -151,7 +138,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             name=f"Pack{taken}Of{8 * width}Bits",
             op=Move(),
             operands=(
-                attrs.evolve(memory, dtypes=DTYPES_OF[width], when=_in_rows),
+                attrs.evolve(memory, dtypes=DTYPES_OF[width], when=in_rows),
                 attrs.evolve(memory, dtypes=DTYPES_OF[width], when=_in_strips(taken)),
             ),
             same=("dtype",),

@@ -17,16 +17,14 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TileCode
+from morello_x86.kernels.tile_code import Matrix, TileCode, parts_of
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
 #: Layouts of a matrix without strips, in normal form.
-_PLAIN = tuple(
-    Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_COLUMN, _ROW), (_ROW,), (_COLUMN,), ())
-)
-_COLUMNS = _PLAIN[1]
+PLAIN = tuple(Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_COLUMN, _ROW), (_ROW,), (_COLUMN,), ()))
+_COLUMNS = PLAIN[1]
 
 
 def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
@@ -42,6 +40,13 @@ def _beside_sums(spec: LogicalSpec, lanes: Lanes) -> Num:
     return ceil_div(n, lanes.values) + 1 + lanes.adds.temporaries + masks
 
 
+def _parts(spec: LogicalSpec, lanes: Lanes) -> Num:
+    """Return the registers of parts of sums beside the first."""
+    _, m, k, n = spec.shape
+    sums = m * ceil_div(n, lanes.values)
+    return sums * (parts_of(sums, k // lanes.adds.taken) - 1) if lanes.adds.in_parts else 0
+
+
 def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
     """Return registers in rows of so many."""
     return [registers[first : first + count] for first in range(0, len(registers), count)]
@@ -52,7 +57,7 @@ def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
     return Lanes(adds, size, (lhs, rhs, out))
 
 
-def _in_rows(state: OperandState) -> bool:
+def side_by_side(state: OperandState) -> bool:
     """Return True if the columns of an operand lie side by side."""
     return state.layout is None or state.contig > 0 or all(one.dim != _COLUMN for one in state.layout.dims)
 
@@ -114,11 +119,12 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
         return cycles_of(machine, adds, size).cost(spec)
 
     def beside_sums(spec: LogicalSpec) -> Num:
-        return _beside_sums(spec, _lanes(adds, size, spec))
+        lanes = _lanes(adds, size, spec)
+        return _beside_sums(spec, lanes) + _parts(spec, lanes)
 
-    rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=_in_rows)
+    rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
     # Without strips, so that search does not ask for each of those.
-    lhs, rhs = attrs.evolve(rows, layout="any", layouts=_PLAIN, when=None), rows
+    lhs, rhs = attrs.evolve(rows, layout="any", layouts=PLAIN, when=None), rows
     if adds.taken > 1:
         words = Layout((Dynamic(_ROW), Dynamic(_COLUMN), Packed(_ROW, adds.taken)))
         lhs, rhs = rows, attrs.evolve(rows, layout="any", layouts=(words, _COLUMNS), when=_in_strips)

@@ -150,9 +150,13 @@ def _row_kernel(
     rows: Mapping[int, OperandPattern],
     count: int,
     widest: int,
+    finding: int,
     fixed: int,
 ) -> Microkernel:
-    """Return a kernel whose operands `rows` are rows, and whose others are single values; `fixed` is for each row."""
+    """Return a kernel whose operands `rows` are rows, and whose others are single values.
+
+    Beside powers it takes `finding` half cycles for each vector, and `fixed` for each row.
+    """
     singles = tuple(index for index in range(count) if index not in rows)
 
     def emit(site: KernelSite) -> None:
@@ -161,7 +165,6 @@ def _row_kernel(
         site.line("}")
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        finding = 0 if print_row is _from_max else _OWN_MAX
         each = cycles("exp_below", width(spec, widest)) + finding + len(rows) + conversions(spec)
         moves = sum(machine.move_cost(spec.operand(index)) for index in singles)
         return HALF_CYCLE * (vectors(spec, widest) * each + fixed) + moves
@@ -248,11 +251,11 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         return cycles("exp_below", values)
 
     rows = (
-        (SoftmaxDenominator, _from_max, (0,), 3, _LANES),
-        (SoftmaxDenominatorAndMax, _and_max, (0,), 3, 2 * _LANES + _RESCALE),
-        (SoftmaxDenominatorAndMaxFromParts, _from_parts, (0, 1), 4, 2 * _LANES + _RESCALE),
-        (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, 2 * _LANES),
-        (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, _LANES),
+        (SoftmaxDenominator, _from_max, (0,), 3, 0, _LANES),
+        (SoftmaxDenominatorAndMax, _and_max, (0,), 3, _OWN_MAX, 2 * _LANES + _RESCALE),
+        (SoftmaxDenominatorAndMaxFromParts, _from_parts, (0, 1), 4, _OWN_MAX, 2 * _LANES + _RESCALE),
+        (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, _OWN_MAX, 2 * _LANES),
+        (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, 0, _LANES),
     )
     lanes: tuple[tuple[type[Operation], Callable[[Place], None], int, Callable[[int], int]], ...] = (
         (SoftmaxDenominator, _lane_denominator, 3, power),
@@ -270,7 +273,10 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         singles=(1, 2),
     )
     return (
-        *(_row_kernel(op, show, dict.fromkeys(which, _ROW), n, widest, cost) for op, show, which, n, cost in rows),
+        *(
+            _row_kernel(op, show, dict.fromkeys(which, _ROW), count, widest, finding, fixed)
+            for op, show, which, count, finding, fixed in rows
+        ),
         complete,
         *(_lane_kernel(f"Vector{op.__name__}Lanes", op, body, n, widest, each) for op, body, n, each in lanes),
     )

@@ -9,11 +9,22 @@ from itertools import zip_longest
 import attrs
 
 from morello.ir.index import Index
-from morello.ir.numbers import ceil_div
+from morello.ir.numbers import Num, ceil_div, choose
 from morello_x86.kernels.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
+#: Steps from which on sums are kept in parts: adding these up takes a few.
+MANY_STEPS = 16
+
+
+def parts_of(sums: Num, steps: Num) -> Num:
+    """Return in how many parts sums are kept that steps of k take turns with, for so many vectors of sums.
+
+    A multiply-add waits for the one before on the same sum. Few sums leave the core idle meanwhile, unless they are in
+    parts; registers hold 12 sums and what goes with them in any vectors. What this returns divides `_UNROLLED`.
+    """
+    return choose((sums <= 6) & (steps >= MANY_STEPS), choose(sums <= 2, 4, 2), 1)
 
 
 @attrs.frozen
@@ -69,7 +80,7 @@ class TileCode:
             if out or not self.accumulate:
                 value = lanes.load_sums(place, tail, self._masks) if self.accumulate else lanes.zero
                 yield f"    {f'{lanes.sums} ' if out else ''}{one} = {value};"
-        yield from self._steps(lhs, rhs, sums)
+        yield from self._in_parts(lhs, rhs, sums)
         for one, place, tail in zip(each, places, vectors, strict=False):
             yield f"    {lanes.store_sums(place, tail, self._masks, one)}"
         yield "}"
@@ -104,12 +115,31 @@ class TileCode:
         if lanes.word:
             yield f"    typedef int{lanes.word}_t {self._word} __attribute__((may_alias, aligned(1)));"
 
-    def _steps(self, lhs: Matrix, rhs: Matrix, sums: Sequence[Sequence[str]]) -> Iterator[str]:
+    def _in_parts(self, lhs: Matrix, rhs: Matrix, sums: Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yield all steps, which take turns with the parts of sums; in the end these are added up."""
+        lanes, count = self.lanes, self.parts
+        parts = [sums, *([[self.fresh("part") for _ in row] for row in sums] for _ in range(count - 1))]
+        for part in parts[1:]:
+            yield from (f"    {lanes.sums} {one} = {lanes.zero};" for row in part for one in row)
+        yield from self._steps(lhs, rhs, parts)
+        while count > 1:
+            count //= 2
+            for into, part in zip(parts[:count], parts[count:], strict=False):
+                for row, others in zip(into, part, strict=True):
+                    for one, other in zip(row, others, strict=True):
+                        yield f"    {one} = {lanes.added_up(one, other)};"
+
+    @property
+    def parts(self) -> int:
+        """Return in how many parts sums are kept."""
+        return int(parts_of(self.rows * self.vectors, self.steps)) if self.lanes.adds.in_parts else 1
+
+    def _steps(self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
         """Yield a loop that takes several steps of k a round, where there is more than one, and the steps left over."""
         rounds, left = divmod(self.steps, _UNROLLED)
         if rounds < 2:
             for step in range(self.steps):
-                yield from self._step(lhs, rhs, step, sums, "    ")
+                yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
             return
         k, round_lhs, round_rhs = (self.fresh(name) for name in ("k", f"{lhs.pointer}_k", f"{rhs.pointer}_k"))
         types = [dtype.c_name for dtype in self.lanes.types]
@@ -118,19 +148,23 @@ class TileCode:
         yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
         for step in range(_UNROLLED):
-            yield from self._step(a, b, step, sums, "        ")
-        for one in (one for each in sums for one in each):
+            yield from self._step(a, b, step, parts[step % len(parts)], "        ")
+        for one in (one for sums in parts for each in sums for one in each):
             yield from (f"        {line}" for line in self.lanes.kept(one))
         yield "    }"
         for step in range(self.steps - left, self.steps):
-            yield from self._step(lhs, rhs, step, sums, "    ")
+            yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
 
     def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""
         lanes, factors = self.lanes, [self.fresh("factor") for _ in range(self.vectors)]
+        # AVX2 has no registers to spare for more than 8 sums.
+        pinned = self.parts > 1 and self.rows > 1 and (lanes.size == 64 or self.rows * self.vectors <= 4)
         for vector, factor in enumerate(factors):
             loaded = lanes.load_factors(_at(rhs, step, vector * lanes.values), self._narrow(vector), self._masks)
-            yield f"{indent}const {lanes.factors} {factor} = {loaded};"
+            yield f"{indent}{'const ' * (not pinned)}{lanes.factors} {factor} = {loaded};"
+            # Or gcc 12 loads it again for each row.
+            yield from (f"{indent}{line}" for line in lanes.pinned(factor) if pinned)
         for row, each in enumerate(sums):
             value, place = self.fresh("value"), _at(lhs, row, step)
             word = f"(const {self._word} *)({place})" if lanes.word else place

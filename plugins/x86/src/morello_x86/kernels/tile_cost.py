@@ -12,12 +12,22 @@ import numpy.typing as npt
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32
 _LINE = 64
+#: Lines of a page.
+_PAGE = 64
+#: Rows of the left-hand side that L1 has room for in one set, and what a line takes that it has not. Measured on a core
+#: of Zen 5: 16 rows 8 KiB apart take 7 cycles a line longer than 8, or than rows at other distances.
+_ROWS, _EVICTED = 8, 50
+#: The dimension of columns.
+_COLUMN = 2
 #: Steps of k that two calls overlap in at least: what starts a tile is never hidden altogether.
 _CALL = 60
+#: What reading sums that the call before stored takes, and steps of k that come behind it at most in the least cost.
+_FORWARDED, _FEW = 80, 4
 
 
 @attrs.frozen
@@ -40,7 +50,8 @@ class Lines:
     """Cost of a cache line from one level, in tenths of a cycle.
 
     `stream` overlaps with the sums. What it does not hide is `run` for each line, `apart` for each run of lines
-    after the first, and `out` for lines of the output, once for reading and once for writing.
+    after the first, and `out` for lines of the output, once for reading and once for writing. Runs of a page or more
+    are as good as one, as prefetchers stop at the end of a page.
     """
 
     stream: int
@@ -55,7 +66,7 @@ class TileCycles:
 
     `tiles` are those that were measured. For the others there are `latency` and `add`, of a multiply-add that waits
     for the one before and of one that does not, and `load`, all in hundredths of a cycle. `mask` is what loading a
-    vector that is not full adds to a step. `levels` say what lines take.
+    vector that is not full adds to a step. Few sums are kept `in_parts`. `levels` say what lines take.
     """
 
     values: int
@@ -66,13 +77,15 @@ class TileCycles:
     mask: int
     levels: Mapping[str, Lines]
     taken: int = 1
+    in_parts: bool = False
 
     @cached_property
     def _steps(self) -> npt.NDArray[np.int64]:
         """Hundredths of a cycle by rows and vectors: those measured, else the smooth maximum of what limits a step."""
         rows, vectors = np.meshgrid(*[np.arange(_MOST)] * 2, indexing="ij")
         limits = self.add * rows * vectors, self.load * (rows + vectors)
-        steps = smooth_maximum(np.full_like(rows, self.latency), *limits).astype(np.int64)
+        parts = parts_of(rows * vectors, MANY_STEPS) if self.in_parts else 1
+        steps = smooth_maximum(np.full_like(rows, self.latency) // parts, *limits).astype(np.int64)
         for one in self.tiles:
             steps[one.rows, one.vectors] = one.step
         return steps
@@ -95,18 +108,41 @@ class TileCycles:
         zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
         step = self._steps[at] + choose(n % self.values != 0, self.mask, 0)
         floor = _CALL + steps * m * vectors * self.add // 10
+        if not zero:
+            # Calls that split k further add to the same sums, one after the other.
+            floor = np.maximum(floor, _FORWARDED + np.minimum(steps, _FEW) * self.latency // 10)
         sums = np.maximum(steps * step // 10 + self._starts[(zero, *at)], floor)
+        stream, friction = self.reading(spec)
+        in_memory = self.levels.get(spec.states[2].level)
+        out = spec.operand(2).lines(_LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
+        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
+        return total if total.ndim else int(total)
+
+    def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
+        """Return the tenths of a cycle that reading the factors takes: what overlaps with sums, and what does not."""
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):
             operand, level = spec.operand(index), self.levels[spec.states[index].level]
             lines = operand.lines(_LINE)
             stream = stream + lines * level.stream
-            friction = friction + lines * level.run + (operand.runs - 1) * level.apart
-        in_memory = self.levels.get(spec.states[2].level)
-        out = spec.operand(2).lines(_LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
-        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
-        return total if total.ndim else int(total)
+            short = np.maximum(_PAGE - lines // operand.runs, 0)
+            friction = friction + lines * level.run + (operand.runs - 1) * level.apart * short // _PAGE
+        return stream, friction + _evicted(spec)
+
+
+def _evicted(spec: LogicalSpec) -> Num:
+    """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
+
+    They do where many are read side by side whose distance is a multiple of a page's size, or may be.
+    """
+    _, m, k, _ = spec.shape
+    lhs, state = spec.operand(0), spec.states[0]
+    by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
+    if state.level == "L1" or not by_rows:
+        return 0
+    evict = (m > _ROWS) & ((lhs.runs > 1) | (k * state.dtype.bytes % (_PAGE * _LINE) == 0))
+    return choose(evict, lhs.lines(_LINE) * _EVICTED, 0)
 
 
 def smooth_maximum(*terms: Num) -> npt.NDArray[np.float64]:

@@ -58,11 +58,11 @@ def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
     """Return what tiles in vectors of `size` bytes cost on a machine."""
     shipped = TILE_CYCLES[adds.name, size]
     names = (tiles_table(adds), limits_table(adds), LINES)
-    return _cycles(shipped.values, shipped.taken, *(machine.tables[name] for name in names))
+    return _cycles(shipped.values, shipped.taken, adds.in_parts, *(machine.tables[name] for name in names))
 
 
 @cache
-def _cycles(values: int, taken: int, tiles: Rows, limits: Rows, lines: Rows) -> TileCycles:
+def _cycles(values: int, taken: int, in_parts: bool, tiles: Rows, limits: Rows, lines: Rows) -> TileCycles:
     latency, add, load, mask = limits[0]
     return TileCycles(
         values=values,
@@ -73,4 +73,5 @@ def _cycles(values: int, taken: int, tiles: Rows, limits: Rows, lines: Rows) -> 
         load=load,
         mask=mask,
         levels=dict(zip(LEVELS, starmap(Lines, lines), strict=True)),
+        in_parts=in_parts,
     )

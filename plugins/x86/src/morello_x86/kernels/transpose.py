@@ -8,6 +8,7 @@ from morello.ir.dtypes import F32, DType
 from morello.ir.numbers import Mask
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, PREFIX
@@ -152,6 +153,25 @@ def to_pairs(size: int, width: int) -> str:
     return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(made))])
 
 
+def in_rows(state: OperandState) -> bool:
+    """Return True for a matrix without strips whose rows, in some order of dimensions, have their values together."""
+    return state.layout is not None and len(state.layout.dims) == 2 and not state.layout.has_strips and state.contig > 0
+
+
+def row_and_column(spec: LogicalSpec) -> tuple[int, int]:
+    """Return the dimensions of the rows and columns of a source that is `in_rows`."""
+    layout = spec.states[0].layout
+    assert layout is not None
+    row, column = (physical.dim for physical in layout.dims)
+    return row, column
+
+
+def is_transposed(spec: LogicalSpec) -> bool:
+    """Return True if the output has the columns of the source as its rows; both are `in_rows`."""
+    source, out = (state.layout for state in spec.states)
+    return source is not None and out is not None and source.dims == out.dims[::-1]
+
+
 def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[LogicalSpec], Mask]:
     """Return True for a source of `rows` rows of `columns` values, if the layouts order these two differently.
 
@@ -160,13 +180,10 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[
     """
 
     def holds(spec: LogicalSpec) -> Mask:
-        layout, other = (state.layout for state in spec.states)
-        if layout is None or other is None or len(layout.dims) != 2 or layout.dims != other.dims[::-1]:
+        row, column = row_and_column(spec)
+        if not is_transposed(spec) or rising not in (None, row < column):
             return False
-        first, second = (physical.dim for physical in layout.dims)
-        if rising not in (None, first < second):
-            return False
-        return (spec.shape[first] == rows) & (spec.shape[second] == columns)
+        return (spec.shape[row] == rows) & (spec.shape[column] == columns)
 
     return holds
 
@@ -174,7 +191,7 @@ def _of_shape(rows: int, columns: int, rising: bool | None = None) -> Callable[[
 def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
     """Return the transposes of squares of `size` rows of values of `width` bytes, in both directions."""
     suffix = "" if width == 4 else f"Of{8 * width}Bits"
-    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(size,))
+    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(size,), when=in_rows)
     return tuple(
         Microkernel(
             name=f"Transpose{size}x{size}{'Rows' if rising else 'Columns'}{suffix}",
@@ -193,7 +210,7 @@ def _squares(size: int, width: int) -> tuple[Microkernel, ...]:
 def _pairs(size: int, width: int) -> Microkernel:
     """Return kernels that make one row of pairs of two: [Kaufman2025]'s PhysicalTransposeByte, for every width."""
     values = size // width
-    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(values,))
+    vector = OperandPattern(levels=("VRF",), dtypes=DTYPES_OF[width], vectors=(values,), when=in_rows)
     return Microkernel(
         name=f"Pairs2x{values}Of{8 * width}Bits",
         op=Move(),

@@ -12,7 +12,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.lanes import stream
 from morello_x86.kernels.streams import by_traffic
-from morello_x86.kernels.transpose import DTYPES_OF, square
+from morello_x86.kernels.transpose import DTYPES_OF, in_rows, is_transposed, row_and_column, square
 
 #: Rows of the source whose values of 4 bytes fill a line.
 _ROWS = 16
@@ -53,24 +53,11 @@ static void matrix_of_$kind(
 }""")
 
 
-def _dims(spec: LogicalSpec) -> tuple[int, int] | None:
-    """Return the dimensions of the source's rows and columns, if the output has the columns as its rows; else None."""
-    layout, other = (state.layout for state in spec.states)
-    if layout is None or other is None or len(layout.dims) != 2 or layout.has_strips:
-        return None
-    if layout.dims != other.dims[::-1] or not all(state.contig for state in spec.states):
-        return None
-    row, column = (physical.dim for physical in layout.dims)
-    return row, column
-
-
 def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
     count = size // 4
 
     def emit(site: KernelSite) -> None:
-        dims = _dims(site.spec)
-        assert dims is not None
-        row, column = dims
+        row, column = row_and_column(site.spec)
         source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
         kind = site.vector_type(dtype, count)
         words = {
@@ -97,18 +84,18 @@ def kernels(size: int) -> tuple[Microkernel, ...]:
     """Return the transposes of 4-byte values in vectors of `size` bytes: in L1, and past the caches."""
 
     def fits(spec: LogicalSpec) -> Mask:
-        dims = _dims(spec)
-        return (spec.shape[dims[0]] >= _ROWS) & (spec.shape[dims[1]] >= size // 4) if dims else False
+        row, column = row_and_column(spec)
+        return is_transposed(spec) and (spec.shape[row] >= _ROWS) & (spec.shape[column] >= size // 4)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        row, column = _dims(spec) or (0, 0)
+        row, column = row_and_column(spec)
         return _START + _BLOCK[size] * ceil_div(spec.shape[row], _ROWS) * ceil_div(spec.shape[column], size // 4)
 
     def streamed(spec: LogicalSpec, machine: Machine) -> Num:
         return by_traffic(spec, cost(spec, machine), machine)
 
     def kernel(name: str, level: str, cost: Callable[[LogicalSpec, Machine], Num], streams: bool) -> Microkernel:
-        pattern = OperandPattern(levels=(level,), dtypes=DTYPES_OF[4], contiguous=False)
+        pattern = OperandPattern(levels=(level,), dtypes=DTYPES_OF[4], contiguous=False, when=in_rows)
         return Microkernel(
             name=name,
             op=Move(),

@@ -1,0 +1,151 @@
+"""A few rows times a matrix that streams by row after row, as it lies in memory, while the sums stay in L1.
+
+Register tiles of so few rows would read a short piece of each row of the matrix, which takes longer than reading all of
+it in order: such products wait for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from morello.ir.numbers import Mask, Num, ceil_div
+from morello.ir.ops.matmul import Matmul
+from morello.ir.spec import LogicalSpec
+from morello.kernels.site import KernelSite
+from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.kernels.common import MEMORIES
+from morello_x86.kernels.multiply_add import F32_FMA, Lanes
+from morello_x86.kernels.register_tiles import PLAIN, side_by_side
+from morello_x86.kernels.tile_code import Matrix, TileCode
+from morello_x86.kernels.tile_cost import smooth_maximum
+from morello_x86.kernels.tile_tables import cycles_of
+
+_ROW, _COLUMN = 1, 2
+#: Rows of the matrix that are read side by side: with more, prefetchers fall behind, with less, sums are moved more.
+_TAKEN = 4
+#: Rows of the left-hand side at most: more need so many values of it in registers that register tiles are faster.
+_MOST = 8
+#: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
+#: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
+_PERCENT = {32: 137, 64: 112}
+#: Tenths of a cycle for a call, and for each turn through the columns.
+_CALL, _TURN = 60, 50
+
+
+@attrs.frozen
+class _Code:
+    """The C of such a product: `together` vectors of each row of sums in registers at a time."""
+
+    rows: int
+    steps: int
+    columns: int
+    lanes: Lanes
+    site: KernelSite
+
+    @property
+    def together(self) -> int:
+        return max(1, _TAKEN // self.rows)
+
+    def lines(self, a: Matrix, b: Matrix, c: Matrix) -> Iterator[str]:
+        """Yield lines of C that compute c += a·b, whose pointers are names."""
+        whole = self.steps // _TAKEN * _TAKEN
+        if whole:
+            k, lhs, rhs = (self.site.fresh(name) for name in ("k", f"{a.pointer}_k", f"{b.pointer}_k"))
+            types = [dtype.c_name for dtype in self.lanes.types]
+            yield f"for (ptrdiff_t {k} = 0; {k} < {whole}; {k} += {_TAKEN}) {{"
+            yield f"    const {types[0]} *const {lhs} = {a.pointer} + {k} * {a.column.grouped()};"
+            yield f"    const {types[1]} *{rhs} = {b.pointer} + {k} * {b.row.grouped()};"
+            # Or gcc 12 takes two turns at once, and more rows of the matrix side by side.
+            yield f'    __asm__ volatile("" : "+r"({rhs}));'
+            turn = self._turn(attrs.evolve(a, pointer=lhs), attrs.evolve(b, pointer=rhs), c, _TAKEN)
+            yield from (f"    {line}" for line in turn)
+            yield "}"
+        if left := self.steps - whole:
+            lhs, rhs = f"{a.pointer} + {a.column * whole}", f"{b.pointer} + {b.row * whole}"
+            yield from self._turn(attrs.evolve(a, pointer=lhs), attrs.evolve(b, pointer=rhs), c, left)
+
+    def _turn(self, a: Matrix, b: Matrix, c: Matrix, steps: int) -> Iterator[str]:
+        """Yield a loop over all columns that takes so many steps of k."""
+        wide = self.together * self.lanes.values
+        whole = self.columns // wide * wide
+        if whole:
+            n = self.site.fresh("n")
+            yield f"for (ptrdiff_t {n} = 0; {n} < {whole}; {n} += {wide}) {{"
+            yield from (f"    {line}" for line in self._tile(a, b, c, steps, wide, n))
+            yield "}"
+        if left := self.columns - whole:
+            yield from self._tile(a, b, c, steps, left, str(whole))
+
+    def _tile(self, a: Matrix, b: Matrix, c: Matrix, steps: int, columns: int, at: str) -> Iterator[str]:
+        tile = TileCode(
+            rows=self.rows, columns=columns, steps=steps, lanes=self.lanes, accumulate=True, fresh=self.site.fresh
+        )
+        b, c = (attrs.evolve(one, pointer=f"{one.pointer} + {at}") for one in (b, c))
+        return tile.lines(a, b, c)
+
+
+def _emit(size: int):
+    def emit(site: KernelSite) -> None:
+        _, m, k, n = map(int, site.spec.shape)
+        lhs, rhs, out = (site.operand(index) for index in range(3))
+        dtypes = [state.dtype for state in site.spec.states]
+        lanes = Lanes(F32_FMA, size, (dtypes[0], dtypes[1], dtypes[2]))
+        names = [site.fresh(name) for name in ("lhs", "rhs", "out")]
+        site.line("{")
+        for name, operand, dtype, const in zip(names, (lhs, rhs, out), dtypes, ("const ", "const ", ""), strict=True):
+            site.line(f"    {const}{dtype.c_name} *const {name} = {operand.pointer()};")
+        a = Matrix(names[0], lhs.stride(_ROW), lhs.stride(_COLUMN))
+        b, c = Matrix(names[1], rhs.stride(_ROW)), Matrix(names[2], out.stride(_ROW))
+        for line in _Code(rows=m, steps=k, columns=n, lanes=lanes, site=site).lines(a, b, c):
+            site.line(f"    {line}")
+        site.line("}")
+
+    return emit
+
+
+def _cost(size: int):
+    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+        """Return the cost: computing overlaps with the lines that stream by, but for some friction."""
+        _, m, k, n = spec.shape
+        cycles = cycles_of(machine, F32_FMA, size)
+        vectors = ceil_div(n, cycles.values)
+        computing = k * m * vectors * cycles.add * _PERCENT[size] // 1000 + _TURN * ceil_div(k, _TAKEN)
+        stream, friction = cycles.reading(spec)
+        total = np.rint(smooth_maximum(computing, stream)).astype(np.int64) + friction + _CALL
+        return total if total.ndim else int(total)
+
+    return cost
+
+
+def _fits(size: int):
+    def fits(spec: LogicalSpec) -> Mask:
+        """Return True for few rows and whole vectors: shorter products are for register tiles."""
+        _, m, k, n = spec.shape
+        return (m <= _MOST) & (k >= _TAKEN) & (n >= size)
+
+    return fits
+
+
+def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
+    """Return the products of few rows of f32 of a core with so many registers for vectors of `size` bytes."""
+    f32 = ("f32",)
+    rows = OperandPattern(levels=MEMORIES, dtypes=f32, contiguous=False, layout="row_major", when=side_by_side)
+    return (
+        Microkernel(
+            name="RowsTimesMatrixAccum",
+            op=Matmul(accumulate=True),
+            operands=(
+                attrs.evolve(rows, layout="any", layouts=PLAIN, when=None),
+                rows,
+                attrs.evolve(rows, levels=("L1",)),
+            ),
+            shape=(1, None, None, None),
+            when=_fits(size),
+            cost=_cost(size),
+            registers={"VRF": registers},
+            emit=_emit(size),
+        ),
+    )

@@ -1,0 +1,74 @@
+"""A few rows times a matrix, which streams by: tails of all dimensions, rows apart, and where search chooses it."""
+
+from __future__ import annotations
+
+import pytest
+from morello_x86_avx2.plugin import PLUGIN as AVX2
+from morello_x86_avx512.plugin import PLUGIN as AVX512
+
+from morello import api
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Node
+from morello.plugins import TargetPlugin
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler, available_compilers
+from morello.schedule import lines, schedule_of
+from morello.testing import Trials
+
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+KERNEL = "RowsTimesMatrixAccum"
+
+
+def product(shape: tuple[int, int, int], lhs: str, rhs: str, out: str, op: str = "MatmulAccum") -> str:
+    m, k, n = shape
+    return f"{op}(1×{m}×{k}×{n}, (f32, {lhs}), (f32, {rhs}), (f32, {out}), serial)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+@PLUGINS
+def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compiler) -> None:
+    apart, near = "GL, row_major, c1, ua", "L1, row_major, c1, ua"
+    specs = [
+        product((1, 4, 64), "L1", "GL", "L1"),
+        product((1, 7, 197), "GL, ua", apart, "L1, ua"),
+        product((2, 9, 129), "GL, col_major, c0, ua", "L2", near),
+        product((3, 21, 100), apart, apart, near),
+        product((8, 6, 79), "GL, col_major", "L1", near),
+    ]
+    found = Registry.of(x86=plugin)
+    text = f"target {plugin.info.name}\n"
+    for number, spec in enumerate(specs):
+        text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {KERNEL}\n}}\n"
+    impls = [goal.impl for goal in api.parse(text, registry=found).values() if isinstance(goal.impl, Node)]
+    assert len(impls) == len(specs)
+    trials = Trials(impls, found.target(plugin.info.name), sanitize=True, compiler=compiler)
+    for number in range(len(specs)):
+        trials.check(number)
+
+
+@pytest.mark.parametrize(("shape", "fits"), [((8, 4, 64), True), ((9, 4, 64), False), ((1, 3, 64), False)])
+@PLUGINS
+def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[int, int, int], fits: bool) -> None:
+    target = Registry.of(x86=plugin).target(plugin.info.name)
+    spec = parse_spec(product(shape, "GL", "GL", "L1"), target).logical
+    assert bool(target.kernels_by_name[KERNEL].accepts(spec)) == fits
+
+
+@PLUGINS
+def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin) -> None:
+    text = product((1, 512, 1024), "GL", "GL", "GL", op="Matmul")
+    kernel = api.compile(f"target {plugin.info.name}\nspec problem = {text}\n", db=None)
+    assert f"select {KERNEL}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
+
+
+@PLUGINS
+def test_long_rows_cost_as_much_as_adjacent_ones(plugin: TargetPlugin) -> None:
+    target = Registry.of(x86=plugin).target(plugin.info.name)
+
+    def cost(columns: int, state: str) -> int:
+        text = product((1, 64, columns), "L1", f"GL, row_major{state}", "L1")
+        return int(target.kernels_by_name[KERNEL].cost(parse_spec(text, target).logical, target))
+
+    assert cost(1024, ", c1") == cost(1024, "")
+    assert cost(64, ", c1") > 1.2 * cost(64, "")
