@@ -10,7 +10,6 @@ times that were kept; `--retime` measures the programs that were kept, and today
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -18,7 +17,6 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import archspec.cpu
 import attrs
@@ -32,6 +30,7 @@ from harness.problems import Problem, difference
 from harness.samples import Sample, Samples, Score
 from harness.suite import PROBLEMS
 from morello import api
+from morello.cli.figures import figures
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.goals import Goal
@@ -212,14 +211,9 @@ def _table(scores: Sequence[tuple[Samples, int, Score]]) -> Table:
 
 def _plot(every: Sequence[Samples], path: str) -> None:
     """Draw a panel for each Spec and target, both axes logarithmic. Raises MorelloError."""
-    try:
-        # Not imported by name, as it need not be there.
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
     columns = min(4, max(1, len(every)))
     rows = max(1, math.ceil(len(every) / columns))
-    figure = figures.Figure(figsize=(3.5 * columns, 3 * rows), layout="constrained")
+    figure = figures().Figure(figsize=(3.5 * columns, 3 * rows), layout="constrained")
     for place, one in enumerate(every):
         panel = figure.add_subplot(rows, columns, place + 1)
         for origin in dict.fromkeys(each.origin for each in one.programs):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.console import Console
@@ -81,14 +82,21 @@ def main(
     finally:
         for worker in (*workers, limiter):
             worker.stop()
-    for name, limit in limits.items():
-        console.print(f"{name}: {limit:,.1f} {'GB/s' if name.startswith('read') else 'GFLOP/s'}")
-    for line in (*report.summary(results), *(f"{one.peer.name}: {one.missing}" for one in workers if one.missing)):
+    for line in (*_limit_lines(limits), *report.summary(results), *_missing_lines(workers)):
         console.print(line)
     if as_json:
         print(json.dumps({"limits": limits, "threads": threads, "results": [one.as_dict() for one in results]}))
     if plot:
         report.plot(results, limits, threads, plot)
+
+
+def _limit_lines(limits: Mapping[str, float]) -> list[str]:
+    units = {name: "GB/s" if name.startswith("read") else "GFLOP/s" for name in limits}
+    return [f"{name}: {limit:,.1f} {units[name]}" for name, limit in limits.items()]
+
+
+def _missing_lines(workers: Sequence[Worker]) -> list[str]:
+    return [f"{one.peer.name}: {one.missing}" for one in workers if one.missing]
 
 
 def _problems(suites: tuple[str, ...], names: tuple[str, ...]) -> list[Problem]:

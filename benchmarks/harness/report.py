@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import attrs
 from rich.table import Table
@@ -13,7 +11,7 @@ from rich.table import Table
 from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
 from harness.measure import Result
 from harness.problems import Problem
-from morello.errors import MorelloError
+from morello.cli.figures import figures
 
 #: Below this, ours is a miss.
 MISS = 0.9
@@ -133,13 +131,8 @@ def summary(results: Sequence[Result]) -> list[str]:
 
 def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
     """Draw the percent of the limit that each runner reaches on each problem. Raises MorelloError."""
-    try:
-        # Not imported by name, as it need not be there.
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
     groups = by_problem(results)
-    figure = figures.Figure(figsize=(max(8, 0.6 * len(groups)), 6), layout="constrained")
+    figure = figures().Figure(figsize=(max(8, 0.6 * len(groups)), 6), layout="constrained")
     axes = figure.add_subplot()
     names = [problem.name for problem in groups]
     for runner in dict.fromkeys(one.runner for one in results if one.seconds):
