@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
-import multiprocessing
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from morello.plugins.registry import installed
+from morello.testing.children import forked
 from morello.testing.examine import (
     EQUAL,
     FAILED,
@@ -111,13 +112,9 @@ class Campaign:
                 worker.end()
 
     def _started(self, chunk: Chunk) -> Worker:
-        context = multiprocessing.get_context("fork")
-        mine, theirs = context.Pipe(duplex=False)
         handle, trace = tempfile.mkstemp(prefix="trace-", dir=self.folder)
         os.close(handle)
-        process = context.Process(target=_examine, args=(chunk, self.options, theirs, trace))
-        process.start()
-        theirs.close()
+        process, mine = forked(partial(_examine, chunk, self.options, trace))
         return Worker(chunk, process, mine, Path(trace))
 
     def _listen(self, worker: Worker) -> None:
@@ -193,7 +190,7 @@ class Campaign:
             self._print(f"{len(those)} × {kind}; first: Spec {those[0].number} on {those[0].target}")
 
 
-def _examine(chunk: Chunk, options: argparse.Namespace, to: Connection, trace: str) -> None:
+def _examine(chunk: Chunk, options: argparse.Namespace, trace: str, to: Connection) -> None:
     """Examine a chunk in this process, and tell of it."""
     os.setpgrp()
     examiner = Examiner(installed(), installed().target(chunk.target), options.seed, options.seconds, options.patience)

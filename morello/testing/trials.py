@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from multiprocessing.connection import Connection
 
 import attrs
@@ -27,6 +26,7 @@ from morello.runtime.toolchain import Compiler, find_compiler, timeout_seconds
 from morello.runtime.verify import judge, verify
 from morello.schedule import schedule_of
 from morello.testing.batch import build_together
+from morello.testing.children import forked
 from morello.testing.sanitize import Job, run_all_sanitized
 
 #: Warnings are errors. Optimising more takes longer, and the code is the same to a compiler's front end.
@@ -95,11 +95,7 @@ class Trials:
 
     def _run_apart(self, first: int) -> Iterator[str | None]:
         """Yield the faults from program `first` on, found in a process of its own, which ends at one that crashes."""
-        context = multiprocessing.get_context("fork")
-        mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=self._report, args=(first, theirs))
-        process.start()
-        theirs.close()
+        process, mine = forked(partial(self._report, first))
         try:
             for index in range(first, len(self.impls)):
                 try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import resource
 import shutil
@@ -11,28 +10,26 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
+from morello.testing.children import forked
 from morello.testing.faults.pieces import TARGET, Broken, look, make, piece, require
-
-_FORK = multiprocessing.get_context("fork")
 
 
 def in_child(action: Callable[[], None]) -> str:
     """Run in a process of its own, for what cannot be undone; return what it failed with, or an empty text."""
-    hears, said = _FORK.Pipe(duplex=False)
 
-    def run() -> None:
+    def run(said: Connection) -> None:
         try:
             action()
             said.send("")
         except BaseException as error:
             said.send(f"{type(error).__name__}: {error}")
 
-    process = _FORK.Process(target=run)
-    process.start()
+    process, hears = forked(run)
     failed = hears.recv()
     process.join()
     return failed

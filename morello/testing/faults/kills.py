@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -10,13 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from morello.db.store import SpecStore
+from morello.testing.children import forked
 from morello.testing.faults.pieces import TARGET, look, piece, require
-
-_FORK = multiprocessing.get_context("fork")
 
 
 def _write(path: Path, numbers: Iterator[int], said: Any) -> None:
@@ -31,10 +30,7 @@ class Writer:
     """A process that stores pieces. `committed` are those it has said to be stored, all of them once it has ended."""
 
     def __init__(self, path: Path, start: int, step: int = 1, stop: int = 1 << 30):
-        self._hears, said = _FORK.Pipe(duplex=False)
-        self.process = _FORK.Process(target=_write, args=(path, range(start, stop, step), said))
-        self.process.start()
-        said.close()
+        self.process, self._hears = forked(partial(_write, path, range(start, stop, step)))
         self.committed: list[int] = []
 
     def wait(self, commits: int) -> None:
