@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -48,6 +50,19 @@ def test_tools_have_one_version_in_one_place() -> None:
     assert {re.split(r"\[|==", one)[0] for one in pinned} >= {"ruff", "pyright", "mkdocs-material", "mkdocstrings"}
     for file in (".ci/run", "Makefile", "requirements-dev.txt", "requirements.txt"):
         assert not re.search(r"[\w\]][=~<>]=\d", (ROOT / file).read_text(encoding="utf-8")), file
+
+
+@pytest.mark.xdist_group("one worker")
+@pytest.mark.parametrize("turn", range(4))
+def test_tests_of_a_group_share_a_worker(
+    turn: int, tmp_path_factory: pytest.TempPathFactory, worker_id: str, testrun_uid: str
+) -> None:
+    """Some versions of pytest and pytest-xdist lose groups, and what tests share is then made in each worker."""
+    own = tmp_path_factory.getbasetemp()
+    path = (own if worker_id == "master" else own.parent) / f"workers_{testrun_uid}"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{worker_id}\n")
+    assert {*path.read_text(encoding="utf-8").split()} == {worker_id}
 
 
 def test_the_citation_has_this_version() -> None:
