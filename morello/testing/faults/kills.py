@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from morello.testing.children import forked
 from morello.testing.faults.pieces import TARGET, look, piece, require
 
 
-def _write(path: Path, numbers: Iterator[int], said: Any) -> None:
+def _write(path: Path, numbers: Iterable[int], said: Any) -> None:
     """Store pieces, and say which ones are committed."""
     store = SpecStore(path)
     for number in numbers:
