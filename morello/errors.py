@@ -41,6 +41,10 @@ class NoImplementation(MorelloError):
     """The target has no program for this Spec within its memory limits."""
 
 
+class Undecided(MorelloError):
+    """Search ended before there was a program, or the proof that there is none."""
+
+
 class EmitError(MorelloError):
     """A program the emitter cannot print, such as one with Spec leaves left."""
 

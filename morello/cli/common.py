@@ -17,7 +17,7 @@ from morello.cli.progress import Doing, SearchDisplay
 from morello.codegen.parallel import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
-from morello.errors import MorelloError, NoImplementation
+from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.diagnostics import quoted, read_file, suggestion
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
@@ -95,7 +95,7 @@ def _with_effort(command: Command) -> Command:
         "--effort",
         metavar="N",
         type=click.IntRange(min=1),
-        help="End each search when N Specs are taken apart and there is a program, about 50,000 a second; by default "
+        help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
         f"{_DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
     )
     @click.option(
@@ -241,8 +241,8 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
                 effort = click.get_current_context().meta.get(_EFFORT)
                 done = goal.synthesize(db, display, effort) if next(leaves(goal.impl), None) else goal
                 kernel = api.compile(done, cc=cc)
-        except NoImplementation as error:
-            raise NoImplementation(f"{goal.name}: {error.message}", error.hint) from error
+        except (NoImplementation, Undecided) as error:
+            raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
         for line in search.details():
             click.echo(f"{goal.name}: {line}", err=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import attrs
 
-from morello.errors import MorelloError
+from morello.errors import MorelloError, Undecided
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -143,7 +143,7 @@ class BlockSearch:
     def approach(self, spec: Spec, effort: Effort) -> Found:
         """Return the cheapest program, or the best that comes of some effort, with a bound.
 
-        Raises NoImplementation as `synthesize` does, and MorelloError where time or memory did not suffice.
+        Raises NoImplementation as `synthesize` does, and Undecided where the effort did not suffice.
         """
         self._effort = effort
         try:
@@ -162,18 +162,14 @@ class BlockSearch:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
         if high == float("inf"):
-            late = effort.seconds is not None and not effort.full
-            within, more = (f"{effort.seconds:g} s", "time") if late else (f"{effort.memory:,} bytes", "memory")
-            raise MorelloError(
-                f"no program of {spec.op} was found in {within}, nor is it proven that there is none",
-                f"give search more {more}",
-            )
+            raise _undecided(spec, effort, late=time.monotonic() >= deadline)
         impl = self._found(spec, goal, solver.core.best(goal))
         return Found(impl, figures(impl).cost, int(low))
 
     def _some(self, spec: Spec) -> Figures | None:
         """Return the figures of the first program that comes up, None if there is none."""
-        self._work([spec], lambda solver, goals: solver.approach(goals[0], Effort(expansions=1), float("inf")))
+        any_will_do = Effort(gap=float("inf"))
+        self._work([spec], lambda solver, goals: solver.approach(goals[0], any_will_do, float("inf")))
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
         low, high = solver.core.costs(goal)
@@ -311,3 +307,13 @@ class BlockSearch:
             below, found = by_logical[leaf.spec.logical]
             children.append(self._found(leaf.spec, below, found))
         return Node(spec, node.expansion, tuple(children), node.grids)
+
+
+def _undecided(spec: Spec, effort: Effort, *, late: bool) -> Undecided:
+    """Return the error for a search that ended without a program; `late` says that its time was up."""
+    if effort.full:
+        within, more = f"within {effort.memory:,} bytes", "give search more --memory"
+    else:
+        within = f"in {effort.seconds:g} s" if late else f"with an effort of {effort.expansions:,}"
+        more = "go on with --prove, or with more --effort or --time-limit; in Python, with another Effort"
+    return Undecided(f"no program of {spec.op} was found {within}, nor is it proven that there is none", more)

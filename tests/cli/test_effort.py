@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-#: A few programs are found before the cheapest.
+#: A few programs are found before the cheapest; the first costs more.
 SPEC = "spec some = (Matmul(1×1×7×13, L1, L1, L1, serial), [12, 32, 0, 0, 0])\n"
 
 
@@ -24,7 +24,7 @@ def told(result):
 
 
 def test_costs_and_bounds(cli, write):
-    cost, low = told(cli("explain", write(SPEC), "--no-db", "--json", "--effort", "1"))
+    cost, low = told(cli("explain", write(SPEC), "--no-db", "--json", "--gap", "50"))
     best, proven = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
     assert low < proven == best < cost
     close, bound = told(cli("explain", write(SPEC), "--no-db", "--json", "--gap", "1"))
@@ -34,27 +34,35 @@ def test_costs_and_bounds(cli, write):
 
 def test_what_is_not_proven_is_not_kept_as_if_it_were(cli, write, tmp_path):
     db = str(tmp_path / "solved.db")
-    cost, low = told(cli("explain", write(SPEC), "--db", db, "--json", "--effort", "1"))
+    cost, low = told(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50"))
     assert low < cost
     best, proven = told(cli("explain", write(SPEC), "--db", db, "--json"))
     assert best == proven < cost
-    assert told(cli("explain", write(SPEC), "--db", db, "--json", "--effort", "1")) == (best, best)
+    assert told(cli("explain", write(SPEC), "--db", db, "--json", "--gap", "50")) == (best, best)
 
 
 def test_the_next_run_goes_on_from_what_was_proven(cli, write, tmp_path):
     first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
     _, proven = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "1"))
-    _, low = told(cli("explain", write(SPEC), "--db", again, "--json", "--effort", "1"))
+    _, low = told(cli("explain", write(SPEC), "--db", again, "--json", "--gap", "50"))
     assert low < proven
-    cost, more = told(cli("explain", write(SPEC), "--db", first, "--json", "--effort", "1"))
+    cost, more = told(cli("explain", write(SPEC), "--db", first, "--json", "--gap", "50"))
     assert proven <= more <= cost
     best, _ = told(cli("explain", write(SPEC), "--no-db", "--json", "--prove"))
     for db in (first, again):
         assert told(cli("explain", write(SPEC), "--db", db, "--json", "--prove")) == (best, best)
 
 
+@pytest.mark.parametrize("command", ["compile", "run", "explain", "check", "bench"])
+def test_effort_may_be_too_little_for_any_program(cli, write, refused, command):
+    result = cli(command, write(SPEC), "--no-db", "--effort", "1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: some: no program of Matmul was found with an effort of 1, nor is it proven")
+    assert "go on with --prove" in result.stderr
+
+
 def test_compile_tells_how_good_the_program_is(cli, write):
-    said = cli("compile", write(SPEC), "--no-db", "--effort", "1").stderr
+    said = cli("compile", write(SPEC), "--no-db", "--gap", "50").stderr
     assert re.search(r"some: within \d+(\.\d+)? % of the optimum \(proven\); --prove goes on", said)
     assert "optimum" not in cli("compile", write(SPEC), "--no-db").stderr
 

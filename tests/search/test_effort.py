@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from morello.errors import MorelloError, NoImplementation
+from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import figures
 from morello.ir.limits import fits
@@ -25,10 +25,17 @@ TEXTS = [
 ]
 
 
-def efforts(search: BlockSearch, text: str, target: Target) -> list[Found]:
-    """More and more effort on one Spec, by one search, to the proof."""
-    tried = [*(Effort(expansions=count) for count in (1, 5, 20)), *(Effort(gap=gap) for gap in (0.5, 0.1)), Effort()]
-    return [search.approach(parse_spec(text, target), effort) for effort in tried]
+def efforts(search: BlockSearch, text: str, target: Target) -> list[Found | None]:
+    """More and more effort on one Spec, by one search, to the proof; None as long as there is no program."""
+    counts = [1, *[20] * 30]
+    tried = [*(Effort(expansions=count) for count in counts), *(Effort(gap=gap) for gap in (0.5, 0.1)), Effort()]
+    found: list[Found | None] = []
+    for effort in tried:
+        try:
+            found.append(search.approach(parse_spec(text, target), effort))
+        except Undecided:
+            found.append(None)
+    return found
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -37,7 +44,10 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
     spec = parse_spec(text, avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    found = efforts(BlockSearch(avx2), text, avx2)
+    first, *rest = efforts(BlockSearch(avx2), text, avx2)
+    assert first is None
+    found = [one for one in rest if one]
+    assert rest[-len(found) :] == found
     for one in found:
         assert one.low <= expected.figures.cost <= one.cost == figures(one.impl).cost
         assert one.impl.spec == spec
@@ -48,9 +58,10 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
 
 
 @pytest.mark.parametrize("text", TEXTS[:1])
-def test_the_same_effort_gives_the_same_program(text: str, avx2: Target) -> None:
-    spec = parse_spec(text, avx2)
-    assert len({BlockSearch(avx2).approach(spec, Effort(expansions=3)).impl for _ in range(3)}) == 1
+def test_the_same_effort_gives_the_same_program(text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    once, again = (efforts(BlockSearch(avx2), text, avx2) for _ in range(2))
+    assert once == again
 
 
 def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +85,17 @@ def test_too_little_time_is_told(avx2: Target) -> None:
     spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
     with pytest.raises(MorelloError, match="no program of Matmul was found in 0 s, nor is it proven"):
         BlockSearch(avx2).approach(spec, Effort(seconds=0))
+
+
+@pytest.mark.parametrize("expansions", [1, 10])
+def test_effort_ends_a_search_without_a_program_too(avx2: Target, expansions: int) -> None:
+    spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
+    search = BlockSearch(avx2)
+    match = f"no program of Matmul was found with an effort of {expansions}, nor is it proven that there is none"
+    with pytest.raises(Undecided, match=match) as caught:
+        search.approach(spec, Effort(expansions=expansions))
+    assert "--prove" in str(caught.value.hint)
+    assert search.approach(spec, Effort(gap=1.0)).gap <= 1
 
 
 def test_what_has_no_program_is_told(avx2: Target) -> None:

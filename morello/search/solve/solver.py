@@ -33,9 +33,9 @@ class Answers(Protocol):
 class Effort:
     """The effort that a search may take until it hands out the best program it has, proven cheapest or not.
 
-    It ends after so many `seconds`; or when it has a program, and that costs at most `gap` more than what is proven
-    that it must (0.05: 5 %), or so many Specs were taken apart (`expansions`). By default it ends with the proof. It
-    also ends when the process takes more than so many bytes of `memory`.
+    It ends after so many `seconds`, when so many Specs were taken apart (`expansions`), or when it has a program that
+    costs at most `gap` more than what is proven that it must (0.05: 5 %). By default it ends with the proof. It also
+    ends when the process takes more than so many bytes of `memory`.
     """
 
     seconds: float | None = None
@@ -101,7 +101,7 @@ class Solver:
         self._check_costs(goals)
 
     def approach(self, goal: int, effort: Effort, deadline: float) -> None:
-        """Solve a cell, or find a program for it and bounds as good as they come with some effort, until a deadline.
+        """Solve a cell, or find a program and bounds as good as they come with some effort, until a deadline.
 
         Raises what `solve` raises.
         """
@@ -112,8 +112,8 @@ class Solver:
         def enough() -> bool:
             low, high = self.core.costs(goal)
             used = effort.expansions is not None and self._expansions() - before >= effort.expansions
-            found = high < float("inf") and (used or high <= (1 + effort.gap) * low)
-            return found or time.monotonic() >= deadline or effort.full
+            close = high < float("inf") and high <= (1 + effort.gap) * low
+            return used or close or time.monotonic() >= deadline or effort.full
 
         try:
             for slack in [1.0] if self.core.exhaustive or effort.proves else _SLACKS:
