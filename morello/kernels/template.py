@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from string import Formatter
 
@@ -9,6 +10,8 @@ from morello.kernels.site import KernelSite, OperandSite
 
 #: `{out_type}` is the C type of `{out}`.
 _TYPE = "_type"
+#: A line that sets one operand, which may be a vector in memory.
+_SETTING = re.compile(r"\{(\w+)\} = (.*);")
 
 Template = str | Callable[[KernelSite], str]
 
@@ -40,9 +43,43 @@ def print_lines(template: Template, site: KernelSite) -> None:
     if wrong:
         raise ValueError(wrong)
     turns = max((len(one.vectors()) for one in site.operands.values() if one.tensor.state.vector), default=1)
-    names = [name for _, name, _, _ in Formatter().parse(text) if name]
     for turn in range(turns):
-        site.line(text.format(**{name: _spelled(site, name, turn, turns) for name in names}))
+        site.line(_line(site, text, turn, turns))
+
+
+def setting(line: str) -> tuple[str, str] | None:
+    """Return the operand that a line sets, and the expression that it is set to; None for a line of another form."""
+    found = _SETTING.fullmatch(line)
+    return (found[1], found[2]) if found else None
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names that a template has in braces."""
+    return [name for _, name, _, _ in Formatter().parse(text) if name]
+
+
+def _line(site: KernelSite, text: str, turn: int, turns: int) -> str:
+    """Return the line of one turn. A line that sets a vector in memory stores it."""
+    found = setting(text)
+    in_vectors = any(one.tensor.state.vector for one in site.operands.values())
+    if found and in_vectors and _is_vector_in_memory(site, found[0], turns):
+        out, each = site.operands[found[0]], _values(found[0], site.operands[found[0]], turns)
+        value = _filled(site, found[1], turn, turns)
+        return f"{site.store(out.tensor.state.dtype, each)}({out.pointer(turn * each)}, {value});"
+    for name in (one.name for one in site.spec.declared if one.writes and one.name in names_in(text)):
+        if _is_vector_in_memory(site, name, turns):
+            count = site.operands[name].tensor.volume
+            raise ValueError(f"the line writes {{{name}}}, which is {count} values in memory: print it with `emit`")
+    return _filled(site, text, turn, turns)
+
+
+def _is_vector_in_memory(site: KernelSite, name: str, turns: int) -> bool:
+    operand = site.operands[name]
+    return not operand.in_registers and _values(name, operand, turns) > 1
+
+
+def _filled(site: KernelSite, text: str, turn: int, turns: int) -> str:
+    return text.format(**{name: _spelled(site, name, turn, turns) for name in names_in(text)})
 
 
 def _spelled(site: KernelSite, name: str, turn: int, turns: int) -> str:
@@ -57,8 +94,6 @@ def _spelled(site: KernelSite, name: str, turn: int, turns: int) -> str:
         return operand.register(turn * each)
     if each == 1:
         return operand.scalar(turn)
-    if any(declared.name == name and declared.writes for declared in site.spec.declared):
-        raise ValueError(f"the line writes {{{name}}}, which is {each} values in memory: print it with `emit`")
     return f"{site.load(dtype, each)}({operand.pointer(turn * each)})"
 
 

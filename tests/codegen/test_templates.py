@@ -24,7 +24,11 @@ def printed(avx2: Target, template: Template, spec: str) -> list[str]:
     goal = Goal.of(parse_spec(spec, target), target).select("One")
     source = target.emitter.emit(goal.impl, target, "one").source
     lines = source.partition("/* Add")[2].splitlines() if "/* Add" in source else source.splitlines()
-    return [line.strip() for line in lines if line.strip().startswith(("out", "double")) and "load" not in line[:8]]
+    return [
+        line.strip()
+        for line in lines
+        if line.strip().startswith(("out", "store_f32x8(out", "double")) and "load" not in line[:8]
+    ]
 
 
 def test_a_line_for_each_vector_with_operands_in_registers_memory_and_alone(avx2: Target) -> None:
@@ -32,6 +36,15 @@ def test_a_line_for_each_vector_with_operands_in_registers_memory_and_alone(avx2
     assert printed(avx2, "{out} = {lhs} + {rhs};", spec)[:2] == [
         "out_0 = lhs_0 + load_f32x8(rhs);",
         "out_8 = lhs_8 + load_f32x8(rhs + 8);",
+    ]
+
+
+def test_vectors_in_memory_are_stored(avx2: Target) -> None:
+    spec = "Add(16, (f32, VRF, v8), (f32, L1), (f32, L1), serial)"
+    lines = printed(avx2, "{out} = {lhs} + {rhs};", spec)
+    assert lines[-2:] == [
+        "store_f32x8(out, lhs_0 + load_f32x8(rhs));",
+        "store_f32x8(out + 8, lhs_8 + load_f32x8(rhs + 8));",
     ]
 
 
@@ -51,6 +64,7 @@ def test_single_values_are_printed_once_and_a_function_knows_the_site(avx2: Targ
     ("spec", "template", "rule"),
     [
         ("FillZero(16, (f32, L1), serial)", "{out} = 0;", "the line writes {out}, which is 16 values in memory"),
+        ("Add(16, (f32, VRF, v8), (f32, VRF, v8), (f32, L1), serial)", "{out} += {lhs};", "the line writes {out}"),
         ("FillZero(1, (f32, L1), serial)", lambda site: "{in} = 0;", "{in}: there are {out}"),
         (
             "Add(16, (f32, VRF, v4), (f32, L1), (f32, VRF, v8), serial)",

@@ -24,21 +24,21 @@ from morello_x86.kernels.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
     Place,
+    VectorTemplate,
     conversions,
     in_lanes,
     lanewise,
-    repeat,
     vectors,
     width,
 )
 from morello_x86.kernels.streams import streamed
-from morello_x86.kernels.values import computed, costs, line, literal, picked, read, write
+from morello_x86.kernels.values import computed, costs, in_doubles, line, literal, picked
 from morello_x86.kernels.vector_math import DIVISION, cycles, define
 
 #: What a call of a function of the C library costs.
 _CALL = 20
 
-#: C expressions of a double x, which the result is rounded from once; and what they cost in cycles.
+#: Functions of a double x in C, and what they cost in cycles.
 _OF_DOUBLE: dict[type[Operation], tuple[str, int]] = {
     Silu: ("x / (1 + __builtin_exp(-x))", _CALL + 10),
     Sigmoid: ("1 / (1 + __builtin_exp(-x))", _CALL + 10),
@@ -54,14 +54,9 @@ _GELU = {
 _SIGNS: dict[type[Operation], str] = {Add: "+", Sub: "-", Mul: "*", Div: "/", DivideVec: "/", DivideVecScalar: "/"}
 
 
-def _of_double(site: KernelSite) -> None:
-    """One value, computed in double precision."""
-    op, dtype = site.spec.op, site.spec.states[-1].dtype
-    text = _GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]
-    site.line("{")
-    site.line(f"    const double x = {read(site, 0, dtype)};")
-    write(site, 1, computed(text, dtype))
-    site.line("}")
+def _of_double(site: KernelSite) -> str:
+    op = site.spec.op
+    return f"x = {{src}}; {{out}} = {_GELU[op.form] if isinstance(op, Gelu) else _OF_DOUBLE[type(op)][0]}"
 
 
 def _relu(site: KernelSite) -> str:
@@ -110,8 +105,8 @@ SCALARS = (
     _scalar("ValueRelu", Relu, 2, 1, template=line(_relu)),
     _scalar("ValueScale", Scale, 2, 1, template=line(_scale)),
     _scalar("ValueShift", Shift, 2, 1, template=line(_shift)),
-    _scalar("ValueGelu", Gelu, 2, 3 * _CALL, emit=_of_double),
-    *(_scalar(f"Value{op.__name__}", op, 2, cost, emit=_of_double) for op, (_, cost) in _OF_DOUBLE.items()),
+    _scalar("ValueGelu", Gelu, 2, 3 * _CALL, emit=in_doubles(_of_double)),
+    *(_scalar(f"Value{op.__name__}", op, 2, cost, emit=in_doubles(_of_double)) for op, (_, cost) in _OF_DOUBLE.items()),
     *(_scalar(f"Value{op.__name__}", op, 3, 5 if op is Div else 1, template=line(_binary)) for op in _BINARIES),
     _scalar("ValueDivideVec", DivideVec, 2, 5, template=line("{x} / {y}")),
     _scalar("ValueDivideVecScalar", DivideVecScalar, 2, 5, template=line("{x} / {y}")),
@@ -143,31 +138,26 @@ def of_vectors(op: type[Operation], site: KernelSite, dtype: DType, a: str, b: s
     return f"({site.vector_type(dtype, values)})(({unsigned}){a} {sign} ({unsigned}){b})"
 
 
-def _vector_binary(op: type[Operation]) -> Callable[[Place], None]:
-    return lambda place: place.write(
-        2, of_vectors(op, place.site, place.dtype, place.read(0), place.read(1), place.values)
-    )
+def _vector_binary(place: Place) -> str:
+    site = place.site
+    return f"{{out}} = {of_vectors(type(site.spec.op), site, place.dtype, '{lhs}', '{rhs}', place.values)};"
 
 
-def _vector_divide(place: Place) -> None:
-    place.write(1, f"{place.read(1)} / {place.read(0)}")
+def _vector_relu(place: Place) -> str:
+    zero = f"({place.site.vector_type(place.dtype, place.values)}){{{{0}}}}"
+    return f"{{out}} = {choice(place.site, place.dtype, place.values, '>')}({{src}}, {zero});"
 
 
-def _vector_relu(place: Place) -> None:
-    zero = f"({place.site.vector_type(place.dtype, place.values)}){{0}}"
-    place.write(1, f"{choice(place.site, place.dtype, place.values, '>')}({place.read(0)}, {zero})")
-
-
-def _vector_scale(place: Place) -> None:
+def _vector_scale(place: Place) -> str:
     op = place.site.spec.op
     assert isinstance(op, Scale)
-    place.write(1, f"{place.read(0)} * {repeat(place.site, F32, place.values)}({literal(op.factor, F32)})")
+    return f"{{out}} = {{src}} * {place.constant(op.factor)};"
 
 
-def _vector_shift(place: Place) -> None:
+def _vector_shift(place: Place) -> str:
     op = place.site.spec.op
     assert isinstance(op, Shift)
-    place.write(1, f"{place.read(0)} + {repeat(place.site, F32, place.values)}({literal(op.term, F32)})")
+    return f"{{out}} = {{src}} + {place.constant(op.term)};"
 
 
 def function_of(op: Operation) -> str:
@@ -175,8 +165,8 @@ def function_of(op: Operation) -> str:
     return "gelu_tanh" if isinstance(op, Gelu) and op.form == "tanh" else op.name.lower()
 
 
-def _vector_function(place: Place) -> None:
-    place.write(1, f"{define(place.site, function_of(place.site.spec.op), place.values)}({place.read(0)})")
+def _vector_function(place: Place) -> str:
+    return f"{{out}} = {define(place.site, function_of(place.site.spec.op), place.values)}({{src}});"
 
 
 _ALL_TYPES = OperandPattern(levels=ANYWHERE)
@@ -190,7 +180,7 @@ def _vector(
     name: str,
     op: type[Operation],
     operands: tuple[OperandPattern, ...],
-    body: Callable[[Place], None],
+    template: VectorTemplate,
     widest: int,
     each: Callable[[LogicalSpec], Num],
     single: int | None = None,
@@ -213,9 +203,9 @@ def _vector(
             HALF_CYCLE * (vectors(spec, widest) * (each(spec) + conversions(spec) + in_memory(spec)) + in_memory(spec))
         ),
         registers={"VRF": temporaries},
-        emit=lanewise(body, widest),
+        emit=lanewise(template, widest),
     )
-    return (kernel,) if in_place else (kernel, streamed(kernel, body, widest, ("f32",)))
+    return (kernel,) if in_place else (kernel, streamed(kernel, template, widest, ("f32",)))
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
@@ -243,10 +233,10 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
             for op in functions
         ),
         *chain.from_iterable(
-            _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary(op), widest, simple, single=1)
+            _vector(f"Vector{op.__name__}", op, (_ALL_TYPES,) * 3, _vector_binary, widest, simple, single=1)
             for op in simple_ones
         ),
-        *_vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary(Div), widest, division, single=1),
+        *_vector("VectorDiv", Div, (FLOAT_ANYWHERE,) * 3, _vector_binary, widest, division, single=1),
         *(
             one
             for name, op, single in (
@@ -254,7 +244,7 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
                 ("VectorDivideVecScalar", DivideVecScalar, 0),
             )
             for one in _vector(
-                name, op, (FLOAT_ANYWHERE,) * 2, _vector_divide, widest, division, single=single, in_place=True
+                name, op, (FLOAT_ANYWHERE,) * 2, "{x} = {x} / {y};", widest, division, single=single, in_place=True
             )
         ),
     )

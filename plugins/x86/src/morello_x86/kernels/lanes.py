@@ -16,6 +16,7 @@ from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.site import KernelSite, OperandSite
+from morello.kernels.template import names_in, setting
 from morello.plugins import OperandPattern
 from morello_x86.kernels.common import INTEGER_VECTOR, PREFIX, SUFFIX
 from morello_x86.kernels.convert import scalar_as, vector_as
@@ -136,6 +137,22 @@ class Place:
             store = stream if self.streams else KernelSite.store
             self.line(f"{store(self.site, dtype, self.values)}({self._address(index)}, {value});")
 
+    def constant(self, value: float | int) -> str:
+        """Return the C expression of a constant in all lanes."""
+        return f"{repeat(self.site, self.dtype, self.values)}({literal(value, self.dtype)})"
+
+    def print(self, template: str) -> None:
+        """Print lines in which names of operands in braces stand for their vectors; one that sets an operand stores."""
+        indices = {one.name: index for index, one in enumerate(self.site.spec.declared)}
+        for line in template.splitlines():
+            found = setting(line)
+            text = found[1] if found else line
+            filled = text.format(**{name: self.read(indices[name]) for name in names_in(text)})
+            if found:
+                self.write(indices[found[0]], filled)
+            else:
+                self.line(filled)
+
     def line(self, text: str) -> None:
         self.site.line(f"{'    ' if isinstance(self.at, int) else '        '}{text}")
 
@@ -181,13 +198,14 @@ def places(site: KernelSite, values: int, operands: Sequence[int], most: int = 1
         site.line("    }")
 
 
-def streamed_places(site: KernelSite, values: int, operands: Sequence[int], out: int) -> Iterator[Place]:
-    """Go over vectors of operands in memory, of which `out` is written past the caches.
+def streamed_places(site: KernelSite, values: int, operands: Sequence[int]) -> Iterator[Place]:
+    """Go over vectors of operands in memory, of which the last is written past the caches.
 
     The first vector ends before or in the first that is aligned, and the last one overlaps others, so that nothing is
     left over.
     """
     sites = {index: site.operand(index) for index in operands}
+    out = operands[-1]
     total, dtype = int(sites[out].tensor.volume), sites[out].tensor.state.dtype
     fixed = {i: _splat(site, one, values) for i, one in sites.items() if one.tensor.volume < total}
     pointers = {i: _pointer(site, i) for i in operands if i not in fixed}
@@ -212,13 +230,18 @@ def turns_of(count: int, most: int) -> int:
     return max(1, min(count, most))
 
 
-def lanewise(body: Callable[[Place], None], widest: int) -> Callable[[KernelSite], None]:
-    """Return an `emit` that applies `body` to every vector."""
+#: C for one vector of each operand, as in templates of microkernels, or a function that returns it for a place.
+VectorTemplate = str | Callable[[Place], str]
+
+
+def lanewise(template: VectorTemplate, widest: int, past_caches: bool = False) -> Callable[[KernelSite], None]:
+    """Return an `emit` that prints a template for every vector; outputs in memory may be stored past the caches."""
 
     def emit(site: KernelSite) -> None:
+        values, operands = width(site.spec, widest), range(len(site.spec.states))
         site.line("{")
-        for place in places(site, width(site.spec, widest), range(len(site.spec.states))):
-            body(place)
+        for place in (streamed_places if past_caches else places)(site, values, operands):
+            place.print(template if isinstance(template, str) else template(place))
         site.line("}")
 
     return emit

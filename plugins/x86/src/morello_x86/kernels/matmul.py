@@ -55,8 +55,8 @@ def _broadcast_mult_add(scalar: str, vector: str):
         state = site.spec.states[2]
         if state.dtype == F32:
             prefix = PREFIX[4 * (state.vector or 1)]
-            return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({scalar}), {vector}, {{out}});"
-        return _wrapping_mult_add(site, "{out}", vector, f"({unsigned(state.dtype).c_name}){scalar}")
+            return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({{{scalar}}}), {{{vector}}}, {{out}});"
+        return _wrapping_mult_add(site, "{out}", f"{{{vector}}}", f"({unsigned(state.dtype).c_name}){{{scalar}}}")
 
     return template
 
@@ -69,23 +69,19 @@ def _wrapping_mult_add(site: KernelSite, total: str, factor: str, value: str) ->
     return f"{total} = ({kind})(({bits}){total} + ({bits}){factor} * {value});"
 
 
-def _widening_mult_add(scalar: int, vector: int):
+def _widening_mult_add(scalar: str, vector: str):
     """As `_broadcast_mult_add`, with the factors converted to the output's type first."""
 
-    def emit(site: KernelSite) -> None:
-        out, factors, value = site.operand(2), site.operand(vector), site.operand(scalar)
-        dtype, size = out.tensor.state.dtype, out.tensor.state.vector or 1
-        narrow, prefix = factors.tensor.state.dtype, PREFIX[dtype.bytes * size]
-        for index, total in enumerate(out.vectors()):
-            factor = vector_as(site, values_at(site, factors, index * size, size), narrow, dtype, size)
-            if dtype == F32:
-                once = scalar_as(site, value.scalar(), value.tensor.state.dtype, F32)
-                site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {total});")
-            else:
-                once = f"({unsigned(dtype).c_name}){value.scalar()}"
-                site.line(_wrapping_mult_add(site, total, factor, once))
+    def template(site: KernelSite) -> str:
+        dtypes = dict(zip(site.operands, (state.dtype for state in site.spec.states), strict=True))
+        dtype, size = dtypes["out"], site.spec.states[2].vector or 1
+        factor = vector_as(site, f"{{{vector}}}", dtypes[vector], dtype, size)
+        if dtype == F32:
+            prefix, once = PREFIX[4 * size], scalar_as(site, f"{{{scalar}}}", dtypes[scalar], F32)
+            return f"{{out}} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {{out}});"
+        return _wrapping_mult_add(site, "{out}", factor, f"({unsigned(dtype).c_name}){{{scalar}}}")
 
-    return emit
+    return template
 
 
 def _odd_even_mult_add(site: KernelSite) -> None:
@@ -158,7 +154,7 @@ def _with_vectors(name: str, vector: int, types: tuple[str, ...], sizes: tuple[i
         when=lambda spec: _same_registers(spec, vector),
         cost=_cost,
         registers={"VRF": 1},
-        template=_broadcast_mult_add(*(("{lhs}", "{rhs}") if vector == 1 else ("{rhs}", "{lhs}"))),
+        template=_broadcast_mult_add(*_names(vector)),
     )
 
 
@@ -174,8 +170,13 @@ def _widening(name: str, scalar: int, vector: int) -> Microkernel:
         when=lambda spec: _widens(spec, scalar, vector),
         cost=_widening_cost(vector),
         registers={"VRF": 2},
-        emit=_widening_mult_add(scalar, vector),
+        template=_widening_mult_add(*_names(vector)),
     )
+
+
+def _names(vector: int) -> tuple[str, str]:
+    """Return the names of the scalar and of the vectors, which come from this input."""
+    return ("lhs", "rhs") if vector == 1 else ("rhs", "lhs")
 
 
 def _dims(vector: int) -> tuple[int | None, ...]:

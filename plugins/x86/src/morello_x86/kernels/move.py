@@ -29,22 +29,6 @@ def _cast(site: KernelSite) -> str:
     return f"{{out}} = {scalar_as(site, '{src}', source, out)};"
 
 
-def _vector_move(site: KernelSite) -> None:
-    """A load, a store, or copies between registers, whichever the operands ask for."""
-    source, out = site.operand(0), site.operand(1)
-    state = source.tensor.state if source.in_registers else out.tensor.state
-    size = state.vector or 1
-    for position in range(0, int(source.tensor.volume), size):
-        if not source.in_registers:
-            load = site.load(state.dtype, size)
-            site.line(f"{out.register(position)} = {load}({source.pointer(position)});")
-        elif not out.in_registers:
-            store = site.store(state.dtype, size)
-            site.line(f"{store}({out.pointer(position)}, {source.register(position)});")
-        else:
-            site.line(f"{out.register(position)} = {source.register(position)};")
-
-
 def _other_cast(spec: LogicalSpec) -> bool:
     """Return True for any conversion but the one that has a kernel of its own."""
     source, out = (state.dtype for state in spec.states)
@@ -61,14 +45,10 @@ def _same_vectors(spec: LogicalSpec) -> bool:
     return len({state.vector for state in spec.states if state.vector}) == 1
 
 
-def _vector_cast(site: KernelSite) -> None:
+def _vector_cast(site: KernelSite) -> str:
     """As many values at a time as a register of either operand holds."""
-    source, out = site.operand(0), site.operand(1)
-    size = out.tensor.state.vector or source.tensor.state.vector or 1
-    for position in range(0, int(source.tensor.volume), size):
-        value = values_at(site, source, position, size)
-        converted = vector_as(site, value, source.tensor.state.dtype, out.tensor.state.dtype, size)
-        put_values(site, out, position, size, converted)
+    source, out = site.spec.states
+    return f"{{out}} = {vector_as(site, '{src}', source.dtype, out.dtype, out.vector or source.vector or 1)};"
 
 
 def _casts(widest: int) -> Callable[[LogicalSpec], bool]:
@@ -154,7 +134,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             same=("dtype", "layout"),
             when=_same_vectors,
             cost=_vectors,
-            emit=_vector_move,
+            template="{out} = {src};",
         ),
         Microkernel(
             name="VectorCast",
@@ -164,7 +144,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             when=_casts(widest),
             cost=_vector_cast_cost,
             registers={"VRF": 2},
-            emit=_vector_cast,
+            template=_vector_cast,
         ),
         Microkernel(
             name="VectorInterleaveBf16F32",

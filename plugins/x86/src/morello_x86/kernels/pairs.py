@@ -9,23 +9,19 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, NEAR, PREFIX, move_costs
-from morello_x86.kernels.convert import pair_of_i16, values_at, vector_as
+from morello_x86.kernels.convert import pair_of_i16, vector_as
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
 FACTORS = ("u8", "i8", "i16")
 
 
-def _pair_mult_add(site: KernelSite) -> None:
+def _pair_mult_add(site: KernelSite) -> str:
     """vpmaddwd multiplies 16-bit integers and adds products of neighbours: exact in 32 bits, modulo 2^32."""
-    lhs, rhs, out = (site.operand(i) for i in range(3))
-    state, narrow = out.tensor.state, rhs.tensor.state.dtype
-    size = state.vector or 1
-    prefix, kind, whole = PREFIX[4 * size], site.vector_type(state.dtype, size), INTEGER_VECTOR[4 * size]
-    pair = f"{prefix}_set1_epi32({pair_of_i16(site, lhs)})"
-    for index, total in enumerate(out.vectors()):
-        factor = vector_as(site, values_at(site, rhs, 2 * index * size, 2 * size), narrow, I16, 2 * size)
-        product = f"{prefix}_madd_epi16({pair}, ({whole}){factor})"
-        site.line(f"{total} = ({kind}){prefix}_add_epi32(({whole}){total}, {product});")
+    size, narrow = site.spec.states[2].vector or 1, site.spec.states[1].dtype
+    prefix, whole = PREFIX[4 * size], INTEGER_VECTOR[4 * size]
+    pair = f"{prefix}_set1_epi32({pair_of_i16(site, site.operand(0))})"
+    product = f"{prefix}_madd_epi16({pair}, ({whole}){vector_as(site, '{rhs}', narrow, I16, 2 * size)})"
+    return f"{{out}} = ({{out_type}}){prefix}_add_epi32(({whole}){{out}}, {product});"
 
 
 def _saturating_pairs(site: KernelSite) -> str:
@@ -85,7 +81,7 @@ KERNELS = (
         when=_twice_as_many,
         cost=_pair_cost,
         registers={"VRF": 2},
-        emit=_pair_mult_add,
+        template=_pair_mult_add,
     ),
     Microkernel(
         name="TwoVecBroadcastVecMultAddU8S8S16",

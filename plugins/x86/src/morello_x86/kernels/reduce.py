@@ -165,12 +165,11 @@ def _to_value(widest: int):
     return emit
 
 
-def _vector_by_vector(place: Place) -> None:
-    site = place.site
-    value = place.read(0)
-    if accumulates(site.spec):
-        value = of_vectors(_combining(site), site, place.dtype, place.read(1), value, place.values)
-    place.write(1, value)
+def _lane_by_lane(place: Place) -> str:
+    if not accumulates(place.site.spec):
+        return "{out} = {src};"
+    total = of_vectors(_combining(place.site), place.site, place.dtype, "{out}", "{src}", place.values)
+    return f"{{out}} = {total};"
 
 
 def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
@@ -220,7 +219,7 @@ def _reduction(op: type[Max] | type[Sum], widest: int) -> tuple[Microkernel, ...
             when=lambda spec: in_lanes(spec, widest),
             cost=lambda spec, machine: HALF_CYCLE * vectors(spec, widest) * (2 + conversions(spec)),
             registers={"VRF": 1},
-            emit=lanewise(_vector_by_vector, widest),
+            emit=lanewise(_lane_by_lane, widest),
         ),
     )
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from morello.ir.dtypes import F32
+import attrs
+
 from morello.ir.ops.base import Operation
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
@@ -22,7 +23,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
 from morello_x86.kernels.common import SCALAR, one_value
 from morello_x86.kernels.reduce import accumulates
-from morello_x86.kernels.values import costs, read, write
+from morello_x86.kernels.values import costs, in_doubles
 
 _BELOW = """static inline double exp_below(double x, double max) {
     return x == -__builtin_inf() ? 0 : __builtin_exp(x - max);
@@ -34,126 +35,61 @@ _TIMES = """static inline double exp_times(double x, double max, double factor) 
 }"""
 
 
-class _Values:
-    """Named operands as doubles, and results rounded from them, within a block of their own."""
-
-    def __init__(self, site: KernelSite):
-        self.site = site
-        self.names = [one.name for one in site.spec.op.operands(len(site.spec.shape))]
-
-    def load(self, name: str, variable: str) -> None:
-        self.let(variable, read(self.site, self.names.index(name), F32))
-
-    def let(self, variable: str, value: str) -> None:
-        self.site.line(f"    const double {variable} = {value};")
-
-    def store(self, name: str, value: str) -> None:
-        write(self.site, self.names.index(name), f"(float)({value})")
-
-    def below(self, x: str, largest: str) -> str:
-        """e^(x − largest) in C."""
-        return f"{self.site.helper('exp_below', _BELOW)}({x}, {largest})"
-
-    def times(self, x: str, largest: str, factor: str) -> str:
-        """factor·e^(x − largest) in C."""
-        self.site.helper("exp_below", _BELOW)
-        return f"{self.site.helper('exp_times', _TIMES)}({x}, {largest}, {factor})"
+def _below(site: KernelSite) -> str:
+    return site.helper("exp_below", _BELOW)
 
 
-def _complete(values: _Values) -> None:
-    for name in ("src", "max", "denom"):
-        values.load(name, name[0])
-    values.store("out", f"{values.below('s', 'm')} / d")
+def _times(site: KernelSite) -> str:
+    _below(site)
+    return site.helper("exp_times", _TIMES)
 
 
-def _softmax(values: _Values) -> None:
-    values.load("src", "s")
-    values.let("e", values.below("s", "s"))
-    values.store("out", "e / e")
+_FUNCTIONS: dict[str, Callable[[KernelSite], str]] = {"below": _below, "times": _times}
 
 
-def _denominator(values: _Values) -> None:
-    """e^(src − max), added to what the denominator holds."""
-    values.load("src", "s")
-    values.load("max", "m")
-    values.let("e", values.below("s", "m"))
-    _add_to_denominator(values)
+@attrs.frozen
+class _Piece:
+    """One operation: its lines, what it costs besides touching its operands, and its lines where it accumulates.
+
+    Costs are mostly those of [Kaufman2025].
+    """
+
+    cycles: int
+    lines: str
+    accumulating: str = ""
 
 
-def _add_to_denominator(values: _Values) -> None:
-    if accumulates(values.site.spec):
-        values.load("denom", "d")
-        values.store("denom", "d + e")
-    else:
-        values.store("denom", "e")
+#: A part (s, f), with the maximum m and the denominator d that there were.
+_FIRST = "{max} = s; {denom} = {times}(s, s, f)"
+_NEXT = "m = {max}; d = {denom}; n = m > s ? m : s; {max} = n; {denom} = {times}(m, n, d) + {times}(s, n, f)"
+_POWER = "s = {src}; m = {max}; e = {below}(s, m)"
 
-
-def _unscaled_from_max(values: _Values) -> None:
-    _denominator(values)
-    values.store("unscaled", "e")
-
-
-def _unscaled(values: _Values) -> None:
-    values.load("src", "s")
-    values.let("e", values.below("s", "s"))
-    values.store("denom", "e")
-    values.store("unscaled", "e")
-
-
-def _and_max(values: _Values) -> None:
-    values.load("src", "s")
-    values.let("f", "1")
-    _combined(values)
-
-
-def _from_parts(values: _Values) -> None:
-    values.load("part_max", "s")
-    values.load("part_denom", "f")
-    _combined(values)
-
-
-def _combined(values: _Values) -> None:
-    """The part (s, f) with the maximum and the denominator that there were."""
-    if accumulates(values.site.spec):
-        values.load("max", "m")
-        values.load("denom", "d")
-        values.let("n", "m > s ? m : s")
-        values.store("max", "n")
-        values.store("denom", f"{values.times('m', 'n', 'd')} + {values.times('s', 'n', 'f')}")
-    else:
-        values.store("max", "s")
-        values.store("denom", values.times("s", "s", "f"))
-
-
-#: What each operation prints, and what it costs besides touching its operands: mostly what [Kaufman2025]'s does.
-_PIECES: dict[type[Operation], tuple[Callable[[_Values], None], int]] = {
-    Softmax: (_softmax, 40),
-    SoftmaxComplete: (_complete, 26),
-    SoftmaxDenominator: (_denominator, 23),
-    SoftmaxDenominatorAndMax: (_and_max, 40),
-    SoftmaxDenominatorAndMaxFromParts: (_from_parts, 41),
-    SoftmaxDenominatorAndUnscaled: (_unscaled, 20),
-    SoftmaxDenominatorAndUnscaledFromMax: (_unscaled_from_max, 20),
+_PIECES: dict[type[Operation], _Piece] = {
+    Softmax: _Piece(40, "s = {src}; e = {below}(s, s); {out} = e / e"),
+    SoftmaxComplete: _Piece(26, "s = {src}; m = {max}; d = {denom}; {out} = {below}(s, m) / d"),
+    SoftmaxDenominator: _Piece(23, f"{_POWER}; {{denom}} = e", f"{_POWER}; d = {{denom}}; {{denom}} = d + e"),
+    SoftmaxDenominatorAndMax: _Piece(40, f"s = {{src}}; f = 1; {_FIRST}", f"s = {{src}}; f = 1; {_NEXT}"),
+    SoftmaxDenominatorAndMaxFromParts: _Piece(
+        41, f"s = {{part_max}}; f = {{part_denom}}; {_FIRST}", f"s = {{part_max}}; f = {{part_denom}}; {_NEXT}"
+    ),
+    SoftmaxDenominatorAndUnscaled: _Piece(20, "s = {src}; e = {below}(s, s); {denom} = e; {unscaled} = e"),
+    SoftmaxDenominatorAndUnscaledFromMax: _Piece(
+        20,
+        f"{_POWER}; {{denom}} = e; {{unscaled}} = e",
+        f"{_POWER}; d = {{denom}}; {{denom}} = d + e; {{unscaled}} = e",
+    ),
 }
 
 
-def _kernel(op: type[Operation]) -> Microkernel:
-    piece, cycles = _PIECES[op]
-
-    def emit(site: KernelSite) -> None:
-        site.line("{")
-        piece(_Values(site))
-        site.line("}")
-
-    count = len(op().operands(1))
+def _kernel(op: type[Operation], piece: _Piece) -> Microkernel:
     return Microkernel(
         name=f"Value{op.__name__}",
         op=op,
-        operands=(SCALAR,) * count,
+        operands=(SCALAR,) * len(op().operands(1)),
         when=one_value,
-        cost=costs(cycles),
-        emit=emit,
+        cost=costs(piece.cycles),
+        emit=in_doubles(lambda site: piece.accumulating if accumulates(site.spec) else piece.lines, _FUNCTIONS),
     )
 
 
-SCALARS = tuple(_kernel(op) for op in _PIECES)
+SCALARS = tuple(_kernel(op, piece) for op, piece in _PIECES.items())

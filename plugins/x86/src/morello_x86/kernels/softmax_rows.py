@@ -28,6 +28,7 @@ from morello_x86.kernels.lanes import (
     FLOAT_ANYWHERE,
     FLOATS,
     Place,
+    VectorTemplate,
     conversions,
     in_lanes,
     lanewise,
@@ -184,47 +185,44 @@ def _row_kernel(
 # A row in each lane.
 
 
-def _lane_complete(place: Place) -> None:
-    softmax = define(place.site, "softmax", place.values)
-    place.write(3, f"{softmax}({place.read(0)}, {place.read(1)}, {place.read(2)})")
+def _lane_complete(place: Place) -> str:
+    return f"{{out}} = {define(place.site, 'softmax', place.values)}({{src}}, {{max}}, {{denom}});"
 
 
-def _lane_denominator(place: Place) -> None:
+def _lane_denominator(place: Place) -> str:
     site = place.site
     power = site.fresh("power")
     exp = define(site, "exp_below", place.values)
-    place.line(f"const {site.vector_type(F32, place.values)} {power} = {exp}({place.read(0)}, {place.read(1)});")
-    if len(site.spec.states) > 3:
-        place.write(3, power)
-    place.write(2, f"{place.read(2)} + {power}" if accumulates(site.spec) else power)
+    lines = [f"const {site.vector_type(F32, place.values)} {power} = {exp}({{src}}, {{max}});"]
+    if "unscaled" in site.operands:
+        lines.append(f"{{unscaled}} = {power};")
+    lines.append(f"{{denom}} = {{denom}} + {power};" if accumulates(site.spec) else f"{{denom}} = {power};")
+    return "\n".join(lines)
 
 
-def _lane_parts(place: Place, source: str, factor: str, top: int) -> None:
-    """The part (source, factor) with the maximum and the denominator that there were."""
+def _lane_parts(place: Place, source: str, factor: str) -> str:
+    """Return the lines for the part (source, factor) with the maximum and the denominator that there were."""
     site, values = place.site, place.values
     kind, largest = site.vector_type(F32, values), site.fresh("largest")
-    denom = exp_times(site, values, source, largest, factor)
+    top, denom = source, exp_times(site, values, source, largest, factor)
     if accumulates(site.spec):
-        place.line(f"const {kind} {largest} = {PREFIX[4 * values]}_max_ps({source}, {place.read(top)});")
-        denom = f"{exp_times(site, values, place.read(top), largest, place.read(top + 1))} + {denom}"
-    else:
-        place.line(f"const {kind} {largest} = {source};")
-    place.write(top + 1, denom)
-    place.write(top, largest)
+        top = f"{PREFIX[4 * values]}_max_ps({source}, {{max}})"
+        denom = f"{exp_times(site, values, '{max}', largest, '{denom}')} + {denom}"
+    return f"const {kind} {largest} = {top};\n{{denom}} = {denom};\n{{max}} = {largest};"
 
 
-def _lane_and_max(place: Place) -> None:
-    _lane_parts(place, place.read(0), _all(place.site, place.values, "1.0f"), 1)
+def _lane_and_max(place: Place) -> str:
+    return _lane_parts(place, "{src}", _all(place.site, place.values, "1.0f"))
 
 
-def _lane_from_parts(place: Place) -> None:
-    _lane_parts(place, place.read(0), place.read(1), 2)
+def _lane_from_parts(place: Place) -> str:
+    return _lane_parts(place, "{part_max}", "{part_denom}")
 
 
 def _lane_kernel(
     name: str,
     op: type[Operation],
-    body: Callable[[Place], None],
+    template: VectorTemplate,
     count: int,
     widest: int,
     each: Callable[[int], int],
@@ -240,7 +238,7 @@ def _lane_kernel(
             HALF_CYCLE * (vectors(spec, widest) * (each(width(spec, widest)) + conversions(spec) + 2) + 1)
         ),
         registers={"VRF": 8},
-        emit=lanewise(body, widest),
+        emit=lanewise(template, widest),
     )
 
 
@@ -257,7 +255,7 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         (SoftmaxDenominatorAndUnscaled, _with_own_max, (0, 2), 3, _OWN_MAX, 2 * _LANES),
         (SoftmaxDenominatorAndUnscaledFromMax, _from_max, (0, 3), 4, 0, _LANES),
     )
-    lanes: tuple[tuple[type[Operation], Callable[[Place], None], int, Callable[[int], int]], ...] = (
+    lanes: tuple[tuple[type[Operation], VectorTemplate, int, Callable[[int], int]], ...] = (
         (SoftmaxDenominator, _lane_denominator, 3, power),
         (SoftmaxDenominatorAndMax, _lane_and_max, 3, lambda values: 2 * power(values)),
         (SoftmaxDenominatorAndMaxFromParts, _lane_from_parts, 4, lambda values: 2 * power(values)),
@@ -278,5 +276,5 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
             for op, show, which, count, finding, fixed in rows
         ),
         complete,
-        *(_lane_kernel(f"Vector{op.__name__}Lanes", op, body, n, widest, each) for op, body, n, each in lanes),
+        *(_lane_kernel(f"Vector{op.__name__}Lanes", op, template, n, widest, each) for op, template, n, each in lanes),
     )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
 from morello.ir.numbers import Mask, Num, choose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
-from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.lanes import Place, in_lanes, streamed_places, vectors, whole, width
+from morello_x86.kernels.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
 from morello_x86.kernels.transpose import DTYPES_OF
 
 _LINE = 64
@@ -35,9 +32,8 @@ def by_traffic(spec: LogicalSpec, computing: Num, machine: Machine) -> Num:
     return choose(is_large, slower, computing + reading + lines * _SMALL_LINE)
 
 
-def streamed(kernel: Microkernel, body: Callable[[Place], None], widest: int, dtypes: tuple[str, ...]) -> Microkernel:
-    """Return a kernel on memory like `kernel`, which applies `body` to vectors, but past the caches."""
-    count = len(kernel.operands)
+def streamed(kernel: Microkernel, template: VectorTemplate, widest: int, dtypes: tuple[str, ...]) -> Microkernel:
+    """Return a kernel on memory like `kernel`, which prints `template` for every vector, but past the caches."""
 
     def fits(spec: LogicalSpec) -> Mask:
         fine = kernel.when(spec) if kernel.when else True
@@ -46,19 +42,13 @@ def streamed(kernel: Microkernel, body: Callable[[Place], None], widest: int, dt
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return by_traffic(spec, kernel.cost(spec, machine), machine)
 
-    def emit(site: KernelSite) -> None:
-        site.line("{")
-        for place in streamed_places(site, width(site.spec, widest), range(count), count - 1):
-            body(place)
-        site.line("}")
-
     return attrs.evolve(
         kernel,
         name=f"{kernel.name}Streamed",
-        operands=(OperandPattern(levels=("GL",), dtypes=dtypes),) * count,
+        operands=(OperandPattern(levels=("GL",), dtypes=dtypes),) * len(kernel.operands),
         when=fits,
         cost=cost,
-        emit=emit,
+        emit=lanewise(template, widest, past_caches=True),
     )
 
 
@@ -73,4 +63,4 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         cost=lambda spec, machine: 2 * HALF_CYCLE * vectors(spec, widest),
         registers={"VRF": 1},
     )
-    return (streamed(copy, lambda place: place.write(1, place.read(0)), widest, DTYPES_OF[4]),)
+    return (streamed(copy, "{out} = {src};", widest, DTYPES_OF[4]),)

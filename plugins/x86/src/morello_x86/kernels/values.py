@@ -6,13 +6,13 @@ Floats are computed as `float` or wider, and bf16 is rounded to nearest, ties to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from morello.ir.dtypes import BF16, F32, DType
 from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.kernels.template import Template
+from morello.kernels.template import Template, names_in
 from morello.plugins import Machine
 from morello_x86.kernels.common import HALF_CYCLE, move_costs
 from morello_x86.kernels.convert import scalar_as
@@ -55,6 +55,35 @@ def line(expression: str | Callable[[KernelSite], str]) -> Template:
 def computed(expression: str, dtype: DType) -> str:
     """Return a result of `float`, `double` or `uint32_t` as what `write` stores."""
     return f"({'float' if dtype.is_float else dtype.c_name})({expression})"
+
+
+def in_doubles(
+    lines: str | Callable[[KernelSite], str], functions: Mapping[str, Callable[[KernelSite], str]] | None = None
+) -> Callable[[KernelSite], None]:
+    """Return an `emit` that computes with doubles, in a block of its own: "x = {src}; {out} = 1 / x".
+
+    Each line names a value, or sets an operand to what a value is rounded to. Names in braces are operands, or
+    `functions`, which are defined where they are used.
+    """
+
+    def emit(site: KernelSite) -> None:
+        indices = {name: index for index, name in enumerate(site.operands)}
+        dtype = site.spec.states[-1].dtype
+
+        def spelled(name: str) -> str:
+            return functions[name](site) if functions and name in functions else read(site, indices[name], dtype)
+
+        site.line("{")
+        for line in (lines if isinstance(lines, str) else lines(site)).split("; "):
+            left, right = line.split(" = ", 1)
+            value = right.format(**{name: spelled(name) for name in names_in(right)})
+            if names_in(left):
+                write(site, indices[left[1:-1]], computed(value, dtype))
+            else:
+                site.line(f"    const double {left} = {value};")
+        site.line("}")
+
+    return emit
 
 
 def picked(a: str, b: str, sign: str) -> str:
