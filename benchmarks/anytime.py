@@ -58,38 +58,38 @@ def main(
     console = Console(stderr=True, highlight=False)
     chosen = [one for one in SPECS.values() if (not only or one.name in only) and (not suite or one.suite in suite)]
     pairs = [(one, name) for name in target or TARGETS for one in chosen]
-    found: list[Course] = []
+    measured: list[Course] = []
     try:
         for number, (one, name) in enumerate(pairs):
             with console.status(f"{number} of {len(pairs)} done: {one.name} on {name}"):
-                found.append(courses.measure(one, name, seconds))
+                measured.append(courses.measure(one, name, seconds))
             if as_json:
-                print(json.dumps(found[-1].as_dict(), ensure_ascii=False), flush=True)
+                print(json.dumps(measured[-1].as_dict(), ensure_ascii=False), flush=True)
     except KeyboardInterrupt:
-        console.print(f"ended after {len(found)} of {len(pairs)}")
+        console.print(f"ended after {len(measured)} of {len(pairs)}")
     if not as_json:
-        Console(width=140, highlight=False).print(_table(found), *courses.summary(found), sep="\n")
+        Console(width=140, highlight=False).print(_table(measured), *courses.summary(measured), sep="\n")
     if plot:
-        _plot(found, plot)
+        _plot(measured, plot)
 
 
-def _table(found: Sequence[Course]) -> Table:
+def _table(measured: Sequence[Course]) -> Table:
     """Return a row for each search, misses first, and of these the worst first."""
     table = Table("Spec", "target", box=None, pad_edge=False, header_style="bold")
     for heading in ("set-up", "program", f"gap at {SOON:g} s", "gap", "proof", "memory"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
-    for one in sorted(found, key=lambda one: (not one.miss, -one.after(SOON).gap if one.miss else 0)):
+    for course in sorted(measured, key=lambda course: (not course.miss, -course.after(SOON).gap if course.miss else 0)):
         table.add_row(
-            one.name,
-            one.target,
-            _seconds(one.setup),
-            _seconds(one.first),
-            _percent(one.after(SOON).gap),
-            _percent(one.after(math.inf).gap),
-            _seconds(one.proof),
-            f"{one.memory / 2**20:,.0f} MiB",
-            "there is none" if one.end == "none" else one.miss,
+            course.name,
+            course.target,
+            _seconds(course.setup),
+            _seconds(course.first),
+            _percent(course.after(SOON).gap),
+            _percent(course.after(math.inf).gap),
+            _seconds(course.proof),
+            f"{course.memory / 2**20:,.0f} MiB",
+            "there is none" if course.end == "none" else course.miss,
         )
     return table
 
@@ -102,15 +102,17 @@ def _percent(gap: float) -> str:
     return "–" if gap == math.inf else f"{gap:.1%}"
 
 
-def _plot(found: Sequence[Course], path: str) -> None:
+def _plot(measured: Sequence[Course], path: str) -> None:
     """Draw a panel for each target: a step of each search where its gap changed. Raises MorelloError."""
-    targets = [*dict.fromkeys(one.target for one in found)]
+    targets = [*dict.fromkeys(course.target for course in measured)]
     figure = figures().Figure(figsize=(5 * max(1, len(targets)), 4), layout="constrained")
     for place, target in enumerate(targets):
         panel = figure.add_subplot(1, len(targets), place + 1)
-        for one in (each for each in found if each.target == target and each.end != "none"):
-            shown = [(each.seconds, min(max(each.gap, _LEAST), _MOST)) for each in one.moments if each.high < math.inf]
-            shown += [(one.seconds, shown[-1][1])] if shown else []
+        for course in (each for each in measured if each.target == target and each.end != "none"):
+            shown = [
+                (each.seconds, min(max(each.gap, _LEAST), _MOST)) for each in course.moments if each.high < math.inf
+            ]
+            shown += [(course.seconds, shown[-1][1])] if shown else []
             panel.step(*zip(*shown, strict=True) if shown else ([], []), where="post", linewidth=0.8, alpha=0.6)
         panel.axvline(SOON, color="black", linewidth=0.5)
         panel.axhline(courses.CLOSE, color="black", linewidth=0.5)

@@ -109,10 +109,10 @@ def _carry_out(position: Position, statement: Statement, target: Target, synthes
     return Position(with_child(position.impl, path, rewrite_leaf(leaf.spec, statement, target)), path)
 
 
-def _default_leaf(at: Position, step: Rewrite) -> tuple[int, ...]:
+def _default_leaf(position: Position, step: Rewrite) -> tuple[int, ...]:
     """Return the path to the Spec that default children lead to."""
-    path = at.path
-    impl = child_at(at.impl, path)
+    path = position.path
+    impl = child_at(position.impl, path)
     while isinstance(impl, Node):
         if not impl.children:
             raise Inapplicable(

@@ -137,10 +137,10 @@ def search(name: str, target: str, seconds: float) -> None:
     print(json.dumps({"end": end, "seconds": time.process_time()}), flush=True)
 
 
-def measure(one: Searched, target: str, seconds: float) -> Course:
+def measure(spec: Searched, target: str, seconds: float) -> Course:
     """Return how a search goes that may take so many processor seconds."""
     script = Path(__file__).parents[1] / "anytime.py"
-    command = [sys.executable, str(script), "--search", one.name, target, str(seconds)]
+    command = [sys.executable, str(script), "--search", spec.name, target, str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
@@ -155,7 +155,14 @@ def measure(one: Searched, target: str, seconds: float) -> Course:
     end = last.get("end") or ("time" if code == -signal.SIGXCPU else f"ended with {code}")
     took = last.get("seconds", usage.ru_utime + usage.ru_stime)
     return Course(
-        one.name, one.suite, target, _moments(told), told[0][0] if told else None, took, end, usage.ru_maxrss * 1024
+        spec.name,
+        spec.suite,
+        target,
+        _moments(told),
+        told[0][0] if told else None,
+        took,
+        end,
+        usage.ru_maxrss * 1024,
     )
 
 

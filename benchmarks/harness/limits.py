@@ -51,13 +51,13 @@ def reading(footprint: int, vectors: str) -> str:
 
 
 def _limits() -> dict[str, _Limit]:
-    found = {}
+    limits = {}
     for (kind, vectors), (function, feature, amount) in _MULTIPLY_ADDS.items():
-        found[multiply_adds(kind, vectors)] = _Limit(function, feature, 2 * amount)
+        limits[multiply_adds(kind, vectors)] = _Limit(function, feature, 2 * amount)
     for vectors, feature in VECTORS.items():
         for footprint in FOOTPRINTS:
-            found[reading(footprint, vectors)] = _Limit(f"read_{vectors}", feature, footprint, footprint)
-    return found
+            limits[reading(footprint, vectors)] = _Limit(f"read_{vectors}", feature, footprint, footprint)
+    return limits
 
 
 class Limits:

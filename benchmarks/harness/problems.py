@@ -107,8 +107,8 @@ def empty(shape: Shape, dtype: np.dtype) -> np.ndarray:
     return aligned_bytes(int(np.prod(shape)) * dtype.itemsize).view(dtype).reshape(shape)
 
 
-def difference(found: np.ndarray, expected: np.ndarray) -> float:
+def difference(values: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest difference, relative to the largest value expected; NaN where there is one."""
     with np.errstate(all="ignore"):
-        largest = np.max(np.abs(found.astype(np.float64) - expected))
+        largest = np.max(np.abs(values.astype(np.float64) - expected))
         return float(largest / max(np.max(np.abs(expected)), 1e-30))

@@ -45,23 +45,23 @@ def competes(peer: Result, ours: Result) -> bool:
 
 def comparisons(results: Iterable[Result]) -> list[Comparison]:
     """Return what can be compared, in the order of the results."""
-    found = []
+    compared = []
     for each in by_problem(results).values():
         for ours in (one for one in each if one.ours and one.seconds):
             peers = [one for one in each if competes(one, ours)]
             if peers:
-                found.append(Comparison(ours, min(peers, key=lambda one: one.best)))
-    return found
+                compared.append(Comparison(ours, min(peers, key=lambda one: one.best)))
+    return compared
 
 
-def mean_ratio(found: Sequence[Comparison]) -> float:
+def mean_ratio(compared: Sequence[Comparison]) -> float:
     """Return the geometric mean of ratios."""
-    return math.exp(sum(math.log(one.ratio) for one in found) / len(found))
+    return math.exp(sum(math.log(one.ratio) for one in compared) / len(compared))
 
 
-def misses(found: Iterable[Comparison]) -> list[Comparison]:
+def misses(compared: Iterable[Comparison]) -> list[Comparison]:
     """Return what is below the aim, worst first."""
-    return sorted((one for one in found if one.ratio < MISS), key=lambda one: one.ratio)
+    return sorted((one for one in compared if one.ratio < MISS), key=lambda one: one.ratio)
 
 
 def least_seconds(problem: Problem, group: str, limits: Mapping[str, float], threads: int) -> float | None:

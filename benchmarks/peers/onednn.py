@@ -54,15 +54,15 @@ class OneDnn:
         if problem.what in ("matmul", "linear gelu"):
             if self._sgemm:
                 return self._gemm(problem, inputs, output, wall)
-            made, arguments = self._product(inputs, output)
+            descriptor, arguments = self._product(inputs, output)
         elif self._sgemm or self._any or problem.what not in _ROWS:
             raise NotOffered(f"no {problem.what}")
         else:
-            made, arguments = self._rows(problem, inputs, output)
-        name = ctypes.cast(self._query(made, _QUERY_NAME), ctypes.c_char_p).value or b""
+            descriptor, arguments = self._rows(problem, inputs, output)
+        name = ctypes.cast(self._query(descriptor, _QUERY_NAME), ctypes.c_char_p).value or b""
         note = f"{name.decode()}{', sums of 32 bits' if kind != problem.types[-1] else ''}"
         transposed = problem.what == "transpose"
-        return Prepared(self._timer(made, arguments, wall), lambda: output.T if transposed else output, note)
+        return Prepared(self._timer(descriptor, arguments, wall), lambda: output.T if transposed else output, note)
 
     def _gemm(self, problem: Problem, inputs: list[np.ndarray], output: np.ndarray, wall: bool) -> Prepared:
         if problem.what != "matmul" or not problem.f32:
@@ -77,17 +77,17 @@ class OneDnn:
         x, y, weights = self._plain(a), self._plain(output), self._plain(b)
         wanted = self._plain(b, anyhow=True) if self._any else weights
         shift = self._plain(bias[0]) if bias else None
-        made = self._new(
+        descriptor = self._new(
             "dnnl_matmul_primitive_desc_create", self._engine, x, wanted, shift, y, self._gelu() if bias else None
         )
         memory = self._memory(weights, native.address(b))
         if self._any:
-            chosen = self._query(made, _QUERY_WEIGHTS)
+            chosen = self._query(descriptor, _QUERY_WEIGHTS)
             packed = self._memory(chosen, -1)
             self._reorder(weights, memory, chosen, packed)
             memory = packed
         places = [(_SRC, x, a), (_DST, y, output), *([(_BIAS, shift, bias[0])] if bias else [])]
-        return made, [
+        return descriptor, [
             (_WEIGHTS, memory),
             *((place, self._memory(d, native.address(each))) for place, d, each in places),
         ]
@@ -111,25 +111,27 @@ class OneDnn:
         if problem.what in ("transpose", "copy"):
             return self._new("dnnl_reorder_primitive_desc_create", x, self._engine, y, self._engine, None), arguments
         if problem.what == "softmax":
-            made = self._new("dnnl_softmax_forward_primitive_desc_create", *start, _SOFTMAX, x, y, 1, None)
+            descriptor = self._new("dnnl_softmax_forward_primitive_desc_create", *start, _SOFTMAX, x, y, 1, None)
         elif problem.what in ("gelu", "relu"):
             which = _GELU if problem.what == "gelu" else _RELU
-            made = self._new("dnnl_eltwise_forward_primitive_desc_create", *start, which, x, y, _ZERO, _ZERO, None)
+            descriptor = self._new(
+                "dnnl_eltwise_forward_primitive_desc_create", *start, which, x, y, _ZERO, _ZERO, None
+            )
         else:
             epsilon, flags = ctypes.c_float(EPSILON), _USE_SCALE_AND_SHIFT
-            made = self._new(
+            descriptor = self._new(
                 "dnnl_layer_normalization_forward_primitive_desc_create", *start, x, y, None, epsilon, flags, None
             )
             for place, array in ((_SHIFT, inputs[0]), (_SCALE, inputs[1])):
                 arguments.append((place, self._memory(self._plain(array.reshape(-1)), native.address(array))))
-        return made, arguments
+        return descriptor, arguments
 
-    def _timer(self, made: ctypes.c_void_p, arguments: Sequence[tuple[int, ctypes.c_void_p]], wall: bool) -> Any:
+    def _timer(self, descriptor: ctypes.c_void_p, arguments: Sequence[tuple[int, ctypes.c_void_p]], wall: bool) -> Any:
         listed = (_Argument * len(arguments))(*(_Argument(index, memory.value) for index, memory in arguments))
         context = native.Primitive(
             ctypes.cast(self._library.dnnl_primitive_execute, ctypes.c_void_p),
             ctypes.cast(self._library.dnnl_stream_wait, ctypes.c_void_p),
-            self._new("dnnl_primitive_create", made),
+            self._new("dnnl_primitive_create", descriptor),
             self._stream,
             len(arguments),
             ctypes.cast(listed, ctypes.c_void_p),
@@ -154,13 +156,13 @@ class OneDnn:
         made = self._new("dnnl_reorder_primitive_desc_create", source, self._engine, target, self._engine, None)
         self._timer(made, [(_FROM, source_memory), (_DST, target_memory)], wall=True)(1)
 
-    def _query(self, made: ctypes.c_void_p, what: int) -> ctypes.c_void_p:
+    def _query(self, descriptor: ctypes.c_void_p, what: int) -> ctypes.c_void_p:
         if what == _QUERY_NAME:
             found = ctypes.c_void_p()
-            self._check("dnnl_primitive_desc_query", made, what, 0, ctypes.byref(found))
+            self._check("dnnl_primitive_desc_query", descriptor, what, 0, ctypes.byref(found))
             return found
         self._library.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
-        return ctypes.c_void_p(self._library.dnnl_primitive_desc_query_md(made, what, 0))
+        return ctypes.c_void_p(self._library.dnnl_primitive_desc_query_md(descriptor, what, 0))
 
     def _new(self, function: str, *arguments: Any) -> ctypes.c_void_p:
         """Return what one of the library's `create` functions makes. Raises NotOffered."""

@@ -78,23 +78,23 @@ def calibrate(
     deadline = start + (_QUICKEST if quick else _LONGEST)
     meters = [
         # Not every emitter has flags that are the same for all programs.
-        UnitMeter(Timer(one, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
-        for one in compilers[: 1 if quick else None]
+        UnitMeter(Timer(compiler, getattr(target.emitter, "flags", ()), 2 * memory, quick, deadline), clock)
+        for compiler in compilers[: 1 if quick else None]
     ]
     progress("levels")
     levels = fit_levels(meters[0], target.levels)
     progress("threads")
     threads = os.cpu_count() or 1
-    syncs = [round(start_up(one, threads)) if threads > 1 else target.weights.sync for one in meters]
+    syncs = [round(start_up(meter, threads)) if threads > 1 else target.weights.sync for meter in meters]
     sync = syncs[0]
     lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
     lines += [
-        Line(_WITH.format(one.compiler.name), "", f"{found:,}", None)
-        for one, found in zip(meters[1:], syncs[1:], strict=True)
+        Line(_WITH.format(meter.compiler.name), "", f"{sync:,}", None)
+        for meter, sync in zip(meters[1:], syncs[1:], strict=True)
     ]
     tables = []
-    for one in measurements:
-        table, told = _measure(one, target, meters, progress)
+    for measurement in measurements:
+        table, told = _measure(measurement, target, meters, progress)
         tables.append(table)
         lines += told
     return Calibration(
@@ -102,21 +102,21 @@ def calibrate(
         levels=tuple(levels),
         tables=tuple(tables),
         lines=tuple(lines),
-        waited=max(one.timer.waited for one in meters),
+        waited=max(meter.timer.waited for meter in meters),
         seconds=time.monotonic() - start,
     )
 
 
 def _measure(
-    one: Measurement, target: Target, meters: Sequence[UnitMeter], progress: Progress
+    measurement: Measurement, target: Target, meters: Sequence[UnitMeter], progress: Progress
 ) -> tuple[MeasuredTable, list[Line]]:
     """Return a table as the first meter has it, and a line on it from each meter."""
-    progress(f"table {one.table}")
-    table = measure_table(meters[0], one, target.tables)
+    progress(f"table {measurement.table}")
+    table = measure_table(meters[0], measurement, target.tables)
     lines = [_table_line(table)]
     for other in meters[1:]:
-        progress(f"table {one.table}, {other.compiler.name}")
-        lines.append(_compared(table, measure_table(other, one, target.tables), other.compiler))
+        progress(f"table {measurement.table}, {other.compiler.name}")
+        lines.append(_compared(table, measure_table(other, measurement, target.tables), other.compiler))
     return table, lines
 
 
@@ -148,8 +148,8 @@ def _level_lines(target: Target, levels: Sequence[LevelFit]) -> list[Line]:
     ]
 
 
-def _costs(one: LevelFit) -> list[tuple[str, float]]:
-    found = [("hit_cost", one.hit), ("miss_cost", one.miss)]
+def _costs(level: LevelFit) -> list[tuple[str, float]]:
+    found = [("hit_cost", level.hit), ("miss_cost", level.miss)]
     return [pair for pair in found if pair[0] in MEASURED]
 
 

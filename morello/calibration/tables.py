@@ -39,21 +39,21 @@ class MeasuredTable:
         return ratios(self.measurement.totals(rows), self.measurement.totals(self.rows))
 
 
-def measure_table(meter: UnitMeter, one: Measurement, declared: Tables) -> MeasuredTable:
+def measure_table(meter: UnitMeter, measurement: Measurement, declared: Tables) -> MeasuredTable:
     """Measure a table until two measurements agree, or time is up; of these two it has the means.
 
     Raises PluginError for rows that are not for what the target's are for.
     """
-    found = [_measured(meter, one, declared)]
+    measured = [_measured(meter, measurement, declared)]
     error = None
-    while len(found) < (2 if meter.quick else _MOST) and time.monotonic() < meter.timer.deadline:
-        found.append(_measured(meter, one, declared))
-        error = difference(one.totals(found[-2]), one.totals(found[-1]))
+    while len(measured) < (2 if meter.quick else _MOST) and time.monotonic() < meter.timer.deadline:
+        measured.append(_measured(meter, measurement, declared))
+        error = difference(measurement.totals(measured[-2]), measurement.totals(measured[-1]))
         if error <= _STILL:
             break
-    mean = np.rint(np.mean([np.array(rows) for rows in found[-2:]], axis=0)).astype(int)
+    mean = np.rint(np.mean([np.array(rows) for rows in measured[-2:]], axis=0)).astype(int)
     rows = tuple(tuple(row) for row in mean.tolist())
-    return MeasuredTable(one, rows, declared[one.table], error)
+    return MeasuredTable(measurement, rows, declared[measurement.table], error)
 
 
 def difference(totals: Sequence[float], others: Sequence[float]) -> float:
@@ -62,13 +62,17 @@ def difference(totals: Sequence[float], others: Sequence[float]) -> float:
     return float(np.abs(one - other).mean() / max((np.abs(one) + np.abs(other)).mean() / 2, 1e-9))
 
 
-def _measured(meter: UnitMeter, one: Measurement, declared: Tables) -> Rows:
-    rows = one.measure(meter)
+def _measured(meter: UnitMeter, measurement: Measurement, declared: Tables) -> Rows:
+    rows = measurement.measure(meter)
     rule = rows_rule(rows)
-    if rule is None and [row[: one.keys] for row in rows] != [row[: one.keys] for row in declared[one.table]]:
-        rule = f"rows for what the target's are for: the first {one.keys} columns are the same"
+    if rule is None and [row[: measurement.keys] for row in rows] != [
+        row[: measurement.keys] for row in declared[measurement.table]
+    ]:
+        rule = f"rows for what the target's are for: the first {measurement.keys} columns are the same"
     if rule:
-        raise PluginError(f"the measurement of table {one.table} must give {rule}", "mend or uninstall its plugin")
+        raise PluginError(
+            f"the measurement of table {measurement.table} must give {rule}", "mend or uninstall its plugin"
+        )
     return rows
 
 

@@ -58,18 +58,18 @@ def command(
     BLAS likes.
     """
     find_compiler(cc)  # before the search, so that a mistake costs no time
-    found: list[tuple[CompiledKernel, Speed]] = []
+    timed: list[tuple[CompiledKernel, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         tell_compiler(kernel)
         with Doing(f"timing {goal.name}"):
             speed = measure(kernel, min_time, seed, threads)
         speed.warn()
-        found.append((kernel, speed))
+        timed.append((kernel, speed))
     if as_json:
-        print_json([_as_dict(kernel, speed, seed) for kernel, speed in found])
+        print_json([_as_dict(kernel, speed, seed) for kernel, speed in timed])
     else:
-        print_table(_table(found))
+        print_table(_table(timed))
 
 
 def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
@@ -83,11 +83,11 @@ def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
     }
 
 
-def _table(found: Sequence[tuple[CompiledKernel, Speed]]) -> Table:
+def _table(timed: Sequence[tuple[CompiledKernel, Speed]]) -> Table:
     table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
     for heading in ("cpu", "median", "wall", "median", "rate", "numpy (f32)", "against numpy"):
         table.add_column(heading, justify="right")
-    for kernel, speed in found:
+    for kernel, speed in timed:
         report = speed.report
         times = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         table.add_row(

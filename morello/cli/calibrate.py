@@ -64,7 +64,7 @@ def command(
     compiler = find_compiler(cc)
     compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
     _warn_of_load()
-    found = calibrate(
+    calibration = calibrate(
         target,
         clock,
         registry.measurements(chosen),
@@ -73,16 +73,16 @@ def command(
         quick=quick,
         progress=lambda what: click.echo(f"measuring {what}", err=True),
     )
-    _warn_of_waits(found.waited)
+    _warn_of_waits(calibration.waited)
     if as_json:
-        print_json(_as_dict(found, chosen, clock.unit))
+        print_json(_as_dict(calibration, chosen, clock.unit))
     else:
-        click.echo(f"{target.label} on {machine()[0]}, in {clock.unit}, {found.seconds:.0f} s")
-        print_table(_table(found.lines))
+        click.echo(f"{target.label} on {machine()[0]}, in {clock.unit}, {calibration.seconds:.0f} s")
+        print_table(_table(calibration.lines))
     if output is not None:
-        write_file(output, found.profile.text().encode())
+        write_file(output, calibration.profile.text().encode())
     if plot is not None:
-        _draw(found, plot, clock.unit)
+        _draw(calibration, plot, clock.unit)
 
 
 def _only(registry: Registry) -> str:
@@ -139,18 +139,18 @@ def _warn_of_waits(waited: float) -> None:
         )
 
 
-def _as_dict(found: Calibration, target: str, unit: str) -> dict[str, Any]:
+def _as_dict(calibration: Calibration, target: str, unit: str) -> dict[str, Any]:
     return {
         "target": target,
         "unit": unit,
-        "seconds": found.seconds,
-        "waited": found.waited,
-        "lines": [{"key": one.key, "old": one.old, "new": one.new, "error": one.error} for one in found.lines],
+        "seconds": calibration.seconds,
+        "waited": calibration.waited,
+        "lines": [{"key": one.key, "old": one.old, "new": one.new, "error": one.error} for one in calibration.lines],
         "levels": [
             {"level": one.level, "hit": one.hit, "miss": one.miss, "points": [list(point) for point in one.points]}
-            for one in found.levels
+            for one in calibration.levels
         ],
-        "profile": found.profile.text(),
+        "profile": calibration.profile.text(),
     }
 
 
@@ -163,19 +163,21 @@ def _table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def _draw(found: Calibration, path: str, unit: str) -> None:
+def _draw(calibration: Calibration, path: str, unit: str) -> None:
     """Draw what runs of lines take in each level with the fits, and the costs of tables, so far and measured."""
     figure = figures().Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for one in found.levels:
-        lines, taken = zip(*one.points, strict=True)
-        (drawn,) = left.plot(lines, [one.miss + one.hit * count for count in lines])
-        left.plot(lines, taken, "o", color=drawn.get_color(), label=f"{one.level}: {one.miss:.0f} + {one.hit:.1f} · n")
+    for level in calibration.levels:
+        lines, taken = zip(*level.points, strict=True)
+        (drawn,) = left.plot(lines, [level.miss + level.hit * count for count in lines])
+        left.plot(
+            lines, taken, "o", color=drawn.get_color(), label=f"{level.level}: {level.miss:.0f} + {level.hit:.1f} · n"
+        )
     left.set(xscale="log", yscale="log", xlabel="lines of a run (n)", ylabel=f"a run, in {unit}", title="levels")
     left.legend()
-    for one in found.tables:
-        right.plot(one.measurement.totals(one.old), one.measurement.totals(one.rows), ".", label=one.name)
-    if found.tables:
+    for table in calibration.tables:
+        right.plot(table.measurement.totals(table.old), table.measurement.totals(table.rows), ".", label=table.name)
+    if calibration.tables:
         right.axline((1, 1), slope=1, color="gray", linewidth=0.5)
         right.legend()
     right.set(xlabel="so far", ylabel="measured", title="tables")

@@ -20,30 +20,30 @@ from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
 
 
-def _source(made: Sequence[Made]) -> bytes:
-    return made[0].kernel.source.encode()
+def _source(programs: Sequence[Made]) -> bytes:
+    return programs[0].kernel.source.encode()
 
 
-def _header(made: Sequence[Made]) -> bytes:
-    return made[0].kernel.header.encode()
+def _header(programs: Sequence[Made]) -> bytes:
+    return programs[0].kernel.header.encode()
 
 
-def _library(made: Sequence[Made]) -> bytes:
-    tell_compiler(made[0].kernel)
-    with Doing(f"building {made[0].kernel.program.name}"):
-        return made[0].kernel.library.read_bytes()
+def _library(programs: Sequence[Made]) -> bytes:
+    tell_compiler(programs[0].kernel)
+    with Doing(f"building {programs[0].kernel.program.name}"):
+        return programs[0].kernel.library.read_bytes()
 
 
-def _trees(made: Sequence[Made]) -> bytes:
+def _trees(programs: Sequence[Made]) -> bytes:
     shown = []
-    for kernel in (one.kernel for one in made):
+    for kernel in (one.kernel for one in programs):
         tree = rendered(tree_table(program_tree(kernel.impl, kernel.target)), plain=True)
         shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {kernel.cost:,}\n{tree}")
     return "\n".join(shown).encode()
 
 
-def _schedules(made: Sequence[Made]) -> bytes:
-    kernels = [one.kernel for one in made]
+def _schedules(programs: Sequence[Made]) -> bytes:
+    kernels = [one.kernel for one in programs]
     goals = [Declaration(each.program.name, each.spec, schedule_of(each.impl)) for each in kernels]
     return show_file(SpecFile(kernels[0].target, tuple(goals))).encode()
 

@@ -94,12 +94,12 @@ def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
     return lambda impl: found[impl.spec] if id(impl) in places else None
 
 
-def _searched(scheduled: Impl, made: Impl) -> Iterator[Impl]:
+def _searched(scheduled: Impl, program: Impl) -> Iterator[Impl]:
     """Yield the nodes of a program that its schedule left to search."""
     open_ = isinstance(scheduled, Leaf)
     if open_:
-        yield made
-    for index, child in enumerate(_children(made)):
+        yield program
+    for index, child in enumerate(_children(program)):
         yield from _searched(scheduled if open_ else _children(scheduled)[index], child)
 
 
@@ -112,7 +112,7 @@ def _runner_ups(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
     return tuple(_runner_up(one, chosen.cost) for one in others)
 
 
-def _runner_up(one: Alternative, least: int) -> RunnerUp:
+def _runner_up(alternative: Alternative, least: int) -> RunnerUp:
     # Bounds of search may lie below the optimum; no program does.
-    cost = max(one.cost, least)
-    return RunnerUp(one.step, cost, one.exact, cost - least, 100 * (cost - least) / least)
+    cost = max(alternative.cost, least)
+    return RunnerUp(alternative.step, cost, alternative.exact, cost - least, 100 * (cost - least) / least)

@@ -87,9 +87,9 @@ def _path(given: str | None) -> Path:
     return path
 
 
-def _sizes(bound: str, one: Family) -> list[list[int]]:
+def _sizes(bound: str, family: Family) -> list[list[int]]:
     """Per dimension of a Spec, the sizes to solve. Raises MorelloError for a bound that does not fit the Spec."""
-    op, rank = one.spec.op, len(one.spec.shape)
+    op, rank = family.spec.op, len(family.spec.shape)
     hint = f"give one size for each of {'×'.join(op.dims(rank))}, such as {'x'.join(['64'] * rank)}"
     if not re.fullmatch(r"[0-9]{1,18}([x×][0-9]{1,18})*", bound):
         raise MorelloError(f"--up-to {bound}: these are no sizes", hint)
@@ -105,15 +105,15 @@ def _sizes(bound: str, one: Family) -> list[list[int]]:
     return sizes
 
 
-def _specs(one: Family, sizes: Sequence[Sequence[int]]) -> Iterator[Spec]:
+def _specs(family: Family, sizes: Sequence[Sequence[int]]) -> Iterator[Spec]:
     """Yield the Specs of these sizes. Where layouts or vectors do not fit small sizes, there is none.
 
     Raises SourceError if there is none of the largest sizes.
     """
-    yield one.at([axis[-1] for axis in sizes])
+    yield family.at([axis[-1] for axis in sizes])
     for shape in itertools.product(*sizes):
         try:
-            yield one.at(shape)
+            yield family.at(shape)
         except SourceError:
             continue
 

@@ -144,13 +144,13 @@ def facts(progress: Progress, solved: int) -> list[str]:
     """Return how far search is, what matters most first. The time left cannot be told: nobody knows what is left."""
     if progress.phase != Phase.SEARCH:
         return []
-    found: list[str] = []
+    parts: list[str] = []
     if progress.high is not None:
         gap = progress.high / max(progress.low, 1) - 1
-        found += [f"cost {short(progress.low)} to {short(progress.high)}", f"gap {100 * gap:,.{gap < 1:d}f} %"]
+        parts += [f"cost {short(progress.low)} to {short(progress.high)}", f"gap {100 * gap:,.{gap < 1:d}f} %"]
     elif progress.low:
-        found.append(f"cost at least {short(progress.low)}")
-    return [*found, f"{short(solved)} Specs"]
+        parts.append(f"cost at least {short(progress.low)}")
+    return [*parts, f"{short(solved)} Specs"]
 
 
 def short(number: int) -> str:

@@ -78,9 +78,9 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
 def _profiles(target: str, registry: Registry) -> list[dict[str, Any]]:
     """Describe what there is to choose from; of the chosen one, why."""
     choice = registry.choice(target)
-    found = [None, *registry.profiles(target).values()]
-    if choice.profile not in found:
-        found.append(choice.profile)
+    names = [None, *registry.profiles(target).values()]
+    if choice.profile not in names:
+        names.append(choice.profile)
     return [
         {
             "name": one.name if one else BASE,
@@ -90,7 +90,7 @@ def _profiles(target: str, registry: Registry) -> list[dict[str, Any]]:
             "chosen": one == choice.profile,
             "reason": choice.reason if one == choice.profile else None,
         }
-        for one in found
+        for one in names
     ]
 
 

@@ -322,8 +322,8 @@ class Emission:
                 if count > 1
             }
 
-            def offsets(at: Mapping[int, Index]) -> list[Index]:
-                first = {**at, counted[-1]: at[counted[-1]] * jam.count} if jam and counted[-1] in at else at
+            def offsets(tile: Mapping[int, Index]) -> list[Index]:
+                first = {**tile, counted[-1]: tile[counted[-1]] * jam.count} if jam and counted[-1] in tile else tile
                 inner = tiles(part, logical, views, first)
                 return [view.offset() for view in inner if not view.buffer.in_registers]
 

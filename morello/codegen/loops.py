@@ -44,12 +44,13 @@ def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Ind
     ]
 
 
-def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], at: Mapping[int, Index | int]) -> list[View]:
+def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], numbers: Mapping[int, Index | int]) -> list[View]:
     """Return the operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
     assert part.region is not None
     operands = logical.op.operands(len(logical.shape))
     starts = [
-        as_index(at.get(dim, 0)) * int(segment.size) + int(segment.start) for dim, segment in enumerate(part.region)
+        as_index(numbers.get(dim, 0)) * int(segment.size) + int(segment.start)
+        for dim, segment in enumerate(part.region)
     ]
     return arguments(part, views, [one.start(starts) for one in operands])
 

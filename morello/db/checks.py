@@ -82,7 +82,7 @@ def rank_of(labels: str) -> int | None:
 
 def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, str]) -> str | None:
     """Check columns of rectangles: id, kind, box, numerator, denominator, step, foreign and crc."""
-    numbers, kinds, boxes, above, below, chosen, foreign, crcs = columns
+    numbers, kinds, boxes, numerators, denominators, chosen, foreign, crcs = columns
     lengths = {1 + 2 * axes * width: width for width in (1, 2, 4, 8)}
     return _first(
         {
@@ -91,7 +91,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
             f"its box has not {axes} sides": _types(boxes) == {bytes}
             and all(length in lengths for length in set(map(len, boxes)))
             and {(one[0], len(one)) for one in boxes} <= {(width, length) for length, width in lengths.items()},
-            "its cost is no number": _types(above) | _types(below) == {int} and min(above) >= 0,
+            "its cost is no number": _types(numerators) | _types(denominators) == {int} and min(numerators) >= 0,
             "its mark is none": _types(foreign) == {int} and set(foreign) <= {0, 1},
             "its checksum is none": _types(crcs) == {int} and min(crcs) >= 0 and max(crcs) < _CRC,
             "its step is missing": {type(one) for one in set(chosen)} <= {int, type(None)}
@@ -109,7 +109,7 @@ def box_fault(
     """Check N rectangles: corners [N, A] in order and where Specs are, and costs that are whole and in lowest terms."""
     low, high = corners
     rank = low.shape[1] - len(grids)
-    above, below = cost
+    numerator, denominator = cost
     least, most = (volumes(to_sizes(corner[:, :rank])) for corner in corners)
     none = kinds == AnswerKind.NONE
     return _first(
@@ -118,13 +118,15 @@ def box_fault(
             "its box has sizes that do not exist": lambda: _are_sizes(low[:, :rank], high[:, :rank]),
             "its box has limits that do not exist": lambda: _are_limits(low[:, rank:], high[:, rank:], grids),
             "what has no program holds from limit 0": lambda: not low[kinds != AnswerKind.EXACT, rank:].any(),
-            "its cost is no fraction": lambda: (below >= 1).all(),
-            "its cost is not in lowest terms": lambda: (np.gcd(above, below) == 1).all(),
-            "what has no program has no cost": lambda: not above[none].any() and (below[none] == 1).all(),
-            "its cost is not whole for its sizes": lambda: not (least % below).any() and not (most % below).any(),
+            "its cost is no fraction": lambda: (denominator >= 1).all(),
+            "its cost is not in lowest terms": lambda: (np.gcd(numerator, denominator) == 1).all(),
+            "what has no program has no cost": lambda: not numerator[none].any() and (denominator[none] == 1).all(),
+            "its cost is not whole for its sizes": lambda: (
+                not (least % denominator).any() and not (most % denominator).any()
+            ),
             # Products are exact up to 2^53, and never round to less from there on.
             f"its cost is more than {LARGEST_COST:,}": lambda: (
-                (above * (most // below).astype(np.float64)).max(initial=0) <= LARGEST_COST
+                (numerator * (most // denominator).astype(np.float64)).max(initial=0) <= LARGEST_COST
             ),
         }
     )

@@ -71,16 +71,16 @@ def sheet_of(whose: Print, stored: Stored, steps: dict[int, str]) -> Sheet:
     return Sheet(whose, stored.header.labels, boxes, texts)
 
 
-def doubted(found: Iterable[Sheet]) -> Iterator[Sheet]:
+def doubted(tables: Iterable[Sheet]) -> Iterator[Sheet]:
     """Mark all that is in tables as another's word."""
-    for sheet in found:
+    for sheet in tables:
         yield attrs.evolve(sheet, boxes=attrs.evolve(sheet.boxes, foreign=np.full(len(sheet.boxes), True)))
 
 
-def batches(found: Iterable[Sheet]) -> Iterator[tuple[Print, NewBoxes]]:
+def batches(tables: Iterable[Sheet]) -> Iterator[tuple[Print, NewBoxes]]:
     """Yield tables, put together so that many are stored at a time."""
     waiting: list[Sheet] = []
-    for sheet in found:
+    for sheet in tables:
         if (waiting and (sheet.print, sheet.rank) != (waiting[0].print, waiting[0].rank)) or len(waiting) >= _BATCH:
             yield waiting[0].print, _together(waiting)
             waiting = []

@@ -92,17 +92,17 @@ class StoreKeeper:
             warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
 
     def _save(self, engine: Engine, solver: Solver) -> None:
-        known = engine.core.cells()
-        fresh = known.solved & ~known.recalled
+        snapshot = engine.core.cells()
+        fresh = snapshot.solved & ~snapshot.recalled
         before = self._saved.get(engine, np.zeros(1, dtype=np.bool_))
         fresh[: len(before)] &= ~before
         # Costs that are not counted exactly are no answers.
-        fresh &= (known.low <= LARGEST_COST) | (known.low == np.inf)
+        fresh &= (snapshot.low <= LARGEST_COST) | (snapshot.low == np.inf)
         fresh[0] = False
         # Where it is not known yet which program is chosen, that waits for the next time.
-        cells, found = solved(solver, known, np.flatnonzero(fresh))
+        cells, found = solved(solver, snapshot, np.flatnonzero(fresh))
         self._store(engine, chain(map(block_of, found), bounds_of(solver)))
-        done = np.zeros(len(known.low), dtype=np.bool_)
+        done = np.zeros(len(snapshot.low), dtype=np.bool_)
         done[: len(before)] = before
         done[cells] = True
         self._saved[engine] = done
@@ -113,8 +113,8 @@ class StoreKeeper:
 
     def _answers(self, engine: Engine, table: int) -> dict[str, object] | None:
         """Return what the store knows of a table, as search wants it."""
-        found = self.store.boxes(engine.target, engine.directory.labels(table))
-        if found is None:
+        boxes = self.store.boxes(engine.target, engine.directory.labels(table))
+        if boxes is None:
             return None
         array, space = engine.packing.array, engine.directory.space_of(table)
         places = self._places.setdefault(engine, {})
@@ -122,13 +122,13 @@ class StoreKeeper:
             places[space.key] = _places_in(engine, space)
         return {
             **places[space.key],
-            "count": len(found),
-            "low": array(found.low, "int64_t"),
-            "high": array(found.high, "int64_t"),
-            "kind": array(found.kind, "int8_t"),
-            "foreign": array(found.foreign, "int8_t"),
-            "numerator": array(found.numerator, "int64_t"),
-            "denominator": array(found.denominator, "int64_t"),
+            "count": len(boxes),
+            "low": array(boxes.low, "int64_t"),
+            "high": array(boxes.high, "int64_t"),
+            "kind": array(boxes.kind, "int8_t"),
+            "foreign": array(boxes.foreign, "int8_t"),
+            "numerator": array(boxes.numerator, "int64_t"),
+            "denominator": array(boxes.denominator, "int64_t"),
         }
 
     def _believe(self, engine: Engine, cell: int) -> None:

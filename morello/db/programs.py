@@ -29,15 +29,15 @@ _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
 
 def step_of(text: str, target: Target) -> Rewrite:
     """Return the step that is written so. Raises MorelloError if the target has no such step."""
-    known = _parsed.setdefault(target, {})
-    if text not in known:
+    steps = _parsed.setdefault(target, {})
+    if text not in steps:
         found = parse_schedule(text, target)
         if len(found) != 1 or not isinstance(step := found[0], Rewrite):
             raise MorelloError(
                 f"`{text}` is no step of a single Spec", "write one rewrite, as schedules have them, such as to_accum"
             )
-        known[text] = step
-    return known[text]
+        steps[text] = step
+    return steps[text]
 
 
 def program(
@@ -68,7 +68,7 @@ def program(
         if entry is None or entry.kind != AnswerKind.EXACT or entry.step is None:
             return None
         node = _node(spec, entry.step, target, path)
-        below: list[tuple[Impl, Figures]] = []
+        parts: list[tuple[Impl, Figures]] = []
         for leaf in node.children:
             if leaf.spec in open_:
                 raise _wrong(path, entry.step, "its program contains itself")
@@ -76,11 +76,11 @@ def program(
             if child is None:
                 _expect_unknown(find(leaf.spec), entry.step, path)
                 return None
-            below.append(child)
-        found = combine(node.expansion, [figures for _, figures in below], node.grids)
+            parts.append(child)
+        found = combine(node.expansion, [figures for _, figures in parts], node.grids)
         if (found.cost, tuple(found.peak)) != (entry.cost, entry.peak):
             raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
-        return attrs.evolve(node, children=tuple(child for child, _ in below)), found
+        return attrs.evolve(node, children=tuple(child for child, _ in parts)), found
 
     try:
         root = build(spec)

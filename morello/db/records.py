@@ -176,9 +176,9 @@ def read_boxes(file: File, header: Header, steps: dict[int, str]) -> Stored:
     return found
 
 
-def expect_same(file: File, stored: Print, known: Print) -> None:
+def expect_same(file: File, stored: Print, expected: Print) -> None:
     """Raise Damaged if a fingerprint is stored with another target or levels than it belongs to."""
-    if attrs.evolve(stored, id=0) != attrs.evolve(known, id=0):
+    if attrs.evolve(stored, id=0) != attrs.evolve(expected, id=0):
         raise file.damaged(f"fingerprint {stored.id} is of other levels than its target")
 
 
@@ -250,22 +250,22 @@ def _packed(boxes: Boxes) -> list[bytes]:
     return result
 
 
-def write_print(file: File, known: Print) -> Print:
+def write_print(file: File, new: Print) -> Print:
     """Store a fingerprint; with its id."""
-    values = (known.hash, known.target, known.levels, known.crc)
+    values = (new.hash, new.target, new.levels, new.crc)
     done = file.connection.execute("INSERT INTO fingerprints (hash, target, levels, crc) VALUES (?, ?, ?, ?)", values)
-    return attrs.evolve(known, id=done.lastrowid)
+    return attrs.evolve(new, id=done.lastrowid)
 
 
-def step_ids(file: File, texts: Sequence[str], known: dict[int, str]) -> Ints:
-    """Return the ids [N] of N steps; those that are not `known` are stored, and added to it."""
-    ids = {text: number for number, text in known.items()}
+def step_ids(file: File, texts: Sequence[str], steps: dict[int, str]) -> Ints:
+    """Return the ids [N] of N steps; those that `steps` lacks are stored, and added to it."""
+    ids = {text: number for number, text in steps.items()}
     for text in texts:
         if text not in ids:
             number = file.connection.execute("INSERT INTO steps (text) VALUES (?)", (text,)).lastrowid
             assert number is not None
             ids[text] = number
-            known[number] = text
+            steps[number] = text
     return np.array([ids[text] for text in texts], dtype=np.int64)
 
 

@@ -111,12 +111,12 @@ class SpecStore:
         whose = records.print_of(target)
         fresh = gathered(blocks, target.grids, foreign=foreign)
         with self.file.writing():
-            self._add(((whose, one) for one in fresh), found=True)
+            self._add(((whose, one) for one in fresh), searched=True)
 
     def add_boxes(self, batches: Iterable[tuple[Print, NewBoxes]]) -> None:
         """Store boxes under the fingerprints given with them. Raises Conflict if they contradict what is stored."""
         with self.file.writing():
-            self._add(batches, found=False)
+            self._add(batches, searched=False)
 
     def replace(self, gone: Mapping[Header, set[tuple[int, int]]], proven: Iterable[tuple[Print, NewBoxes]]) -> None:
         """Take boxes out of tables, given by number and checksum, and store what was proven in place of them."""
@@ -129,17 +129,17 @@ class SpecStore:
                     kept = stored.boxes.take(np.array([pair not in rows for pair in pairs], dtype=np.bool_))
                     origin = np.full(len(stored.ids), header.id), stored.ids
                     records.write_boxes(self.file, {header.id: stored}, kept, origin, steps)
-            self._add(proven, found=True)
+            self._add(proven, searched=True)
         self.forget()
 
-    def _add(self, batches: Iterable[tuple[Print, NewBoxes]], *, found: bool) -> None:
-        known = {one.hash: one for one in records.read_prints(self.file)}
+    def _add(self, batches: Iterable[tuple[Print, NewBoxes]], *, searched: bool) -> None:
+        prints = {one.hash: one for one in records.read_prints(self.file)}
         steps = records.read_steps(self.file)
         for whose, fresh in batches:
-            if whose.hash not in known:
-                known[whose.hash] = records.write_print(self.file, whose)
-            records.expect_same(self.file, known[whose.hash], whose)
-            self._write(known[whose.hash], fresh, steps, found)
+            if whose.hash not in prints:
+                prints[whose.hash] = records.write_print(self.file, whose)
+            records.expect_same(self.file, prints[whose.hash], whose)
+            self._write(prints[whose.hash], fresh, steps, searched)
             # What this connection writes does not change the version that it sees.
             self._seen.prints, self._seen.steps, self._seen.programs = {}, {}, {}
             for labels in fresh.labels:

@@ -47,12 +47,12 @@ class Tree:
         asked = np.concatenate([nothing, *(one for one, _ in parts)])
         return asked, np.concatenate([nothing, *(other for _, other in parts)])
 
-    def _all(self, low: Ints, high: Ints, at: int) -> tuple[Ints, Ints]:
+    def _all(self, low: Ints, high: Ints, first: int) -> tuple[Ints, Ints]:
         fits = np.ones((len(low), len(self.low)), dtype=bool)
         for axis in range(self.low.shape[1]):
             fits &= (self.low[:, axis] <= high[:, axis, None]) & (low[:, axis, None] <= self.high[:, axis])
         asked, found = np.nonzero(fits)
-        return asked + at, found
+        return asked + first, found
 
 
 def covered(low: Ints, high: Ints) -> int:

@@ -106,18 +106,18 @@ def quoted(word: str) -> str:
     return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest(word: str, words: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, if any."""
     if len(word) > _MAX_WORD:
         return None
-    folded = {one.casefold(): str(one) for one in known}
+    folded = {one.casefold(): str(one) for one in words}
     matches = difflib.get_close_matches(word.casefold(), folded, n=1)
     return folded[matches[0]] if matches else None
 
 
-def suggestion(word: str, known: Iterable[str], listing: str) -> str:
+def suggestion(word: str, words: Iterable[str], listing: str) -> str:
     """Return a hint: the word that was probably meant, then `listing`, what there is."""
-    meant = closest(word, known)
+    meant = closest(word, words)
     return f"did you mean {meant!r}? {listing}" if meant else listing
 
 

@@ -27,19 +27,19 @@ _RANKS = 33
 Operations: TypeAlias = Mapping[str, Operation]
 
 
-def operation(source: Source, known: Operations, node: OperationNode, *others: str) -> Operation:
+def operation(source: Source, operations: Operations, node: OperationNode, *others: str) -> Operation:
     """Return the operation that the text names; `others` might have stood here too."""
     if node.name in NORMS and node.name not in others:
         raise source.error(
             span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
         )
-    if node.name not in known:
-        names = sorted([*known, *others])
+    if node.name not in operations:
+        names = sorted([*operations, *others])
         listing = f"operations are {', '.join(names)}"
         raise source.error(
             span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, names, listing)
         )
-    return configured(source, known[node.name], node)
+    return configured(source, operations[node.name], node)
 
 
 class Configurable(Protocol):
@@ -102,7 +102,7 @@ class Graph:
             return arranged([ComposeStage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
 
 
-def read_graph(source: Source, known: Operations, components: Sequence[OperationNode | Equation]) -> Graph:
+def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | Equation]) -> Graph:
     """Return the operations in the brackets of a Compose: a chain, or equations."""
     place = span(components[0], components[-1])
     equations = [one for one in components if isinstance(one, Equation)]
@@ -110,27 +110,29 @@ def read_graph(source: Source, known: Operations, components: Sequence[Operation
         plain = next(one for one in components if isinstance(one, OperationNode))
         raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
     if equations:
-        return _equations(source, known, equations, place)
-    ops = tuple(operation(source, known, one) for one in components if isinstance(one, OperationNode))
+        return _equations(source, operations, equations, place)
+    ops = tuple(operation(source, operations, one) for one in components if isinstance(one, OperationNode))
     return Graph(place, ops, chained(ops), None)
 
 
-def _equations(source: Source, known: Operations, equations: list[Equation], place: Span) -> Graph:
-    made: dict[str, int] = {}
+def _equations(source: Source, operations: Operations, equations: list[Equation], place: Span) -> Graph:
+    numbers: dict[str, int] = {}
     for number, equation in enumerate(equations):
-        if str(equation.name) in made:
+        if str(equation.name) in numbers:
             raise source.error(
                 span(equation.name), f"a second equation for {quoted(equation.name)}", "every name is made once"
             )
-        made[str(equation.name)] = number
+        numbers[str(equation.name)] = number
     _check_use(source, equations)
     external: dict[str, Token] = {}
     for equation in equations:
         for name in equation.inputs:
-            if str(name) not in made:
+            if str(name) not in numbers:
                 external.setdefault(str(name), name)
-    entries = {name: number for number, name in enumerate(external)} | {name: ~number for name, number in made.items()}
-    ops = tuple(operation(source, known, one.operation) for one in equations)
+    entries = {name: number for number, name in enumerate(external)} | {
+        name: ~number for name, number in numbers.items()
+    }
+    ops = tuple(operation(source, operations, one.operation) for one in equations)
     wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
     return Graph(place, ops, wires, (*external.values(), equations[0].name))
 
@@ -157,7 +159,7 @@ def _check_use(source: Source, equations: list[Equation]) -> None:
             raise source.error(span(equation.name), f"nothing uses {quoted(equation.name)}", hint)
 
 
-def parse_operation(text: str, rank: int, known: Operations) -> Operation:
+def parse_operation(text: str, rank: int, operations: Operations) -> Operation:
     """Return the operation that `str` wrote, with `rank` iteration dimensions.
 
     Raises MorelloError for any other text.
@@ -165,8 +167,8 @@ def parse_operation(text: str, rank: int, known: Operations) -> Operation:
     source = Source("<operation>", text)
     node = syntax.parse_formula(source)
     if not node.components:
-        return operation(source, known, node.operation)
-    graph = read_graph(source, known, node.components)
+        return operation(source, operations, node.operation)
+    graph = read_graph(source, operations, node.components)
     for output in range(_RANKS):
         try:
             op = graph.arranged(source, output).compose

@@ -99,7 +99,7 @@ class Alloc(Expansion):
 
 
 @attrs.frozen
-class Block(Expansion):
+class Sequential(Expansion):
     """Children one after another."""
 
 

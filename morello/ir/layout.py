@@ -101,16 +101,16 @@ class Layout:
         if self.rank_needed() > len(shape):
             return False
         remaining: list[Num] = list(shape)
-        fine: Mask = True
+        valid: Mask = True
         for physical in reversed(self.dims):
             if physical.size is None:
                 remaining[physical.dim] = 1
             else:
-                fine = fine & (remaining[physical.dim] % physical.size == 0)
+                valid = valid & (remaining[physical.dim] % physical.size == 0)
                 remaining[physical.dim] = remaining[physical.dim] // physical.size
         for left in remaining:
-            fine = fine & (left == 1)
-        return fine
+            valid = valid & (left == 1)
+        return valid
 
     @overload
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]: ...

@@ -15,7 +15,7 @@ import numpy.typing as npt
 Num: TypeAlias = int | npt.NDArray[np.int64]
 Mask: TypeAlias = bool | npt.NDArray[np.bool_]
 #: Which cells of a batch are meant; `None` is all of them, and the only value for a single Spec.
-Cells: TypeAlias = npt.NDArray[np.intp] | None
+CellIndices: TypeAlias = npt.NDArray[np.intp] | None
 
 
 @overload
@@ -46,7 +46,7 @@ def choose(condition: Mask, yes: Num, no: Num) -> Num:
     return yes if condition else no
 
 
-def take(number: Num, cells: Cells) -> Num:
+def take(number: Num, cells: CellIndices) -> Num:
     """Return the numbers of the given cells; what is the same for the whole batch stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number
 
@@ -55,7 +55,7 @@ def is_batch(numbers: Iterable[Num]) -> bool:
     return any(isinstance(number, np.ndarray) for number in numbers)
 
 
-def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], Cells]]:
+def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
     """Group the cells of a batch that agree on all of `codes`; a single Spec is one group.
 
     What a rewrite does to *labels* (layouts, contiguity) depends on the numbers of a Spec only through a

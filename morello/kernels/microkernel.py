@@ -183,11 +183,11 @@ class Microkernel:
         """Return True if the kernel implements the Spec; cell by cell in a batch."""
         if not self.matches(logical) or (self.shape is not None and len(self.shape) != len(logical.shape)):
             return False
-        fine: Mask = True
+        valid: Mask = True
         for size, rule in zip(logical.shape, self.shape or (), strict=False):
             if rule is not None:
-                fine = fine & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)
-        return fine & self.when(logical) if self.when else fine
+                valid = valid & (size % rule.of == 0 if isinstance(rule, Multiple) else size == rule)
+        return valid & self.when(logical) if self.when else valid
 
     def temporaries(self, logical: LogicalSpec, level: str) -> Num:
         """Return how many registers of a level a call takes beside its operands."""

@@ -95,14 +95,14 @@ def machine() -> tuple[str, ...]:
     the youngest microarchitecture of the vendor all of whose vector instructions are there.
     """
     host = archspec.cpu.host()
-    found = archspec.cpu.detect.detected_info()
-    if host.vendor == "generic" and found.vendor:
+    detected = archspec.cpu.detect.detected_info()
+    if host.vendor == "generic" and detected.vendor:
         young = [
             one
             for one in archspec.cpu.TARGETS.values()
-            if one.vendor == found.vendor
+            if one.vendor == detected.vendor
             and one.family == host.family
-            and all(name in found.features for name in one.features if name.startswith(_KERNELS))
+            and all(name in detected.features for name in one.features if name.startswith(_KERNELS))
         ]
         host = max(young, key=lambda one: (len(one.ancestors), one.name), default=host)
     return (host.name, *(one.name for one in host.ancestors))
@@ -112,7 +112,7 @@ def _configured() -> dict[str, str | Path]:
     """Return the profiles that the user's configuration names, by target; paths are taken from its folder."""
     file = config_file()
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -123,8 +123,8 @@ def _configured() -> dict[str, str | Path]:
         raise ProfileError(
             f"{file}: this is no TOML: {error}", 'write [profiles], and x86_avx2 = "FILE" below'
         ) from error
-    profiles = found.get("profiles", {})
-    for key in found:
+    profiles = settings.get("profiles", {})
+    for key in settings:
         if key != "profiles":
             raise ProfileError(f"{file}: {key} must be profiles", "remove it")
     if not isinstance(profiles, dict) or not all(isinstance(one, str) for one in profiles.values()):

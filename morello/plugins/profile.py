@@ -123,23 +123,23 @@ class Profile:
 def parsed(text: str, place: str) -> Profile:
     """Read a profile. Raises ProfileError, which names place and key."""
     try:
-        found = tomllib.loads(text)
+        settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(
             f"{place}: this is no TOML: {error}", "`morello calibrate -o FILE` writes a profile"
         ) from error
     known = [field.name for field in attrs.fields(Profile) if field.name != "place"]
-    for key in found:
+    for key in settings:
         if key not in known:
             raise ProfileError(f"{place}: {key} must be one of {', '.join(known)}", "remove it")
     for key in ("name", "target"):
-        if key not in found:
+        if key not in settings:
             raise ProfileError(f"{place}: there is no {key}", f'write {key} = "..." at the head of the file')
-    if isinstance(found.get("cpus"), list):
-        found["cpus"] = tuple(found["cpus"])
-    if isinstance(found.get("tables"), Mapping):
-        found["tables"] = {name: _frozen(rows) for name, rows in found["tables"].items()}
-    return Profile(**found, place=place)
+    if isinstance(settings.get("cpus"), list):
+        settings["cpus"] = tuple(settings["cpus"])
+    if isinstance(settings.get("tables"), Mapping):
+        settings["tables"] = {name: _frozen(rows) for name, rows in settings["tables"].items()}
+    return Profile(**settings, place=place)
 
 
 def read_profile(file: ProfileFile) -> Profile:
@@ -164,18 +164,18 @@ def applied(profile: Profile, base: Target) -> Target:
 
 
 def _levels(profile: Profile, base: Target) -> tuple[MemoryLevel, ...]:
-    found = {level.name: level for level in base.levels}
+    levels = {level.name: level for level in base.levels}
     for name, changed in profile.levels.items():
-        if name not in found or found[name].is_register:
+        if name not in levels or levels[name].is_register:
             known = [level.name for level in base.levels if not level.is_register]
             rule = f"a cache or memory of {base.name}: {' or '.join(known)}"
             profile.broken(f"levels.{name}", rule, "remove it; registers are as declared")
-        found[name] = attrs.evolve(found[name], **changed)
+        levels[name] = attrs.evolve(levels[name], **changed)
     for name in profile.levels:
-        rule = level_rule(found[name], attrs.evolve(base, levels=tuple(found.values())))
+        rule = level_rule(levels[name], attrs.evolve(base, levels=tuple(levels.values())))
         if rule:
             profile.broken(f"levels.{name}", f"a level that a target may have: {rule}", "correct the numbers")
-    return tuple(found.values())
+    return tuple(levels.values())
 
 
 def _weights(profile: Profile, base: Target) -> Weights:

@@ -148,16 +148,16 @@ class Registry:
     def profiles(self, name: str) -> Mapping[str, Profile]:
         """Return the profiles that plugins have for a target, by name. Raises MorelloError for one that is faulty."""
         if name not in self._profiles:
-            found: dict[str, Profile] = {}
+            by_name: dict[str, Profile] = {}
             for plugin, item in self._ask("morello_profiles", target=name):
                 profile = item if isinstance(item, Profile) else read_profile(item)
-                if profile.name in found:
+                if profile.name in by_name:
                     rule = f"target {name} has another profile {profile.name}"
                     raise PluginError(f"plugin {plugin!r}, profile {profile.name}: {rule}", "rename one of them")
                 # One that does not fit its target is told of here.
                 applied(profile, self._base(name))
-                found[profile.name] = profile
-            self._profiles[name] = MappingProxyType(found)
+                by_name[profile.name] = profile
+            self._profiles[name] = MappingProxyType(by_name)
         return self._profiles[name]
 
     def clock(self, name: str) -> Clock | None:
@@ -170,15 +170,14 @@ class Registry:
 
     def measurements(self, name: str) -> list[Measurement]:
         """Return how the tables of a target are measured. Raises PluginError for tables that it lacks."""
-        tables, found = self._base(name).tables, [*self._ask("morello_measurements", target=name)]
-        for plugin, one in found:
-            rows = tables.get(one.table, ()) if isinstance(one, Measurement) else ()
-            if not (rows and 0 <= one.keys < len(rows[0]) and callable(one.measure)):
-                rule = (
-                    f"a measurement is a morello.plugins.Measurement of a table, with fewer keys than columns: {one!r}"
-                )
+        tables, given = self._base(name).tables, [*self._ask("morello_measurements", target=name)]
+        for plugin, measurement in given:
+            rows = tables.get(measurement.table, ()) if isinstance(measurement, Measurement) else ()
+            if not (rows and 0 <= measurement.keys < len(rows[0]) and callable(measurement.measure)):
+                rule = "a measurement is a morello.plugins.Measurement of a table, with fewer keys than columns"
+                rule = f"{rule}: {measurement!r}"
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
-        return [one for _, one in found]
+        return [measurement for _, measurement in given]
 
     def variants(self, name: str) -> list[Target]:
         """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""
@@ -190,13 +189,13 @@ class Registry:
 
     def _base(self, name: str) -> Target:
         if name not in self._bases:
-            known = self._known()
-            if name not in known:
+            targets = self._known()
+            if name not in targets:
                 raise MorelloError(
                     f"unknown target {name!r}",
-                    f"installed targets are {', '.join(known) or 'none'}; `morello targets` lists them",
+                    f"installed targets are {', '.join(targets) or 'none'}; `morello targets` lists them",
                 )
-            self._bases[name] = self._assemble(*known[name])
+            self._bases[name] = self._assemble(*targets[name])
         return self._bases[name]
 
     def _known(self) -> dict[str, tuple[TargetInfo, str]]:
@@ -270,7 +269,7 @@ class Registry:
         return target
 
     def _tables(self, target: str, origins: dict[str, str]) -> Tables:
-        found: dict[str, tuple[tuple[int, ...], ...]] = {}
+        by_name: dict[str, tuple[tuple[int, ...], ...]] = {}
         for plugin, tables in self._answers("morello_tables", lambda given: dict(given or {}), target=target):
             for name, rows in tables.items():
                 label = f"table {name}"
@@ -278,8 +277,8 @@ class Registry:
                     what = f"{label} comes twice, from plugin {origins[label]!r} and from {plugin!r}"
                     raise PluginError(f"target {target}: {what}", "names are unique within a target: rename one")
                 origins[label] = plugin
-                found[name] = rows
-        return found
+                by_name[name] = rows
+        return by_name
 
     def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """Yield the answers of each plugin, item by item, with the plugin's name; in order of the names."""

@@ -17,7 +17,7 @@ import numpy as np
 from morello.errors import Inapplicable, MorelloError, PluginError, remedy
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
-from morello.ir.numbers import Cells, Mask, Num, partition, take
+from morello.ir.numbers import CellIndices, Mask, Num, partition, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import MemoryLevel
@@ -59,7 +59,7 @@ def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTH
 class Case:
     """The cells of a batch (None: all, or a single Spec) for which a rewrite gives one kind of node."""
 
-    cells: Cells
+    cells: CellIndices
     expansion: Expansion
 
 
@@ -230,7 +230,7 @@ def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
     return True
 
 
-def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], Cells], Iterator[Case]]) -> Iterator[Case]:
+def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], CellIndices], Iterator[Case]]) -> Iterator[Case]:
     """Yield the cases of each group of cells that agree on `codes`; a batch leaves out groups that are refused."""
     for group, cells in partition(codes):
         try:
@@ -240,19 +240,19 @@ def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], Cells], I
                 raise
 
 
-def select_cells(logical: LogicalSpec, cells: Cells) -> LogicalSpec:
+def select_cells(logical: LogicalSpec, cells: CellIndices) -> LogicalSpec:
     """Return the part of a batch that `cells` names."""
     if cells is None:
         return logical
     return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
 
 
-def within(outer: Cells, inner: Cells) -> Cells:
+def within(outer: CellIndices, inner: CellIndices) -> CellIndices:
     """Return the cells of a batch that `inner` names within the part of it that `outer` names."""
     return inner if outer is None else outer if inner is None else outer[inner]
 
 
-def masked(cells: Cells, mask: Mask) -> Cells:
+def masked(cells: CellIndices, mask: Mask) -> CellIndices:
     """Return those of `cells` for which `mask`, given per cell of them, holds."""
     if not isinstance(mask, np.ndarray):
         return cells

@@ -112,13 +112,13 @@ def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
     largest = max(sizes)
     if len(sizes) == 1:
         return (extent // largest,) if extent >= largest and extent % largest == 0 else ()
-    at = sizes.index(largest)
-    rest = sizes[:at] + sizes[at + 1 :]
+    place = sizes.index(largest)
+    rest = sizes[:place] + sizes[place + 1 :]
     best: tuple[int, ...] = ()
     for count in range((extent - sum(rest)) // largest, 0, -1):
         others = _trips(extent - count * largest, rest)
         if others and (not best or count + sum(others) < sum(best)):
-            best = (*others[:at], count, *others[at:])
+            best = (*others[:place], count, *others[place:])
             if len(rest) == 1:
                 break  # Fewer of the larger only means more of the smaller.
     return best
@@ -150,14 +150,14 @@ def _near_equal(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
     so that its tiles stay aligned.
     """
     units, left = divmod(extent, multiple)
-    found: set[tuple[int, ...]] = set()
+    tilings: set[tuple[int, ...]] = set()
     if left or units & (units - 1) == 0 or extent > _LONGEST:
         return frozenset()
     for pieces in range(2, units // max(1, _SMALLEST // multiple) + 1):
         small, larger = divmod(units, pieces)
         if larger and (small + 1) * multiple <= _LARGEST:
             even = small + small % 2
-            found.add((even * multiple, (2 * small + 1 - even) * multiple))
+            tilings.add((even * multiple, (2 * small + 1 - even) * multiple))
         elif not larger and small * multiple <= _LARGEST and small & (small - 1):
-            found.add((small * multiple,))
-    return frozenset(found)
+            tilings.add((small * multiple,))
+    return frozenset(tilings)

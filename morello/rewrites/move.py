@@ -11,7 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.dtypes import DType, by_name
 from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
-from morello.ir.numbers import Cells, Num, is_batch, partition, take
+from morello.ir.numbers import CellIndices, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
@@ -80,7 +80,7 @@ class MoveStep(Rewrite):
                 if cells is None:
                     raise
 
-    def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
+    def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
         """Yield the state of the new tensor, for each group of cells of a batch for which it is the same."""
         level = target.level(self.level)
         dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
@@ -117,7 +117,7 @@ class MoveStep(Rewrite):
         operand: Operand,
         tensor: TensorSpec,
         state: OperandState,
-        cells: Cells,
+        cells: CellIndices,
         target: Machine,
     ) -> Iterator[Case]:
         """Yield the node for one new operand state."""
@@ -218,10 +218,10 @@ def _sizes(tensor: TensorSpec) -> str:
     return "×".join(map(str, tensor.shape))
 
 
-def _dtypes(one: Operand, state: OperandState, target: Machine) -> list[DType]:
+def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DType]:
     """Return the operand's own type, then those it may be widened to if it is only read."""
     wider = [by_name(to) for start, to in sorted(target.info.casts) if start == state.dtype.name]
-    return [state.dtype, *([] if one.writes else wider)]
+    return [state.dtype, *([] if operand.writes else wider)]
 
 
 def _layouts(

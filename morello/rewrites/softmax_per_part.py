@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import F32
-from morello.ir.numbers import Cells
+from morello.ir.numbers import CellIndices
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec
@@ -69,7 +69,7 @@ class ParallelSplitSoftmax(Placed):
         inside = masked(None, fine)
         yield from self._split(logical, inside, target)
 
-    def _split(self, logical: LogicalSpec, inside: Cells, target: Machine) -> Iterator[Case]:
+    def _split(self, logical: LogicalSpec, inside: CellIndices, target: Machine) -> Iterator[Case]:
         batch = select_cells(logical, inside)
         parts = (*batch.shape[:-1], batch.shape[-1] // self.size)
         wanted = [NewTensor("part_max", parts, F32), NewTensor("part_denom", parts, F32)]

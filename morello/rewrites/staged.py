@@ -14,9 +14,9 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import DType
-from morello.ir.impl import Block, Expansion, Part, Pipeline
+from morello.ir.impl import Expansion, Part, Pipeline, Sequential
 from morello.ir.layout import Layout
-from morello.ir.numbers import Cells, Num, take
+from morello.ir.numbers import CellIndices, Num, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -84,14 +84,16 @@ class Placed(Rewrite):
             ]
             yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
 
-    def _states(self, wanted: Sequence[NewTensor], target: Machine) -> Iterator[tuple[tuple[OperandState, ...], Cells]]:
+    def _states(
+        self, wanted: Sequence[NewTensor], target: Machine
+    ) -> Iterator[tuple[tuple[OperandState, ...], CellIndices]]:
         """Yield states of all new tensors, for each group of cells of a batch that have them in common.
 
         In a batch, groups whose tensors cannot be so are left out.
         """
-        groups: list[tuple[tuple[OperandState, ...], Cells]] = [((), None)]
+        groups: list[tuple[tuple[OperandState, ...], CellIndices]] = [((), None)]
         for new in wanted:
-            grown: list[tuple[tuple[OperandState, ...], Cells]] = []
+            grown: list[tuple[tuple[OperandState, ...], CellIndices]] = []
             for states, cells in groups:
                 try:
                     grown += [((*states, state), inner) for state, inner in self._grown(new, cells, target)]
@@ -101,7 +103,7 @@ class Placed(Rewrite):
             groups = grown
         yield from groups
 
-    def _grown(self, new: NewTensor, cells: Cells, target: Machine) -> Iterator[tuple[OperandState, Cells]]:
+    def _grown(self, new: NewTensor, cells: CellIndices, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
         """Yield states of one new tensor, for each group of these cells for which it is the same."""
         shape = tuple(take(size, cells) for size in new.shape)
         tensor = TensorSpec(shape, OperandState(new.dtype, self.level, None))
@@ -109,7 +111,7 @@ class Placed(Rewrite):
         for state, inner in move.fresh(new.name, tensor, target):
             made = TensorSpec(tuple(take(size, inner) for size in shape), state)
             try:
-                fine = require(
+                valid = require(
                     made.has_whole_vectors(),
                     f"{new.name} does not fill vectors of {state.vector}",
                     "choose a smaller vector, or tile it to multiples of this one",
@@ -118,13 +120,13 @@ class Placed(Rewrite):
                 if inner is None:
                     raise
                 continue
-            yield state, within(cells, masked(inner, fine))
+            yield state, within(cells, masked(inner, valid))
 
 
 def pipeline(
     step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Machine
 ) -> Expansion:
-    """Return the node of a staged rewrite: a Pipeline, or a Block where it has no new tensors."""
+    """Return the node of a staged rewrite: a Pipeline, or a Sequential where it has no new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
     parts: list[Part] = []
@@ -136,7 +138,7 @@ def pipeline(
         made = LogicalSpec(job.op, job.shape, below, logical.serial)
         parts.append(Part(made, job.args, 1, live, role=job.role, dim_maps=job.dim_maps))
     if not fresh:
-        return Block(step, 0, target.nothing(), tuple(parts))
+        return Sequential(step, 0, target.nothing(), tuple(parts))
     cost = sum((target.move_cost(tensor) for tensor in fresh), 0)
     return Pipeline(step, cost, target.nothing(), tuple(parts), tuple(fresh))
 

@@ -12,7 +12,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Loop, Part, Segment
 from morello.ir.layout import TileCode
-from morello.ir.numbers import Cells, Mask, Num, ceil_div, choose, product, take
+from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
@@ -96,15 +96,15 @@ class Tile(Rewrite):
                     f"`{self}`: {one.name} of {logical.op} is in {state.level}, and registers belong to one thread",
                     "make the loop parallel before operands move to registers",
                 )
-        fine: Mask = True
+        valid: Mask = True
         for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
             if size and not _is_shared(logical, dim):
-                fine = fine & require(
+                valid = valid & require(
                     size == extent,
                     f"`{self}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
                     f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
                 )
-        return fine
+        return valid
 
 
 def _is_shared(logical: LogicalSpec, dim: int) -> bool:
@@ -112,8 +112,8 @@ def _is_shared(logical: LogicalSpec, dim: int) -> bool:
     return all(_is_dimension(one, dim) for one in logical.op.operands(len(logical.shape)) if one.writes)
 
 
-def _is_dimension(one: Operand, dim: int) -> bool:
-    return any([each for each, _ in terms] == [dim] for terms in one.dims)
+def _is_dimension(operand: Operand, dim: int) -> bool:
+    return any([each for each, _ in terms] == [dim] for terms in operand.dims)
 
 
 def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
@@ -178,7 +178,7 @@ class Body:
     def starts(self) -> tuple[Num, ...]:
         return tuple(segment.start for segment in self.region)
 
-    def select(self, cells: Cells) -> Body:
+    def select(self, cells: CellIndices) -> Body:
         """Return the body as it is in the given cells of a batch, in all of which it is."""
         region = (Segment(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.region)
         return Body(tuple(region), role=self.role)
@@ -214,7 +214,7 @@ def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, targ
     """Yield the loop with these bodies, for each group of a batch's cells whose bodies have the same states."""
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
-    def loops(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:
+    def loops(group: tuple[int, ...], cells: CellIndices) -> Iterator[Case]:
         width = len(codes[0])
         kept: list[tuple[Body, tuple[OperandState, ...]]] = []
         for position, body in enumerate(bodies):
@@ -229,7 +229,7 @@ def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, targ
 
 def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
     names, whole = logical.dims, logical.op.untiled(len(logical.shape))
-    fine: Mask = True
+    valid: Mask = True
     smaller: Mask = False
     for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
         if size < 0:
@@ -237,22 +237,22 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
         if size:
             multiple = logical.op.tile_multiple(dim)
             if size % multiple:
-                fine = fine & require(
+                valid = valid & require(
                     size >= extent,
                     f"tile size {size} of {names[dim]} is no multiple of {multiple}",
                     f"{logical.op} takes {multiple} values along {names[dim]} together",
                 )
             # Of a batch the largest size is told: to print arrays takes longer than all else here.
             rule = f"tile size {size} of {names[dim]} is larger than {largest(extent)}"
-            fine = fine & require(size <= extent, rule, "choose a smaller size")
+            valid = valid & require(size <= extent, rule, "choose a smaller size")
             smaller = smaller | (size < extent)
             if dim in whole:
-                fine = fine & require(
+                valid = valid & require(
                     size == extent,
                     f"{logical.op} needs {names[dim]} whole: tiles of it add up",
                     "rewrite it with to_accum first",
                 )
-    return fine & require(
+    return valid & require(
         smaller,
         f"tile {list(sizes)} is as large as {logical.op} itself, so nothing gets smaller",
         "choose a smaller size, or leave it out",
@@ -288,17 +288,17 @@ def _loop(
     whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Machine
 ) -> Iterator[Case]:
     """Yield the loop over bodies that all cells have in common, where tiles keep whole vectors."""
-    fine: Mask = True
+    valid: Mask = True
     tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
     for tile in tiles:
         for one, tensor in zip(tile.op.operands(len(tile.shape)), tile.operands, strict=True):
-            fine = fine & require(
+            valid = valid & require(
                 tensor.has_whole_vectors(),
                 f"`{step}` cuts {one.name} into tiles that split its vectors of {tensor.state.vector}",
                 "choose multiples of the vectors, or tile before the operand moves to them",
             )
-    require(fine, f"`{step}` splits vectors", "choose multiples of the vectors")
-    cells = masked(None, fine)
+    require(valid, f"`{step}` splits vectors", "choose multiples of the vectors")
+    cells = masked(None, valid)
     parts = tuple(
         _part(select_cells(tile, cells), body.select(cells), target)
         for tile, (body, _) in zip(tiles, bodies, strict=True)

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Block, Part
+from morello.ir.impl import Part, Sequential
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
@@ -17,7 +17,7 @@ from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, pending_dims
 
 @attrs.frozen(cache_hash=True)
 class ToAccum(Rewrite):
-    """`to_accum`: a block of Fill and the accumulating operation."""
+    """`to_accum`: a Fill, then the accumulating operation."""
 
     keyword: ClassVar[str] = "to_accum"
     structural: ClassVar[bool] = True
@@ -45,4 +45,4 @@ class ToAccum(Rewrite):
             if initial is not None
         ]
         body = Part(attrs.evolve(logical, op=accumulating), tuple(range(len(logical.states))), 1, nothing)
-        yield Case(None, Block(self, 0, nothing, (*fills, body)))
+        yield Case(None, Sequential(self, 0, nothing, (*fills, body)))

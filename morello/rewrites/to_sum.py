@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.ir.dtypes import F32
-from morello.ir.numbers import Cells
+from morello.ir.numbers import CellIndices
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.unary import Scale
 from morello.ir.spec import LogicalSpec
@@ -36,7 +36,7 @@ class ToSum(Placed):
             raise wrong_operation(self, "Mean", op)
         axis = op.axis(len(logical.shape))
 
-        def of_length(group: tuple[int, ...], cells: Cells) -> Iterator[Case]:
+        def of_length(group: tuple[int, ...], cells: CellIndices) -> Iterator[Case]:
             batch = select_cells(logical, cells)
             sums = tuple(1 if dim == axis else size for dim, size in enumerate(batch.shape))
             scale = Scale(by=1 / group[0])

@@ -121,8 +121,8 @@ def check_apart(arguments: Sequence[Argument], arrays: Sequence[np.ndarray]) -> 
                 )
 
 
-def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.may_share_memory(one, other) and np.may_share_memory(one, other, max_work=_OVERLAP_WORK)
+def _overlap(array: np.ndarray, other: np.ndarray) -> bool:
+    return np.may_share_memory(array, other) and np.may_share_memory(array, other, max_work=_OVERLAP_WORK)
 
 
 def _meets_itself(array: np.ndarray) -> bool:

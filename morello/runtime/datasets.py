@@ -67,13 +67,13 @@ class DataSet:
 
     def arrays(self, seed: int, setting: Setting) -> list[np.ndarray]:
         """Return one array per operand, in its own type. The same seed gives the same data."""
-        made = []
+        arrays = []
         for index, dtype in enumerate(setting.dtypes):
             rng = np.random.default_rng([seed, index, *self.name.encode()])
             maker = self.floats if dtype.is_float else self.ints
             values = (maker or _full_range)(rng, setting, index)
-            made.append(_with_all_nans(convert(values, dtype), dtype))
-        return made
+            arrays.append(_with_all_nans(convert(values, dtype), dtype))
+        return arrays
 
 
 def convert(values: np.ndarray, dtype: DType) -> np.ndarray:

@@ -105,10 +105,10 @@ def _float_expectations(
     return [_expectation(op, one, whole, overflow, parts) for one in followed[-1]]
 
 
-def _whole(made: Sequence[Computed]) -> bool:
+def _whole(results: Sequence[Computed]) -> bool:
     """Return True if results are whole numbers so small that they are exact."""
     return all(
-        np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values)) for one in made
+        np.all((one.magnitude <= 1 / one.dtype.unit_roundoff) & (np.rint(one.values) == one.values)) for one in results
     )
 
 

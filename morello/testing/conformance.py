@@ -302,16 +302,16 @@ class _Drawing:
                 return True
         return False
 
-    def _draw(self, kinds: tuple[DType, ...], draws: int, known: Container[LogicalSpec]) -> LogicalSpec | None:
+    def _draw(self, kinds: tuple[DType, ...], draws: int, drawn: Container[LogicalSpec]) -> LogicalSpec | None:
         for _ in range(draws):
             logical = self._candidate(kinds)
-            if logical and logical not in known and self._fits(logical) and self._kernel.accepts(logical):
+            if logical and logical not in drawn and self._fits(logical) and self._kernel.accepts(logical):
                 return logical
         return None
 
-    def _like(self, kinds: tuple[DType, ...], known: Iterable[LogicalSpec]) -> LogicalSpec | None:
+    def _like(self, kinds: tuple[DType, ...], examples: Iterable[LogicalSpec]) -> LogicalSpec | None:
         """Return a Spec found for other types as wide as these, with these instead, if the kernel accepts that."""
-        for example in known:
+        for example in examples:
             if any(state.dtype.bytes != dtype.bytes for state, dtype in zip(example.states, kinds, strict=True)):
                 continue
             states = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(example.states, kinds, strict=True))
@@ -365,11 +365,16 @@ class _Drawing:
         return tuple(sizes)
 
     def _state(
-        self, one: Operand, pattern: OperandPattern, dtype: DType, shape: tuple[int, ...], before: list[OperandState]
+        self,
+        operand: Operand,
+        pattern: OperandPattern,
+        dtype: DType,
+        shape: tuple[int, ...],
+        before: list[OperandState],
     ) -> OperandState | None:
         """Return a state that the pattern allows; None for a draw that does not fit the operand's shape."""
         rng, target, kernel = self._rng, self._target, self._kernel
-        own = one.shape(shape)
+        extents = operand.shape(shape)
         level = target.level(rng.choice(pattern.levels or [each.name for each in target.levels]))
         if level.kind == "scalar":
             return OperandState(dtype, level.name, None)
@@ -377,7 +382,7 @@ class _Drawing:
         model = rng.choice(before) if before and (rng.random() < 0.35 or kernel.same) else None
         layout = model.layout if model and pattern.layout == "any" else None
         if layout is None or ("layout" not in kernel.same and rng.random() < 0.2):
-            layout = self._layout(pattern, dtype, len(own))
+            layout = self._layout(pattern, dtype, len(extents))
         vector = None
         if level.kind == "vector":
             sizes = [
@@ -385,16 +390,16 @@ class _Drawing:
             ]
             alike = model.vector if model else None
             vector = alike if alike in sizes else rng.choice(sizes) if sizes else None
-        if not layout.applies(own):
+        if not layout.applies(extents):
             return None
-        tensor = TensorSpec(own, target.state(level.name, dtype, layout, vector=vector)).canonical()
+        tensor = TensorSpec(extents, target.state(level.name, dtype, layout, vector=vector)).canonical()
         contig = tensor.state.contig
         loose = not pattern.contiguous and rng.random() < 0.5
         aligned = pattern.aligned or rng.random() < 0.6
         state = attrs.evolve(
             tensor.state, contig=rng.randrange(contig) if loose and contig else contig, aligned=aligned
         )
-        tensor = TensorSpec(own, state).canonical()
+        tensor = TensorSpec(extents, state).canonical()
         return tensor.state if tensor.has_whole_vectors() else None
 
     def _layout(self, pattern: OperandPattern, dtype: DType, rank: int) -> Layout:

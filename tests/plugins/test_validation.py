@@ -15,7 +15,7 @@ from morello.codegen.emitter import CEmitter
 from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.ir.dtypes import F32
-from morello.ir.impl import Block, Part
+from morello.ir.impl import Part, Sequential
 from morello.ir.layout import row_major
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
@@ -452,7 +452,9 @@ class Cheat(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         inner = LogicalSpec(Move(), logical.shape, logical.states * 2, logical.serial)
-        yield Case(None, Block(self, self.cost, target.nothing(), (Part(inner, (0, 0), self.times, target.nothing()),)))
+        yield Case(
+            None, Sequential(self, self.cost, target.nothing(), (Part(inner, (0, 0), self.times, target.nothing()),))
+        )
 
 
 @pytest.mark.parametrize("step", [Cheat(cost=-1), Cheat(times=0)], ids=["cost", "times"])

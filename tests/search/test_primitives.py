@@ -22,7 +22,7 @@ from morello.search.block_search import BlockSearch
 PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: What cells can say besides nothing.
 WORDS = ("vector", "fused", "scalar", "–")
-#: Cells that say something: none may get lost on the way from the page to a Spec.
+#: CellIndices that say something: none may get lost on the way from the page to a Spec.
 COUNT = 918
 #: Sizes by the number of iteration dimensions that an operation has, None for any.
 SHAPES = {None: "1×2", 4: "1×1×2×2", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}

@@ -189,20 +189,20 @@ class Operation(ABC):
 
     def configured(self, given: Mapping[str, Value]) -> Self:
         """Return the operation with these parameters, by name. Raises SpecError for one that it does not take."""
-        known = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
+        allowed = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.
         given = {
             name: float(value)
-            if type(value) is int and float in (kinds := known.get(name, ())) and int not in kinds
+            if type(value) is int and float in (kinds := allowed.get(name, ())) and int not in kinds
             else value
             for name, value in given.items()
         }
         for name, value in given.items():
-            if name not in known:
-                takes = ", ".join(known) or "no parameters"
+            if name not in allowed:
+                takes = ", ".join(allowed) or "no parameters"
                 raise SpecError(f"{self.name} has no parameter {name!r}", f"{self.name} takes {takes}")
-            if type(value) not in known[name]:
-                what = " or ".join(_KINDS[kind] for kind in known[name])
+            if type(value) not in allowed[name]:
+                what = " or ".join(_KINDS[kind] for kind in allowed[name])
                 raise SpecError(f"{self.name}: {name} is {what}, not {value!r}")
         return attrs.evolve(self, **given)
 

@@ -77,15 +77,15 @@ class BinaryErrors(ErrorAnalysis[BinaryT]):
 
 
 @attrs.frozen(cache_hash=True)
-class _Sum(Binary):
+class _Additive(Binary):
     """A sum or a difference."""
 
     @property
-    def error_analysis(self) -> SumErrors:
-        return SumErrors(self)
+    def error_analysis(self) -> AdditiveErrors:
+        return AdditiveErrors(self)
 
 
-class SumErrors(BinaryErrors[_Sum]):
+class AdditiveErrors(BinaryErrors[_Additive]):
     """Of sums: errors of both sides add up."""
 
     def propagate_error(
@@ -95,7 +95,7 @@ class SumErrors(BinaryErrors[_Sum]):
 
 
 @attrs.frozen(cache_hash=True)
-class Add(_Sum):
+class Add(_Additive):
     """out = lhs + rhs. A bias add is `Add[over=[0, 1]]`."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ class Add(_Sum):
 
 
 @attrs.frozen(cache_hash=True)
-class Sub(_Sum):
+class Sub(_Additive):
     """out = lhs − rhs."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -198,12 +198,12 @@ class Minimum(_Choice):
 
 
 def quotient_error(
-    above: np.ndarray, below: np.ndarray, above_error: np.ndarray, below_error: np.ndarray
+    numerator: np.ndarray, denominator: np.ndarray, numerator_error: np.ndarray, denominator_error: np.ndarray
 ) -> np.ndarray:
-    """Return by how much above / below may move; infinite where `below` may be 0."""
+    """Return by how much numerator / denominator may move; infinite where `denominator` may be 0."""
     with np.errstate(all="ignore"):
-        bound = above_error + np.abs(above / below) * below_error
-        left = np.abs(below) - below_error
+        bound = numerator_error + np.abs(numerator / denominator) * denominator_error
+        left = np.abs(denominator) - denominator_error
         return np.where(bound == 0, 0.0, np.where(left > 0, bound / left, np.inf))
 
 

@@ -391,10 +391,10 @@ def _operands(compose: Compose) -> tuple[Operand, ...]:
     return (*(inputs[entry] for entry in range(compose.inputs)), output)
 
 
-def _made_of(dims: Sequence[Extent], one: Operand) -> Operand:
-    """Return an operand like `one`, with these dimensions."""
+def _made_of(dims: Sequence[Extent], operand: Operand) -> Operand:
+    """Return an operand like `operand`, with these dimensions."""
     shrink = tuple(each.less for each in dims)
-    return attrs.evolve(one, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
+    return attrs.evolve(operand, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
 
 
 @cache

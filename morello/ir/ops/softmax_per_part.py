@@ -87,9 +87,9 @@ class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
         return _joined(self.part.underflow_loss(shape, [inputs[0].reshape(shape)], smallest))
 
 
-def _joined(found: Sequence[np.ndarray | float]) -> list[np.ndarray]:
+def _joined(parts: Sequence[np.ndarray | float]) -> list[np.ndarray]:
     """Return values of parts, of shape [..., parts, 1], as [..., parts]."""
-    return [np.squeeze(value, axis=-1) for value in found]
+    return [np.squeeze(value, axis=-1) for value in parts]
 
 
 OPERATIONS: tuple[Operation, ...] = (SoftmaxDenominatorAndMaxPerPart(),)

@@ -366,9 +366,9 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return np.where(values < 0, small, 1.0) / (1 + small)
 
 
-def _one_of(op: Operation, given: str, known: Sequence[str]) -> None:
-    if given not in known:
-        raise SpecError(f"{op.name}: form={given} is none of its forms", f"they are {' and '.join(known)}")
+def _one_of(op: Operation, given: str, forms: Sequence[str]) -> None:
+    if given not in forms:
+        raise SpecError(f"{op.name}: form={given} is none of its forms", f"they are {' and '.join(forms)}")
 
 
 def _finite(op: Operation, by: float) -> None:

@@ -55,10 +55,10 @@ class Extent:
         """Return its size where the iteration dimensions have `sizes`."""
         return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
 
-    def within(self, own: Sequence[Extent]) -> Extent:
+    def within(self, inner: Sequence[Extent]) -> Extent:
         """Return the same where its dimensions are made of others."""
-        pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in own[outer].terms)
-        return Extent(merged(pairs), self.less + sum(c * own[dim].less for dim, c in self.terms))
+        pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in inner[outer].terms)
+        return Extent(merged(pairs), self.less + sum(c * inner[dim].less for dim, c in self.terms))
 
     @property
     def is_dimension(self) -> bool:
@@ -66,9 +66,9 @@ class Extent:
         return len(self.terms) == 1 and self.terms[0][1] == 1 and not self.less
 
 
-def extents(one: Operand) -> tuple[Extent, ...]:
+def extents(operand: Operand) -> tuple[Extent, ...]:
     """Return the dimensions of an operand."""
-    return tuple(map(Extent, one.dims, one.shrink or (0,) * len(one.dims)))
+    return tuple(map(Extent, operand.dims, operand.shrink or (0,) * len(operand.dims)))
 
 
 def merged(pairs: Iterable[tuple[int, int]]) -> Terms:

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion
-from morello.ir.numbers import Cells, partition, take
+from morello.ir.numbers import CellIndices, partition, take
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
@@ -85,7 +85,7 @@ class KernelTables(StepTables):
                         yield KernelTable(numbers, step, priority, cost, needs)
 
 
-def _by_needs(expansion: Expansion, count: int) -> Iterator[tuple[tuple[int, ...], Cells]]:
+def _by_needs(expansion: Expansion, count: int) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
     """Yield the bytes per level that calls need, and the cells of a batch of `count` that need them."""
     if all(isinstance(need, int) for need in expansion.needs):
         yield tuple(map(int, expansion.needs)), None

@@ -22,9 +22,9 @@ from morello.testing.faults.pieces import Broken, make
 from morello.testing.faults.works import WORKS
 
 
-def told(name: str, found: Counter[str], started: float) -> None:
+def told(name: str, outcomes: Counter[str], started: float) -> None:
     """Print what one kind of fault did."""
-    counts = ", ".join(f"{what} {count:,}" for what, count in sorted(found.items()))
+    counts = ", ".join(f"{what} {count:,}" for what, count in sorted(outcomes.items()))
     print(f"{name:<12} {counts}  ({time.monotonic() - started:.0f} s)", flush=True)
 
 

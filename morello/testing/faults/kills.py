@@ -63,23 +63,23 @@ def kill(path: Path, times: int, luck: random.Random) -> Counter[str]:
     following = 0
     safe: list[int] = []
     for turn in range(times):
-        with writer(path, following) as one:
+        with writer(path, following) as process:
             # Counted rather than timed, so that a busy machine kills writers in all stages of their work, too.
-            one.wait(turn % 6)
+            process.wait(turn % 6)
             time.sleep(luck.choice([0, luck.uniform(0, 0.03)]))
-            one.kill()
+            process.kill()
         outcomes["kills"] += 1
-        outcomes["commits"] += len(one.committed)
+        outcomes["commits"] += len(process.committed)
         store = SpecStore(path)
-        for number in one.committed:
+        for number in process.committed:
             require(look(store, number) == "all", f"piece {number} was committed and is lost")
-        following += len(one.committed)
+        following += len(process.committed)
         # What was under way when the process died is there in full or not at all.
         state = look(store, following)
         require(state != "some", f"piece {following} is there in part")
         outcomes[f"under way: {state}"] += 1
         following += state == "all"
-        safe += one.committed
+        safe += process.committed
         for number in luck.sample(safe, min(3, len(safe))):
             require(look(store, number) == "all", f"piece {number} is lost")
         store.close()

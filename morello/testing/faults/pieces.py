@@ -70,7 +70,7 @@ def _asked(number: int, table: int) -> list[tuple[int, Spec]]:
 
 def look(store: SpecStore, number: int) -> str:
     """Return how much of a piece is there: `all`, `some` or `none` of it. Raises Broken for a wrong answer."""
-    known = total = 0
+    answered = total = 0
     for table, labels in enumerate(LABELS):
         block = _block(number, table)
         costs, kinds = store.known(TARGET, labels, block.shapes, block.limits)
@@ -80,13 +80,13 @@ def look(store: SpecStore, number: int) -> str:
         require(not (kinds == AnswerKind.NONE).any(), "a program denied")
         own = len(own_shapes(number))
         exact = block.kinds[:own] == AnswerKind.EXACT
-        known += int((kinds[:own][exact] == AnswerKind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
+        answered += int((kinds[:own][exact] == AnswerKind.EXACT).sum()) + int((kinds[:own][~exact] >= 0).sum())
         total += own
         for i, spec in _asked(number, table):
             entry = store.find(TARGET, spec)
             if entry and entry.kind == AnswerKind.EXACT:
                 require((entry.cost, entry.step) == (right[i], STEPS[step[i]]), "a wrong entry")
-    return "none" if not known else "all" if known == total else "some"
+    return "none" if not answered else "all" if answered == total else "some"
 
 
 def make(path: Path, pieces: int) -> None:

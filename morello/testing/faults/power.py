@@ -136,9 +136,9 @@ class Disk:
         else:
             self._change({to: self._content(attrs.evolve(event, path=path))}, {path} if event.op == "r" else set())
 
-    def _change(self, made: dict[str, _Content | None], gone: set[str]) -> None:
-        self._changes.append((made, gone))
-        _carry_out(self._names, (made, gone))
+    def _change(self, added: dict[str, _Content | None], gone: set[str]) -> None:
+        self._changes.append((added, gone))
+        _carry_out(self._names, (added, gone))
 
     def _sync_folder(self, folder: str) -> None:
         kept = []

@@ -82,10 +82,10 @@ class Shim:
     def _report(self) -> _Report:
         return self._library.faults_report().contents
 
-    def arm(self, folder: Path, what: Fault, at: int, *, forever: bool) -> None:
-        """Fail the call that is the `at`th from now on, and perhaps all that follow; with 0, only count them."""
+    def arm(self, folder: Path, what: Fault, number: int, *, forever: bool) -> None:
+        """Fail the call that is the `number`th from now on, and perhaps all that follow; with 0, only count them."""
         self._library.faults_watch(os.fsencode(folder))
-        self._library.faults_arm(what, at or -1, forever and at > 0)
+        self._library.faults_arm(what, number or -1, forever and number > 0)
 
     def disarm(self) -> None:
         """Fail nothing any more. May be called when no memory is left."""

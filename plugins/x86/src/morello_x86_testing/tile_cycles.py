@@ -20,8 +20,8 @@ import attrs
 import numpy as np
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TileCode
-from morello_x86.kernels.tile_cost import Tile, TileCycles
+from morello_x86.kernels.tile_code import Matrix, TilePrinter
+from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
 
 from morello.ir.dtypes import by_name as dtype_named
@@ -150,7 +150,7 @@ class _Library:
 def _function(name: str, lanes: Lanes, rows: int, vectors: int, steps: int, accumulate: bool) -> str:
     """Return a C function that computes a tile; its left-hand side's rows are adjacent, and so are the others'."""
     numbers = itertools.count()
-    code = TileCode(
+    code = TilePrinter(
         rows=rows,
         columns=vectors * lanes.values,
         steps=steps,
@@ -244,22 +244,22 @@ def measure(
     return attrs.evolve(shipped, tiles=best, add=round(100 * add))
 
 
-def _long(tile: Tile) -> float:
+def _long(tile: TileTimes) -> float:
     """Return the cycles of a tile of many steps, to compare compilers by."""
     return tile.step * _STEPS / 100 + (tile.start + tile.zero) / 20
 
 
-def _measured(library: _Library, repeats: int) -> tuple[list[Tile], float]:
+def _measured(library: _Library, repeats: int) -> tuple[list[TileTimes], float]:
     """Return the tiles' table, and the cycles that a multiply-add without loads takes."""
     least, cycle = least_ticks(library, range(1 + 4 * len(library.programs)), repeats)
-    found: list[Tile] = []
+    tiles: list[TileTimes] = []
     for program in library.programs:
         few, many = program.steps
         reads, zeroes = ([least[program.first + turn + which] / cycle for turn in (0, 2)] for which in (0, 1))
         step = (reads[1] - reads[0] + zeroes[1] - zeroes[0]) / (2 * (many - few))
         starts = [(sum(times) - step * (few + many)) / 2 for times in (reads, zeroes)]
-        found.append(Tile(program.rows, program.vectors, round(100 * step), *(round(10 * one) for one in starts)))
-    return found, least[0] / cycle / (_SUMS * _LIMIT_STEPS)
+        tiles.append(TileTimes(program.rows, program.vectors, round(100 * step), *(round(10 * one) for one in starts)))
+    return tiles, least[0] / cycle / (_SUMS * _LIMIT_STEPS)
 
 
 def main() -> int:

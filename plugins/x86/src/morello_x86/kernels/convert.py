@@ -112,13 +112,13 @@ def even_and_odd(site: KernelSite, value: str, values: int) -> tuple[str, str]:
     """
     kind, bits = site.vector_type(F32, values), site.vector_type(U32, values)
     narrow = site.vector_type(BF16, 2 * values)
-    made: list[str] = []
+    halves: list[str] = []
     for name, text in (("even", "<< 16"), ("odd", "& 0xffff0000")):
         helper = f"{name}_{kind}"
         body = f"return ({kind})(({bits})v {text});"
         site.helper(helper, f"static inline {kind} {helper}({narrow} v) {{\n    {body}\n}}")
-        made.append(f"{helper}({value})")
-    return made[0], made[1]
+        halves.append(f"{helper}({value})")
+    return halves[0], halves[1]
 
 
 def pair_of_i16(site: KernelSite, operand: OperandSite) -> str:

@@ -106,10 +106,10 @@ class DotProduct:
             for pointers, sums in zip(products.pointers, products.sums, strict=True):
 
                 def values(
-                    index: int, place: int, number: int, at: tuple[str, str] = pointers, base: int = lane * count
+                    index: int, place: int, number: int, addresses: tuple[str, str] = pointers, base: int = lane * count
                 ) -> str:
                     load = site.load(site.spec.states[index].dtype, number)
-                    return f"{load}({at[index]} + {i}{f' + {base + place}' if base + place else ''})"
+                    return f"{load}({addresses[index]} + {i}{f' + {base + place}' if base + place else ''})"
 
                 site.line(f"        {sums[lane]} = {self.step(site, self.widest, sums[lane], values)};")
         site.line("    }")
@@ -152,13 +152,13 @@ class DotProduct:
             for lane, one in enumerate(sites):
                 self._add(one, f"{name}[{lane}]")
             return
-        dtype, own = site.spec.states[2].dtype, site.operand(2).pointer()
-        before = f"{site.load(dtype, 4)}({own})"
+        dtype, address = site.spec.states[2].dtype, site.operand(2).pointer()
+        before = f"{site.load(dtype, 4)}({address})"
         if dtype.is_float:
-            site.line(f"    {site.store(dtype, 4)}({own}, {before} + {total});")
+            site.line(f"    {site.store(dtype, 4)}({address}, {before} + {total});")
         else:
             out = site.vector_type(dtype, 4)
-            site.line(f"    {site.store(dtype, 4)}({own}, ({out})(({four}){before} + {total}));")
+            site.line(f"    {site.store(dtype, 4)}({address}, ({out})(({four}){before} + {total}));")
 
     def _sums_of_four(self, site: KernelSite, four: str, sums: Sequence[Sequence[str]]) -> str:
         """Return a vector of the sums over the lanes of four dot products."""

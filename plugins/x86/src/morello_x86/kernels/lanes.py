@@ -72,13 +72,13 @@ def in_lanes(spec: LogicalSpec, widest: int, singles: Sequence[int] = ()) -> Mas
     main = whole(spec)
     if not fit_lanes(spec, widest):
         return False
-    fine: Mask = main.volume > 1
+    valid: Mask = main.volume > 1
     for index, tensor in enumerate(spec.operands):
         same = tensor.state.layout == main.state.layout and tensor.state.level != "RF"
         alike = (tensor.volume == main.volume) if same else False
         single = (tensor.volume == 1) if index in singles and tensor.state.level != "VRF" else False
-        fine = fine & (alike | single)
-    return fine
+        valid = valid & (alike | single)
+    return valid
 
 
 def vectors(spec: LogicalSpec, widest: int) -> Num:

@@ -86,7 +86,7 @@ def _lines(site: KernelSite, taken: int, sizes: Sequence[int]) -> Iterator[str]:
     dims = row_and_column(site.spec)
     source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
     rows, columns = (int(site.spec.shape[dim]) for dim in dims)
-    k, c, src, dst, made = (site.fresh(name) for name in ("k", "c", "src", "dst", "strips"))
+    k, c, src, dst, strips = (site.fresh(name) for name in ("k", "c", "src", "dst", "strips"))
     row, step = source.stride(dims[0]), out.stride(dims[0], taken)
     yield f"for (ptrdiff_t {k} = 0; {k} < {rows // taken}; ++{k}) {{"
     yield f"    const {dtype.c_name} *const {src} = {source.pointer()} + {k} * {(row * taken).grouped()};"
@@ -99,11 +99,11 @@ def _lines(site: KernelSite, taken: int, sizes: Sequence[int]) -> Iterator[str]:
         if end > done:
             kind, load, store = site.vector_type(dtype, count), site.load(dtype, count), site.store(dtype, count)
             yield f"    for (ptrdiff_t {c} = {done}; {c} < {end}; {c} += {count}) {{"
-            yield f"        {kind} {made}[{taken}];"
+            yield f"        {kind} {strips}[{taken}];"
             loaded = ", ".join(f"{load}({place} + {c})" for place in places)
-            yield f"        {_strips(site, size, taken)}({loaded}, {made});"
+            yield f"        {_strips(site, size, taken)}({loaded}, {strips});"
             for at in range(taken):
-                yield f"        {store}({dst} + {c} * {taken} + {at * count}, {made}[{at}]);"
+                yield f"        {store}({dst} + {c} * {taken} + {at * count}, {strips}[{at}]);"
             yield "    }"
             done = end
     if done < columns:

@@ -142,13 +142,13 @@ def to_one_value(spec: LogicalSpec, widest: int, sources: tuple[int, ...], resul
     first = spec.operand(sources[0])
     if not fit_lanes(spec, widest):
         return False
-    fine: Mask = first.volume > 1
+    valid: Mask = first.volume > 1
     for index in sources:
         same = spec.states[index].layout == first.state.layout
-        fine = fine & ((spec.operand(index).volume == first.volume) if same else False)
+        valid = valid & ((spec.operand(index).volume == first.volume) if same else False)
     for index in results:
-        fine = fine & (spec.operand(index).volume == 1)
-    return fine
+        valid = valid & (spec.operand(index).volume == 1)
+    return valid
 
 
 def _to_value(widest: int):

@@ -17,7 +17,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TileCode, parts_of
+from morello_x86.kernels.tile_code import Matrix, TilePrinter, parts_of
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
@@ -72,14 +72,16 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
 
     def fits(spec: LogicalSpec) -> Mask:
         lanes = _lanes(adds, size, spec)
-        fine: Mask = vector_registers(spec, lanes) <= registers
+        valid: Mask = vector_registers(spec, lanes) <= registers
         if size == 32:
             # Its masked loads are of 4 bytes.
-            fine = fine & (spec.shape[3] % lanes.values * spec.states[2].dtype.bytes % (8 if lanes.halves else 4) == 0)
+            valid = valid & (
+                spec.shape[3] % lanes.values * spec.states[2].dtype.bytes % (8 if lanes.halves else 4) == 0
+            )
         rhs = spec.states[1]
         if rhs.layout == _COLUMNS and adds.taken > 1:
-            return fine & (spec.shape[2] == adds.taken)
-        return fine
+            return valid & (spec.shape[2] == adds.taken)
+        return valid
 
     return fits
 
@@ -90,7 +92,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
         lhs, rhs, out = (site.operand(index) for index in range(3))
         lanes = _lanes(adds, size, site.spec)
         taken = adds.taken
-        tile = TileCode(
+        tile = TilePrinter(
             rows=m,
             columns=n,
             steps=k // taken,

@@ -19,7 +19,7 @@ from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
 from morello_x86.kernels.register_tiles import PLAIN, side_by_side
-from morello_x86.kernels.tile_code import Matrix, TileCode
+from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import smooth_maximum
 from morello_x86.kernels.tile_tables import cycles_of
 
@@ -79,11 +79,11 @@ class _Code:
         if left := self.columns - whole:
             yield from self._tile(a, b, c, steps, left, str(whole))
 
-    def _tile(self, a: Matrix, b: Matrix, c: Matrix, steps: int, columns: int, at: str) -> Iterator[str]:
-        tile = TileCode(
+    def _tile(self, a: Matrix, b: Matrix, c: Matrix, steps: int, columns: int, offset: str) -> Iterator[str]:
+        tile = TilePrinter(
             rows=self.rows, columns=columns, steps=steps, lanes=self.lanes, accumulate=True, fresh=self.site.fresh
         )
-        b, c = (attrs.evolve(one, pointer=f"{one.pointer} + {at}") for one in (b, c))
+        b, c = (attrs.evolve(one, pointer=f"{one.pointer} + {offset}") for one in (b, c))
         return tile.lines(a, b, c)
 
 

@@ -36,8 +36,8 @@ def streamed(kernel: Microkernel, template: VectorTemplate, widest: int, dtypes:
     """Return a kernel on memory like `kernel`, which prints `template` for every vector, but past the caches."""
 
     def fits(spec: LogicalSpec) -> Mask:
-        fine = kernel.when(spec) if kernel.when else True
-        return fine & (whole(spec).volume >= width(spec, widest))
+        valid = kernel.when(spec) if kernel.when else True
+        return valid & (whole(spec).volume >= width(spec, widest))
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         return by_traffic(spec, kernel.cost(spec, machine), machine)

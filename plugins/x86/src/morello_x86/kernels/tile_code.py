@@ -40,7 +40,7 @@ class Matrix:
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class TileCode:
+class TilePrinter:
     """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
     `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
 

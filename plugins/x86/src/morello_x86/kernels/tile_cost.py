@@ -31,7 +31,7 @@ _FORWARDED, _FEW = 80, 4
 
 
 @attrs.frozen
-class Tile:
+class TileTimes:
     """Cost of a tile of `rows`×`vectors`: hundredths of a cycle for a step of k, and tenths of a cycle to start.
 
     `start` is for tiles that read their sums, `zero` for those whose sums start at 0. It is negative where steps wait
@@ -70,7 +70,7 @@ class TileCycles:
     """
 
     values: int
-    tiles: tuple[Tile, ...]
+    tiles: tuple[TileTimes, ...]
     latency: int
     add: int
     load: int

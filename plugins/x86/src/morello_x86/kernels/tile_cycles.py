@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import starmap
 
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
-from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
+from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_families import LIMITS, ROWS
 
 #: By memory level, where GL is L3. Rows whose distance is a power of two evict one another from L1, which takes 3 to 16
@@ -130,7 +130,7 @@ def _cycles(adds: MultiplyAdd, size: int) -> TileCycles:
     return TileCycles(
         values=size // adds.sum_bytes,
         taken=adds.taken,
-        tiles=tuple(starmap(Tile, _ROWS[adds.name, size])),
+        tiles=tuple(starmap(TileTimes, _ROWS[adds.name, size])),
         latency=latency,
         add=add,
         load=load,

@@ -8,7 +8,7 @@ from itertools import starmap
 from morello.plugins import Machine, Tables
 from morello.plugins.measure import Rows
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
-from morello_x86.kernels.tile_cost import Lines, Tile, TileCycles
+from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
 
 #: A row for each of `LEVELS`, in tenths of a cycle: lines that overlap with sums, lines, runs after the first, and
@@ -67,7 +67,7 @@ def _cycles(values: int, taken: int, in_parts: bool, tiles: Rows, limits: Rows, 
     return TileCycles(
         values=values,
         taken=taken,
-        tiles=tuple(starmap(Tile, tiles)),
+        tiles=tuple(starmap(TileTimes, tiles)),
         latency=latency,
         add=add,
         load=load,

@@ -144,13 +144,13 @@ def to_pairs(size: int, width: int) -> str:
         for half in ("lo", "hi")
     ]
     if size == 16:
-        made = ["lo", "hi"]
+        joined = ["lo", "hi"]
     elif size == 32:
-        made = [f"_mm256_permute2x128_si256(lo, hi, {which})" for which in ("0x20", "0x31")]
+        joined = [f"_mm256_permute2x128_si256(lo, hi, {which})" for which in ("0x20", "0x31")]
     else:
         orders = ("11, 10, 3, 2, 9, 8, 1, 0", "15, 14, 7, 6, 13, 12, 5, 4")
-        made = [f"_mm512_permutex2var_epi64(lo, _mm512_set_epi64({order}), hi)" for order in orders]
-    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(made))])
+        joined = [f"_mm512_permutex2var_epi64(lo, _mm512_set_epi64({order}), hi)" for order in orders]
+    return "\n".join([*lines, *(f"    c[{i}] = ({{kind}}){name};" for i, name in enumerate(joined))])
 
 
 def in_rows(state: OperandState) -> bool:

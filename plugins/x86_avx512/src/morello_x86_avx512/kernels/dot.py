@@ -43,8 +43,8 @@ class TailedDotProduct(DotProduct):
             self.loop(products, whole * count)
         for pointers, (total, *_) in zip(products.pointers, products.sums, strict=True):
 
-            def values(index: int, place: int, number: int, at: tuple[str, str] = pointers) -> str:
-                first = f"{at[index]} + {whole * count}" if whole else at[index]
+            def values(index: int, place: int, number: int, addresses: tuple[str, str] = pointers) -> str:
+                first = f"{addresses[index]} + {whole * count}" if whole else addresses[index]
                 return load_first(site, site.spec.states[index].dtype, tail, first)
 
             site.line(f"    {total} = {self.step(site, self.widest, total, values)};")
