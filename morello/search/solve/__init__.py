@@ -20,9 +20,10 @@ same problem with patterns for operand states and no limits of memory, which is 
 That is recursive best-first search with memory [Korf1993], and it is in C: `state.h` has what is kept, `cells.c`
 numbers cells, `generate.c` and `pipelines.c` take steps on a cell as far as bounds let them, `solve.c` is the above,
 `choose.c` chooses the step of each solved cell that comes first among the cheapest, `recall.c` knows answers from
-earlier. Python hands over tables and bounds (`packing.py`), starts it and is asked now and then (`core.py`,
-`solver.py`), among other things for the steps of rewrites that there are no tables for (`one_by_one.py`). `engine.py`
-puts it all together, `directory.py` leads from Specs to cells and back, and `export.py` gives out what is solved.
+earlier, and `limits.c` reckons with limits of memory. Python hands over tables and bounds (`packing.py`), starts it and
+is asked now and then (`core.py`, `solver.py`), among other things for the steps of rewrites that there are no tables
+for (`one_by_one.py`). `engine.py` puts it all together, `directory.py` leads from Specs to cells and back, and
+`export.py` gives out what is solved.
 
 *A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. Its bound is 135. There is a program that costs no
 more, so it is proven cheapest at once, and what costs more is never looked at, such as the 149 of moving a factor to
