@@ -13,16 +13,21 @@ import attrs
 
 from morello.errors import MorelloError, Undecided
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
+from morello.ir.limits import Limits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
-from morello.search.infeasible import missing
+from morello.search.infeasible import impossible, missing
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
 from morello.search.solve.solver import Answers, Effort, Solver
 from morello.search.step_kinds import is_known
+from morello.search.tables.search_tables import SearchTables
+
+#: Specs that search takes apart to say which limit is too small.
+_TRIED = 30_000
 
 
 class Keeper(Answers, Protocol):
@@ -88,6 +93,8 @@ class BlockSearch:
         self.keeper = keeper
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
+        #: The largest limits of Specs so far.
+        self._ceilings: Limits = (0,) * len(target.levels)
         self._solver: Solver | None = None
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
@@ -132,7 +139,7 @@ class BlockSearch:
         """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
         (program,) = self.programs([spec])
         if program is None:
-            raise missing(spec, self.target, self._some)
+            raise missing(spec, self.target, self._some, self._maybe)
         return program
 
     def programs(self, specs: Sequence[Spec]) -> list[Impl | None]:
@@ -154,28 +161,42 @@ class BlockSearch:
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
         deadline = effort.deadline()
-        self._work([spec], lambda solver, goals: solver.approach(goals[0], effort, deadline))
-        solver = self._made()
-        (goal,) = solver.engine.directory.cells_of([spec])
-        low, high = solver.core.costs(goal)
+        goal, low, high = self._approached(spec, effort, deadline)
+        if high == float("inf") and low < high and self._ceilings != spec.limits:
+            # Bounds for so little memory alone may know more.
+            self._ceilings = spec.limits
+            goal, low, high = self._approached(spec, effort, deadline)
         if low >= high:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
         if high == float("inf"):
             raise _undecided(spec, effort, late=time.monotonic() >= deadline)
-        impl = self._found(spec, goal, solver.core.best(goal))
+        impl = self._found(spec, goal, self._made().core.best(goal))
         return Found(impl, figures(impl).cost, int(low))
 
-    def _some(self, spec: Spec) -> Figures | None:
-        """Return the figures of the first program that comes up, None if there is none."""
-        any_will_do = Effort(gap=float("inf"))
-        self._work([spec], lambda solver, goals: solver.approach(goals[0], any_will_do, float("inf")))
+    def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
+        """Search with some effort; return the goal's cell, and the costs between which its cost is."""
+        self._work([spec], lambda solver, goals: solver.approach(goals[0], effort, deadline))
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
-        low, high = solver.core.costs(goal)
+        return goal, *solver.core.costs(goal)
+
+    def _some(self, spec: Spec) -> Figures | None:
+        """Return the figures of the first program that comes up, None if there is none. Raises Undecided."""
+        if not self._maybe(spec):
+            return None
+        self._ceilings = spec.limits
+        effort = Effort(gap=float("inf"), expansions=_TRIED, memory=self._effort.memory)
+        goal, low, high = self._approached(spec, effort, effort.deadline())
         if low == float("inf"):
             return None
-        return self.solve(spec) if low >= high else figures(self._found(spec, goal, solver.core.best(goal)))
+        if high == float("inf"):
+            raise _undecided(spec, effort, late=False)
+        return self.solve(spec) if low >= high else figures(self._found(spec, goal, self._made().core.best(goal)))
+
+    def _maybe(self, spec: Spec) -> bool:
+        """Return False if bounds alone show that there is no program. Others of the same sizes were searched for."""
+        return not impossible((self._solver or self._made()).engine, spec)
 
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
@@ -208,12 +229,17 @@ class BlockSearch:
 
     def _work(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> None:
         """Do some work on the cells of Specs."""
-        for logical in dict.fromkeys(spec.logical for spec in specs):
-            if not (self._solver and self._solver.engine.directory.covers(logical)):
-                self._seeds.setdefault(logical)
+        self._cover(specs)
         while not self._worked(specs, work):
             # Whatever the engine has come to is let go of before there is another.
             self._solver = None
+
+    def _cover(self, specs: Sequence[Spec]) -> None:
+        """See to it that the engine that is made, or the next one, covers Specs."""
+        for logical in dict.fromkeys(spec.logical for spec in specs):
+            if not (self._solver and self._solver.engine.directory.covers(logical)):
+                self._seeds.setdefault(logical)
+        self._ceilings = tuple(map(max, zip(self._ceilings, *(spec.limits for spec in specs), strict=True)))
 
     def _worked(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> bool:
         """Do some work; return False if it takes an engine that covers more."""
@@ -232,14 +258,31 @@ class BlockSearch:
 
     def _made(self) -> Solver:
         """Return what solves Specs below all seeds."""
-        if self._solver is None or len(self._solver.engine.seeds) != len(self._seeds):
-            if self._solver:
-                self._earlier += int(self._solver.core.progress.solved)
-            recalls = self.keeper is not None and self.keeper.attach(self.target)
-            options = {"prune": self.prune, "recalls": recalls}
-            engine = Engine(self._seeds, self.target, **options, begin=self._tell_phase)
-            self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
+        tables = None
+        if self._solver:
+            before = self._solver.engine
+            same = len(before.seeds) == len(self._seeds)
+            if same and before.ceilings == self._ceilings:
+                return self._solver
+            self._earlier += int(self._solver.core.progress.solved)
+            tables = before.search_tables if same else None
+            # There is never the memory of two.
+            self._solver = before = None
+        self._solver = Solver(self._engine(tables), answers=self.keeper, often=self._tell, save=self._save)
         return self._solver
+
+    def _engine(self, tables: SearchTables | None) -> Engine:
+        """Return an engine that covers all seeds."""
+        recalls = self.keeper is not None and self.keeper.attach(self.target)
+        return Engine(
+            self._seeds,
+            self.target,
+            ceilings=self._ceilings,
+            prune=self.prune,
+            recalls=recalls,
+            begin=self._tell_phase,
+            tables=tables,
+        )
 
     def _save(self, solver: Solver) -> None:
         if self.keeper:

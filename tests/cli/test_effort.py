@@ -8,7 +8,7 @@ import re
 import pytest
 
 #: A few programs are found before the cheapest; the first costs more.
-SPEC = "spec some = (Matmul(1×1×7×13, L1, L1, L1, serial), [12, 32, 0, 0, 0])\n"
+SPEC = "spec some = (Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])\n"
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,9 @@ def test_the_next_run_goes_on_from_what_was_proven(cli, write, tmp_path):
 def test_effort_may_be_too_little_for_any_program(cli, write, refused, command):
     result = cli(command, write(SPEC), "--no-db", "--effort", "1")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: some: no program of Matmul was found with an effort of 1, nor is it proven")
+    assert result.stderr.startswith(
+        "error: some: no program of Softmax was found with an effort of 1, nor is it proven"
+    )
     assert "go on with --prove" in result.stderr
 
 

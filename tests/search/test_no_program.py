@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from morello.errors import MorelloError, NoImplementation
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Leaf, Node, figures, walk
+from morello.ir.limits import fits
 from morello.ir.ops.pad import Pad
-from morello.ir.spec import LogicalSpec
+from morello.ir.spec import LogicalSpec, Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
+from morello.search.infeasible import impossible
+from morello.search.solve.engine import Engine
+from morello.search.solve.solver import Effort
 from morello.testing.textbook import Textbook
 
 #: Targets, Specs and what their cheapest programs cost.
@@ -62,6 +69,45 @@ def test_what_has_no_program_is_told(text: str, name: str) -> None:
     with pytest.raises(NoImplementation, match=f"no implementation exists for {spec.op} on {name}") as caught:
         BlockSearch(target).synthesize(spec)
     assert "even with all memory of the target" in str(caught.value.hint)
+
+
+#: Specs that have programs with more memory, and what is told.
+TOO_LITTLE = [
+    ("(Matmul(1×64×64×64, GL, GL, GL), [64, 0, 0, 0, 1073741824])", "VRF needs at least 512 bytes, not 0"),
+    ("(Softmax(8×8, GL, GL), [64, 512, 0, 0, 1073741824])", "L1 needs at least 128 bytes, not 0"),
+    ("(Matmul(1×8×8×8, GL, GL, GL), [4, 0, 64, 0, 0])", "VRF needs at least 96 bytes, not 0"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), TOO_LITTLE)
+def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> None:
+    with pytest.raises(NoImplementation) as caught:
+        BlockSearch(avx2).approach(parse_spec(text, avx2), Effort(expansions=100_000))
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
+    """Also in a search that knew of more memory before, whose bounds are for that."""
+    logical = parse_spec("Matmul(1×16×16×16, GL, GL, GL)", avx2).logical
+    search, little = BlockSearch(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
+    if before:
+        search.approach(Spec(logical, avx2.full_limits()), Effort(gap=1.0))
+    found = search.approach(little, Effort(gap=0.5, expansions=20_000))
+    assert found.gap <= 0.5
+    assert fits(figures(found.impl).peak, little.limits)
+
+
+def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:
+    logical = parse_spec("Matmul(1×1×2×3, GL, GL, GL, serial)", avx2).logical
+    engine, textbook = Engine([logical], avx2), Textbook(avx2)
+    shown = 0
+    for limits in itertools.product((0, 4, 8), (0,), (0, 64, 128), (0, 64), (0,)):
+        spec = Spec(logical, limits)
+        if impossible(engine, spec):
+            shown += 1
+            assert textbook.solve(spec) is None
+    assert shown
 
 
 @pytest.mark.parametrize(

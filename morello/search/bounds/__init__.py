@@ -14,7 +14,7 @@ Loops lead to smaller shapes and pipelines to other Specs, whose bounds are know
 of one shape until nothing changes. That is in C: `bounds.c` goes through the shapes, `steps.c` and `moves.c` take the
 steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `walks.c` goes
 through all limits of two class tuples at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
-Limits of scalar registers, and of levels that nothing has been taken of yet, are taken to be all there is. What has no
+Limits of scalar registers, and of levels that nothing has been taken of yet, are taken to be the goals'. What has no
 program in the relaxed problem has none at all, and costs infinity.
 
 *A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. To fill the product with zeros costs 7. Each of the

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
+from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.bounds.class_tuples import Classes, Columns, SpaceBounds, bits, column_strides, limit_steps
 from morello.search.bounds.walks import Walks
@@ -74,15 +75,21 @@ class Relaxed:
     """The class tuples that steps lead to from the goals'.
 
     `cheapest` and `smallest` are [classes, tensors]: the least that a move of such a tensor costs (m of
-    [Kaufman2025]) and the fewest bytes that it takes, of all states in a class.
+    [Kaufman2025]) and the fewest bytes that it takes, of all states in a class. No limits are above `ceilings`.
     """
 
-    def __init__(self, goals: Sequence[tuple[Key, Classes]], tables: SearchTables, kinds: Sequence[type[StepBounds]]):
+    def __init__(
+        self,
+        goals: Sequence[tuple[Key, Classes]],
+        tables: SearchTables,
+        kinds: Sequence[type[StepBounds]],
+        ceilings: Limits | None = None,
+    ):
         self.target = tables.target
         self.tables = tables
         self.spaces = tables.spaces
         self.states = tables.states
-        self.limit_codes = LimitCodes(tables.target)
+        self.limit_codes = LimitCodes(tables.target, ceilings)
         self.limit_steps = limit_steps(self.limit_codes)
         #: Per level, the largest limit of each number, as codes.
         self.step_codes = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
 from morello.search.bounds.walks import Walks
@@ -23,7 +24,7 @@ LEAST = 1.0
 
 
 class Bounds(Relaxed):
-    """Lower bounds on the cost of every Spec below the goals.
+    """Lower bounds on the cost of every Spec below the goals whose limits are not above `ceilings`.
 
     `trivial` bounds say only that every program costs something: all that is known where rewrites may do anything.
     """
@@ -35,8 +36,9 @@ class Bounds(Relaxed):
         kinds: Sequence[type[StepBounds]],
         *,
         trivial: bool = False,
+        ceilings: Limits | None = None,
     ):
-        super().__init__(goals, tables, kinds)
+        super().__init__(goals, tables, kinds, ceilings)
         if trivial:
             for bounds in self.by_key.values():
                 bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from morello.ir.limits import Limits
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.arrays import Bools
+from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
 from morello.search.progress import Phase
@@ -23,14 +25,15 @@ from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.priorities import Priority
 from morello.search.tables.search_tables import SearchTables
-from morello.search.tables.shapes import key_of
+from morello.search.tables.shapes import Key, key_of
 
 
 class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
-    Without `prune` every program is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of
-    what is made next.
+    Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
+    is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of what is made next. The tables
+    of an engine with the same seeds may be used again.
     """
 
     def __init__(
@@ -38,20 +41,23 @@ class Engine:
         seeds: Iterable[LogicalSpec],
         target: Target,
         *,
+        ceilings: Limits | None = None,
         prune: bool = True,
         recalls: bool = False,
         begin: Callable[[Phase], None] = lambda phase: None,
+        tables: SearchTables | None = None,
     ):
         self.target = target
+        self.ceilings = ceilings or target.full_limits()
         begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
-        self.search_tables = SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
+        self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
         # Nothing bounds what unknown rewrites lead to.
         bounded = prune and not self.singles
         begin(Phase.BOUNDS)
-        self.bounds = Bounds([*goals], self.search_tables, [kind.bounds for kind in KINDS], trivial=not bounded)
+        self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=not bounded)
         begin(Phase.LAYOUTS)
         self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if bounded else None
         self.lanes = Lanes(self.bounds.limit_codes)
@@ -70,6 +76,13 @@ class Engine:
             if tables.handles(rewrite):
                 return tables.step(logical, place)
         return self.singles.step(logical, place)
+
+
+def relaxed(
+    goals: Sequence[tuple[Key, Classes]], tables: SearchTables, ceilings: Limits, *, trivial: bool = False
+) -> Bounds:
+    """Return the bounds by class of all that steps lead to from some goals."""
+    return Bounds(goals, tables, [kind.bounds for kind in KINDS], trivial=trivial, ceilings=ceilings)
 
 
 def relevant_limits(tables: SearchTables, *, everything: bool) -> Bools:

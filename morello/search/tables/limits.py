@@ -12,13 +12,16 @@ from morello.search.arrays import Ints
 
 
 class LimitCodes:
-    """Codes of limits, per level: the place of a limit among the values of the level's grid."""
+    """Codes of limits, per level: the place of a limit among the values of the level's grid.
 
-    def __init__(self, target: Target):
+    No limit is above the `ceilings`, by default all memory of the target.
+    """
+
+    def __init__(self, target: Target, ceilings: Limits | None = None):
         self.grids = target.grids
         #: How many codes the limits of each level have.
-        self.counts = tuple(len(grid.values) for grid in self.grids)
-        #: The codes of full limits, [levels].
+        self.counts = tuple(int(code) + 1 for code in self.encode(ceilings or target.full_limits()))
+        #: The codes of the largest limits, [levels].
         self.full = np.array(self.counts, dtype=np.int64) - 1
 
     def encode(self, limits: Limits) -> Ints:
