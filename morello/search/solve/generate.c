@@ -23,7 +23,7 @@ void add_part(State *state, Edge *edge, uint32_t cell, double times) {
 
 /* Keep an edge if programs within the budget may begin with it. */
 void keep_edge(State *state, Edge *edge, double budget) {
-    if (edge->low <= budget && edge->low < INFINITY) {
+    if (edge->low <= budget) {
         *PUSH(state, new_edges) = *edge;
     } else {
         state->new_parts_count = edge->first;
@@ -225,13 +225,15 @@ static int by_low_and_priority(const void *one, const void *other) {
 
 /* Make all edges of a cell that may be within the budget, the most promising first. */
 void generate(State *state, uint32_t number, double budget) {
+    /* What costs infinity cannot be, and is within no budget. */
+    const double most = fmin(budget, DBL_MAX);
     state->new_edges_count = state->new_parts_count = 0;
-    kernel_edges(state, number, budget);
-    loop_edges(state, number, budget);
-    pipeline_edges(state, number, budget);
-    move_edges(state, number, budget);
-    extra_edges(state, number, budget);
-    change_edges(state, number, budget);
+    kernel_edges(state, number, most);
+    loop_edges(state, number, most);
+    pipeline_edges(state, number, most);
+    move_edges(state, number, most);
+    extra_edges(state, number, most);
+    change_edges(state, number, most);
     Cell *cell = &state->cells[number];
     drop_edges(cell);
     const size_t edges = state->new_edges_count * sizeof(Edge), parts = state->new_parts_count * sizeof(Part);

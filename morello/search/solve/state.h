@@ -6,6 +6,7 @@
 #ifndef MORELLO_STATE_H
 #define MORELLO_STATE_H
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stddef.h>

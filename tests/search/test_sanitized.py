@@ -1,0 +1,83 @@
+"""The compiled parts of search under sanitizers for addresses and undefined behaviour: they do nothing wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from morello.errors import NoImplementation, Undecided
+from morello.frontend.parser import parse_spec
+from morello.plugins.registry import installed
+from morello.search import library
+from morello.search.solve.solver import Effort
+
+#: Specs with all kinds of steps, searched with so much effort; of some there is no program.
+SEARCHES = [
+    ("x86_avx2", "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])"),
+    ("x86_avx2", "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])"),
+    ("x86_avx2", "(Softmax(1×3, L1, L1), [12, 0, 128, 0, 0])"),
+    ("x86_avx2", "(Compose([Relu, Matmul], [(1×2×2, L1), (1×2×3, L1), (1×2×3, L1)], serial), [12, 0, 128, 0, 0])"),
+    ("x86_avx2", "(Conv[padding=1](1×1×1×2×2×2×2, L1, L1, L1, serial), [12, 0, 64, 0, 0])"),
+    ("x86_avx2", "Matmul(1×16×16×16, GL, GL, GL)"),
+    ("x86_avx512", "(Maximum(1×1×7×1, (u8, L2), (u8, L2), (u32, L2)), [64, 2048, 0, 524288, 2147483648])"),
+]
+EFFORT = 3_000
+FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+
+
+def search_all(database: str) -> None:
+    """Search for each Spec with a database, twice, so that answers are recalled; then take all steps on some Specs."""
+    from morello.db.keeper import StoreKeeper
+    from morello.db.store import SpecStore
+    from morello.search.block_search import BlockSearch
+    from morello.search.solve.engine import Engine
+
+    for _ in range(2):
+        store = SpecStore(database)
+        for name, text in SEARCHES:
+            target = installed().target(name)
+            try:
+                found = BlockSearch(target, keeper=StoreKeeper(store)).approach(
+                    parse_spec(text, target), Effort(expansions=EFFORT)
+                )
+                print(text, found.low, found.cost, flush=True)
+            except (NoImplementation, Undecided) as error:
+                print(text, error.message, flush=True)
+    # Where any cost will do, steps are tried that do not apply.
+    for name, text in SEARCHES:
+        spec = parse_spec(text, installed().target(name))
+        engine = Engine([spec.logical], installed().target(name), prune=False)
+        for below in {
+            part for edge in engine.core.edges(engine.directory.cells_of([spec])[0], inf) for part in edge.parts
+        }:
+            engine.core.edges(below, inf)
+
+
+@pytest.mark.slow
+def test_the_sanitizers_have_nothing_to_say(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    if not Path(runtime.stdout.strip()).is_absolute():
+        pytest.skip("needs the runtime library of gcc's address sanitizer")
+    sources = [str(path) for folder in library.FOLDERS for path in folder.glob("*.c")]
+    built = tmp_path / "engine.so"
+    subprocess.run([compiler, *FLAGS, "-o", str(built), *sources, "-lm"], check=True)
+    # What Python itself never frees is not looked for.
+    environment = {**os.environ, "LD_PRELOAD": runtime.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
+    command = [sys.executable, __file__, str(built), str(tmp_path / "specs.db")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr[:10_000]
+    assert len(done.stdout.splitlines()) == 2 * len(SEARCHES)
+
+
+if __name__ == "__main__":
+    library.installed = lambda: Path(sys.argv[1])
+    search_all(sys.argv[2])
