@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -175,6 +174,6 @@ class Goal:
         return self.apply((step,))
 
 
-def _flat(sizes: Any) -> tuple[int, ...]:
+def _flat(sizes: Iterable[int | Sequence[int]]) -> tuple[int, ...]:
     """Return one sequence or several numbers, as a tuple."""
     return tuple(size for each in sizes for size in (each if isinstance(each, Sequence) else (each,)))

@@ -49,7 +49,7 @@ def footprint(levels: Sequence[MemoryLevel], level: MemoryLevel) -> int:
 
 def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit]:
     """Return the costs of caches and memories, fastest first."""
-    found = []
+    fits: list[LevelFit] = []
     for level in levels:
         if level.is_register:
             continue
@@ -60,8 +60,8 @@ def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit
         times = meter.units(source, names)
         counts = [rows * (RUNS[-1] // lines) for lines in RUNS]
         points = tuple((lines, taken / count) for lines, taken, count in zip(RUNS, times, counts, strict=True))
-        found.append(LevelFit(level.name, *fitted(points), points))
-    return found
+        fits.append(LevelFit(level.name, *fitted(points), points))
+    return fits
 
 
 def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:

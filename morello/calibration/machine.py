@@ -89,10 +89,10 @@ def calibrate(
     sync = syncs[0]
     lines = [*_level_lines(target, levels), *_weight_lines(target, threads, sync)]
     lines += [
-        Line(_WITH.format(meter.compiler.name), "", f"{sync:,}", None)
-        for meter, sync in zip(meters[1:], syncs[1:], strict=True)
+        Line(_WITH.format(meter.compiler.name), "", f"{other:,}", None)
+        for meter, other in zip(meters[1:], syncs[1:], strict=True)
     ]
-    tables = []
+    tables: list[MeasuredTable] = []
     for measurement in measurements:
         table, told = _measure(measurement, target, meters, progress)
         tables.append(table)

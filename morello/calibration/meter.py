@@ -122,7 +122,7 @@ class _Probes:
         self._ffi.cdef(_DECLARED)
         self._library: Any = self._ffi.dlopen(str(library))
         self._memory = self._ffi.cast("void *", memory)
-        self._seconds = self._ffi.new("double[2]")
+        self._seconds: Any = self._ffi.new("double[2]")
 
     def __call__(self, which: int, calls: int) -> tuple[float, float]:
         """Return the seconds that calls of a function take: of the CPU, and on the wall."""

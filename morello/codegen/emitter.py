@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
@@ -147,7 +147,8 @@ class Emission:
 
     def _parameters(self) -> tuple[list[Parameter], list[View]]:
         logical = self.impl.spec.logical
-        parameters, views = [], []
+        parameters: list[Parameter] = []
+        views: list[View] = []
         for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
             outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
             name = self.names.fresh(one.name)
@@ -158,7 +159,7 @@ class Emission:
         return parameters, views
 
     def _prototype(self, parameters: Sequence[Parameter]) -> str:
-        written = []
+        written: list[str] = []
         for one in parameters:
             const = "" if one.writes else "const "
             written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
@@ -273,7 +274,7 @@ class Emission:
             self._node(child, arguments(part, tensors))
 
     @contextmanager
-    def _storage(self, tensor: TensorSpec, name: str) -> Iterator[View]:
+    def _storage(self, tensor: TensorSpec, name: str) -> Generator[View]:
         """Yield a new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
         if self.target.level(tensor.state.level).is_register:
             registers = self._registers(tensor, name)
@@ -346,7 +347,7 @@ class Emission:
         dim: int,
     ) -> None:
         """Calls of a microkernel for neighbouring tiles along a dimension."""
-        sites = []
+        sites: list[KernelSite] = []
         for number in range(jam.count):
             at = {**counters, dim: counters.get(dim, as_index(0)) * jam.count + number}
             call, inner = through_views(child, tiles(part, logical, views, at))
@@ -464,7 +465,7 @@ class Emission:
         state = tensor.state
         layout = state.layout or row_major(len(tensor.shape))
         shape = tuple(int(size) for size in tensor.shape)
-        variables = []
+        variables: list[str] = []
         for position in range(0, int(tensor.volume), state.vector or 1):
             point = layout.point(position, shape)
             coordinates = [str(at) for at, size in zip(point, shape, strict=True) if size > 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from morello.codegen.reserved import hides
@@ -27,7 +27,7 @@ class Names:
         return name
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """Names handed out meanwhile are free again afterwards."""
         taken = set(self._taken)
         yield
@@ -45,7 +45,7 @@ class Writer:
         self._lines.append("    " * self._depth + text if text else "")
 
     @contextmanager
-    def block(self, head: str = "", end: str = "") -> Iterator[None]:
+    def block(self, head: str = "", end: str = "") -> Generator[None]:
         """Yield a pair of braces around what is written meanwhile, after `head` and before `end`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
@@ -54,7 +54,7 @@ class Writer:
         self.line(f"}}{end}")
 
     @contextmanager
-    def variables(self, names: Iterable[str]) -> Iterator[None]:
+    def variables(self, names: Iterable[str]) -> Generator[None]:
         """Declare variables that what is written meanwhile uses, and tell compilers of those that are only set."""
         first = len(self._lines)
         yield

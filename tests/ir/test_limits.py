@@ -93,7 +93,7 @@ def test_codes_of_limits_are_limits(name: str) -> None:
         assert limits.tolist() == [*grid.values]
         near = [limit + off for limit in grid.values for off in (-1, 0, 1)]
         used = np.unique(np.maximum([*near, grid.unit, 3 * grid.unit, 1 << 62], 0))
-        left = codes.lower(level, numbers[:, None], used)
+        left = np.asarray(codes.lower(level, numbers[:, None], used))
         expected = np.asarray(lower((limits[:, None],), (used,), (grid,))[0])
         assert np.array_equal(left < 0, expected < 0)
         assert np.array_equal(codes.bytes(level, left)[left >= 0], expected[left >= 0])

@@ -109,7 +109,7 @@ class Operation(ABC):
         """
 
     @property
-    def error_analysis(self) -> ErrorAnalysis[Any]:
+    def error_analysis(self) -> ErrorAnalysis[Operation]:
         """Return the analysis of how far an implementation may be off from `meaning`."""
         return ErrorAnalysis(self)
 
@@ -179,7 +179,7 @@ class Operation(ABC):
         return self
 
     @classmethod
-    def _parameters(cls) -> list[attrs.Attribute[Any]]:
+    def _parameters(cls) -> list[attrs.Attribute[object]]:
         return [field for field in attrs.fields(cls) if PARAMETER in field.metadata]
 
     @property
@@ -207,7 +207,7 @@ class Operation(ABC):
         return attrs.evolve(self, **given)
 
 
-OperationT = TypeVar("OperationT", bound=Operation)
+OperationT = TypeVar("OperationT", bound=Operation, covariant=True)
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -51,7 +51,7 @@ class Binary(AnyRank):
             return [self.function(lhs, rhs)]
 
     @property
-    def error_analysis(self) -> BinaryErrors[Any]:
+    def error_analysis(self) -> BinaryErrors[Binary]:
         return BinaryErrors(self)
 
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -64,7 +64,7 @@ class Binary(AnyRank):
         return convertible(dtypes[:2], dtypes[2])
 
 
-BinaryT = TypeVar("BinaryT", bound=Binary)
+BinaryT = TypeVar("BinaryT", bound=Binary, covariant=True)
 
 
 class BinaryErrors(ErrorAnalysis[BinaryT]):

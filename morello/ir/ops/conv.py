@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import attrs
 import numpy as np
@@ -26,7 +25,7 @@ def _shortest(given: int | Sequence[int]) -> Sizes:
     return given
 
 
-def _check_pair(op: Operation, field: attrs.Attribute[Any], given: Sizes) -> None:
+def _check_pair(op: Operation, field: attrs.Attribute[Sizes], given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 2) or min(_each(given, 2), default=0) < 1:
         raise SpecError(
             f"{op.name}: {field.name} is a number of at least 1, or two of them: [rows, columns]",
@@ -34,7 +33,7 @@ def _check_pair(op: Operation, field: attrs.Attribute[Any], given: Sizes) -> Non
         )
 
 
-def _check_padding(op: Operation, field: attrs.Attribute[Any], given: Sizes) -> None:
+def _check_padding(op: Operation, field: attrs.Attribute[Sizes], given: Sizes) -> None:
     if (isinstance(given, tuple) and len(given) != 4) or min(_each(given, 4), default=-1) < 0:
         raise SpecError(
             f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]",

@@ -7,7 +7,7 @@ denominator 0, and its softmax is 0/0. Where the meaning is NaN, kernels may giv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -30,7 +30,7 @@ class SoftmaxLike(Along):
         return super().check(shape, dtypes) or floats_only(dtypes)
 
     @property
-    def error_analysis(self) -> SoftmaxLikeErrors[Any]:
+    def error_analysis(self) -> SoftmaxLikeErrors[SoftmaxLike]:
         return SoftmaxLikeErrors(self)
 
     def sum(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class SoftmaxLike(Along):
         return flattened(name, rank, (self.axis(rank),), reads=reads, writes=writes)
 
 
-SoftmaxT = TypeVar("SoftmaxT", bound=SoftmaxLike)
+SoftmaxT = TypeVar("SoftmaxT", bound=SoftmaxLike, covariant=True)
 
 
 class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT]):

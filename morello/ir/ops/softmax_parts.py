@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -41,7 +41,7 @@ class Accumulating(SoftmaxLike):
         return shape[self.axis(len(shape))]
 
 
-AccumulatingT = TypeVar("AccumulatingT", bound=Accumulating)
+AccumulatingT = TypeVar("AccumulatingT", bound=Accumulating, covariant=True)
 
 
 class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
@@ -73,7 +73,7 @@ class _FromMax(Accumulating):
             return self.sum(shape, terms) + held
 
     @property
-    def error_analysis(self) -> FromMaxErrors[Any]:
+    def error_analysis(self) -> FromMaxErrors[_FromMax]:
         return FromMaxErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
@@ -83,7 +83,7 @@ class _FromMax(Accumulating):
         return 3 * self.volume(shape)
 
 
-FromMaxT = TypeVar("FromMaxT", bound=_FromMax)
+FromMaxT = TypeVar("FromMaxT", bound=_FromMax, covariant=True)
 
 
 class FromMaxErrors(AccumulatingErrors[FromMaxT]):

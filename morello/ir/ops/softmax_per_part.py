@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -65,7 +64,7 @@ class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
     any_for_nan = True
 
     @property
-    def part(self) -> ErrorAnalysis[Any]:
+    def part(self) -> ErrorAnalysis[Operation]:
         """Return that of a part, whose values are a row."""
         return SoftmaxDenominatorAndMax().error_analysis
 

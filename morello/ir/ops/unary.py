@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import attrs
 import numpy as np
@@ -52,14 +52,14 @@ class Unary(AnyRank):
             return [self.function(as_type(inputs[0], dtypes[-1] if dtypes else None))]
 
     @property
-    def error_analysis(self) -> UnaryErrors[Any]:
+    def error_analysis(self) -> UnaryErrors[Unary]:
         return UnaryErrors(self)
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
 
 
-UnaryT = TypeVar("UnaryT", bound=Unary)
+UnaryT = TypeVar("UnaryT", bound=Unary, covariant=True)
 
 
 class UnaryErrors(ErrorAnalysis[UnaryT]):

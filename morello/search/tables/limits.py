@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from morello.ir.limits import Limits
+from morello.ir.numbers import Num
 from morello.kernels.target import Target
 from morello.search.arrays import Ints
+
+#: One code, or an array of them.
+_Codes = TypeVar("_Codes", int, Ints)
 
 
 class LimitCodes:
@@ -28,13 +32,13 @@ class LimitCodes:
         """Return the codes of one Spec's limits, [levels]."""
         return np.array([grid.index(limit) for grid, limit in zip(self.grids, limits, strict=True)], dtype=np.int64)
 
-    def bytes(self, level: int, codes: Any) -> Any:
+    def bytes(self, level: int, codes: _Codes) -> _Codes:
         """Return the limits of one level in bytes, given their codes."""
         return self.grids[level].array[codes]
 
-    def lower(self, level: int, codes: Any, used: Any) -> Any:
+    def lower(self, level: int, codes: Num, used: Num) -> Num:
         """Return the codes of what is left of limits while `used` bytes are held; negative where they do not fit.
 
         The same as `morello.ir.limits.lower`, on codes.
         """
-        return self.grids[level].index(np.asarray(self.bytes(level, codes) - used))
+        return self.grids[level].index(np.asarray(self.grids[level].array[codes] - used))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -131,7 +131,7 @@ class StateMap:
         return np.array([*self._numbers, *[-1] * (len(states) - len(self._numbers))], dtype=np.int64)
 
 
-def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: Any) -> npt.NDArray[_Scalar]:
+def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: float | np.int64) -> npt.NDArray[_Scalar]:
     """Return rows of several lengths as one array, with at least one `filler` behind each."""
     width = max((len(row) for row in rows), default=0) + 1
     return np.stack([np.pad(row, (0, width - len(row)), constant_values=filler) for row in rows])

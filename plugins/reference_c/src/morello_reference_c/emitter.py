@@ -38,7 +38,8 @@ class ReferenceEmitter:
                 f"{target.name} does not know what {logical.op} means", f"install a version of {target.name} that does"
             )
         declared = logical.op.operands(len(logical.shape))
-        values, parameters = [], []
+        values: list[Value] = []
+        parameters: list[Parameter] = []
         for operand, tensor in zip(declared, logical.operands, strict=True):
             layout = tensor.state.layout
             strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
@@ -73,7 +74,7 @@ def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:
     printer, inner = meaning(op), looped(op, len(shape))
     assert printer is not None
     outer = [dim for dim in range(len(shape)) if dim not in inner]
-    lines = []
+    lines: list[str] = []
     for depth, dim in enumerate(outer, start=1):
         name = dims[dim]
         lines.append(f"{'    ' * depth}for (ptrdiff_t {name} = 0; {name} < {shape[dim]}; {name}++) {{")
