@@ -44,7 +44,7 @@ class _Size(click.ParamType):
 #: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
 _VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
 #: Specs that search takes apart before some commands take the best program so far: about ten seconds.
-_DEFAULT_EFFORT = 2_000_000
+_DEFAULT_EFFORT = 800_000
 _IN_A_HURRY = ("run", "compile")
 
 

@@ -37,6 +37,10 @@ class Target(Machine):
     origins: dict[str, str] = attrs.field(factory=dict[str, str])
     #: The name of the profile that costs are from.
     profile: str = BASE
+    #: Neighbouring tile sizes that search tries differ by so many factors of two, besides those that kernels ask for.
+    size_bits: int = 1
+    #: The names of levels that search moves nothing to.
+    bypassed: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:

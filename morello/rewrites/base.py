@@ -264,6 +264,6 @@ def largest(size: Num) -> int:
     return int(np.max(size))
 
 
-def powers_of_two_below(size: Num) -> list[int]:
-    """Tile sizes that search tries along a dimension, largest first."""
-    return [1 << bit for bit in reversed(range((largest(size) - 1).bit_length()))]
+def tried_sizes(size: Num, target: Target) -> list[int]:
+    """Return the tile sizes that search tries along a dimension, largest first."""
+    return [1 << bit for bit in range(0, (largest(size) - 1).bit_length(), target.size_bits)][::-1]

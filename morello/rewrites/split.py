@@ -10,7 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, Rewrite, argument, powers_of_two_below
+from morello.rewrites.base import Case, Rewrite, argument, tried_sizes
 from morello.rewrites.tile import loop_cases
 
 
@@ -27,7 +27,7 @@ class Split(Rewrite):
         dims = splittable(logical)
         if len(dims) == 1:
             multiple = logical.op.tile_multiple(dims[0])
-            yield from (cls(size) for size in powers_of_two_below(logical.shape[dims[0]]) if size % multiple == 0)
+            yield from (cls(size) for size in tried_sizes(logical.shape[dims[0]], target) if size % multiple == 0)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         rank = len(logical.shape)

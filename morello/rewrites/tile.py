@@ -26,9 +26,9 @@ from morello.rewrites.base import (
     largest,
     masked,
     pending_dims,
-    powers_of_two_below,
     require,
     select_cells,
+    tried_sizes,
     within,
 )
 
@@ -54,7 +54,7 @@ class Tile(Rewrite):
         rank = len(logical.shape)
         single = logical.op.search_hints.unit_tiles_only
         for dim in searched(logical, target):
-            for size in powers_of_two_below(logical.shape[dim]):
+            for size in tried_sizes(logical.shape[dim], target):
                 if size % logical.op.tile_multiple(dim) == 0 and (size == 1 or dim not in single):
                     yield cls(tuple(size if dim == other else 0 for other in range(rank)))
         if not logical.serial:
@@ -67,7 +67,7 @@ class Tile(Rewrite):
         shared = [dim for dim in (range(rank) if only is None else only) if _is_shared(logical, dim)]
         for count in range(1, _PARALLEL_DIMS + 1):
             for dims in subsets(shared, count):
-                for sizes in combinations(*(powers_of_two_below(logical.shape[dim]) for dim in dims)):
+                for sizes in combinations(*(tried_sizes(logical.shape[dim], target) for dim in dims)):
                     chosen = dict(zip(dims, sizes, strict=True))
                     yield cls(tuple(chosen.get(dim, 0) for dim in range(rank)), parallel=True)
 

@@ -18,6 +18,7 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.infeasible import impossible, missing
+from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
@@ -28,6 +29,15 @@ from morello.search.tables.search_tables import SearchTables
 
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
+
+#: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
+_MANY_SHAPES = 3_000
+#: What tables and bounds of a shape take, in Specs taken apart.
+_PER_SHAPE = 100
+#: Specs taken apart after which a first program is late.
+_LATE = 100_000
+#: How close to the cheapest program of the smaller space is close enough.
+_CLOSE = 0.05
 
 
 class Keeper(Answers, Protocol):
@@ -99,6 +109,10 @@ class BlockSearch:
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
         self._impls: dict[Spec, Impl] = {}
+        #: Whether there is no more effort than to say how good a known program is.
+        self._hasty = False
+        #: Programs found in a smaller space.
+        self._ahead: dict[Spec, Impl] = {}
         #: The effort that it may take now.
         self._effort = Effort()
 
@@ -161,6 +175,12 @@ class BlockSearch:
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
         deadline = effort.deadline()
+        shapes = shapes_below(spec.logical, self.target)
+        if shapes > _MANY_SHAPES and self._looks_ahead(effort) and self._solver is None:
+            # Where tables and bounds take long, they count.
+            setup = _PER_SHAPE * shapes
+            effort = self._look_ahead(spec, effort, deadline, setup).less(setup)
+        self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
         if high == float("inf") and low < high and self._ceilings != spec.limits:
             # Bounds for so little memory alone may know more.
@@ -171,12 +191,75 @@ class BlockSearch:
             return Found(impl, int(high), int(high))
         if high == float("inf"):
             raise _undecided(spec, effort, late=time.monotonic() >= deadline)
-        impl = self._found(spec, goal, self._made().core.best(goal))
+        impl = self._best_found(spec, goal)
         return Found(impl, figures(impl).cost, int(low))
+
+    def _best_found(self, spec: Spec, goal: int) -> Impl:
+        """Return the best program that is known of a goal."""
+        core, ahead = self._made().core, self._ahead.get(spec)
+        best = core.best(goal)
+        if ahead and not best and figures(ahead).cost == core.costs(goal)[1]:
+            return ahead
+        return self._found(spec, goal, best)
+
+    def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
+        """Do as `Solver.approach`; where no program comes up, one of the smaller space helps on."""
+        if self._looks_ahead(effort) and spec not in self._ahead:
+            before = solver.expansions
+            most = _LATE if effort.expansions is None else min(_LATE, effort.expansions)
+            solver.approach(goal, attrs.evolve(effort, gap=float("inf"), expansions=most), deadline)
+            effort = effort.less(solver.expansions - before)
+            if solver.core.costs(goal)[1] == float("inf") > solver.core.costs(goal)[0]:
+                effort = self._look_ahead(spec, effort, deadline)
+        self._inform(spec, solver, goal)
+        solver.approach(goal, effort, deadline)
+
+    def _looks_ahead(self, effort: Effort) -> bool:
+        """Return whether programs of a smaller space may help search on."""
+        return self.prune and not effort.proves and not self.slow_rewrites
+
+    def _look_ahead(self, spec: Spec, effort: Effort, deadline: float, setup: int = 0) -> Effort:
+        """Look for programs in smaller spaces and keep the best; return the effort that is left.
+
+        Once there is one, half of the effort is for better ones: or all, if search itself would not get past `setup`.
+        """
+        progress = self.progress
+        # What programs there cost at least is no bound here.
+        tell = None if progress is None else lambda told: progress(attrs.evolve(told, low=0))
+        for space in narrowed(self.target):
+            if effort.expansions == 0:
+                break
+            smaller = BlockSearch(space, progress=tell)
+            smaller._effort, smaller._ahead = effort, self._ahead
+            near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
+            if spec in self._ahead and effort.expansions and effort.expansions > setup:
+                near = attrs.evolve(near, expansions=effort.expansions // 2)
+            impl = smaller._near(spec, near, deadline)
+            if impl is not None:
+                self._ahead[spec] = impl
+            effort = effort.less(smaller._made().expansions)
+        return effort
+
+    def _near(self, spec: Spec, effort: Effort, deadline: float) -> Impl | None:
+        """Return a program that comes of some effort, None if none does."""
+
+        def work(solver: Solver, goals: list[int]) -> None:
+            self._inform(spec, solver, goals[0])
+            solver.approach(goals[0], effort, deadline)
+
+        self._work([spec], work)
+        solver = self._made()
+        (goal,) = solver.engine.directory.cells_of([spec])
+        return None if solver.core.costs(goal)[1] == float("inf") else self._best_found(spec, goal)
+
+    def _inform(self, spec: Spec, solver: Solver, goal: int) -> None:
+        """Tell what is known of a goal from a smaller space."""
+        if spec in self._ahead:
+            solver.core.know(goal, figures(self._ahead[spec]).cost)
 
     def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
-        self._work([spec], lambda solver, goals: solver.approach(goals[0], effort, deadline))
+        self._work([spec], lambda solver, goals: self._approach(spec, solver, goals[0], effort, deadline))
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
         return goal, *solver.core.costs(goal)
@@ -192,7 +275,7 @@ class BlockSearch:
             return None
         if high == float("inf"):
             raise _undecided(spec, effort, late=False)
-        return self.solve(spec) if low >= high else figures(self._found(spec, goal, self._made().core.best(goal)))
+        return self.solve(spec) if low >= high else figures(self._best_found(spec, goal))
 
     def _maybe(self, spec: Spec) -> bool:
         """Return False if bounds alone show that there is no program. Others of the same sizes were searched for."""
@@ -262,7 +345,7 @@ class BlockSearch:
         if self._solver:
             before = self._solver.engine
             same = len(before.seeds) == len(self._seeds)
-            if same and before.ceilings == self._ceilings:
+            if same and before.ceilings == self._ceilings and (self._hasty or not before.hasty):
                 return self._solver
             self._earlier += int(self._solver.core.progress.solved)
             tables = before.search_tables if same else None
@@ -280,6 +363,7 @@ class BlockSearch:
             ceilings=self._ceilings,
             prune=self.prune,
             recalls=recalls,
+            hasty=self._hasty,
             begin=self._tell_phase,
             tables=tables,
         )

@@ -217,3 +217,11 @@ int engine_answers(State *state, uint32_t table, const Answers *answers) {
 void engine_believe(State *state, uint32_t cell, double low, double high) {
     believe(state, cell, low, high);
 }
+
+int engine_know(State *state, uint32_t cell, double cost) {
+    const int status = setjmp(state->failure);
+    if (!status && cost < state->cells[cell].high) {
+        learn(state, cell, 0, cost, UNKNOWN_PEAK, 0);
+    }
+    return status;
+}

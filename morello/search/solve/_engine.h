@@ -254,4 +254,5 @@ int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, 
 void engine_steps_added(State *state, uint32_t cell);
 int engine_answers(State *state, uint32_t table, const Answers *answers);
 void engine_believe(State *state, uint32_t cell, double low, double high);
+int engine_know(State *, uint32_t cell, double cost);
 int engine_set_program(State *state, uint32_t cell, int32_t known, uint64_t peak);

@@ -229,6 +229,10 @@ class Core:
         """Take it for known from earlier between which costs that of a cell is."""
         self._lib.engine_believe(self._state, cell, low, high)
 
+    def know(self, cell: int, cost: int) -> None:
+        """Take it for known that a cell has a program of this cost, whose steps are not known here."""
+        self._check(self._lib.engine_know(self._state, cell, cost))
+
     def set_program(self, cell: int, peak: int | None) -> None:
         """Say what peak the program has that is known from earlier for a cell, None: there is no such program."""
         self._check(self._lib.engine_set_program(self._state, cell, peak is not None, peak or 0))

@@ -32,8 +32,8 @@ class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
     Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
-    is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of what is made next. The tables
-    of an engine with the same seeds may be used again.
+    is looked at. `core` may ask for earlier answers if `recalls` is on. If it is `hasty`, search begins sooner, with
+    looser bounds. `begin` hears of what is made next. The tables of an engine with the same seeds may be used again.
     """
 
     def __init__(
@@ -44,10 +44,11 @@ class Engine:
         ceilings: Limits | None = None,
         prune: bool = True,
         recalls: bool = False,
+        hasty: bool = False,
         begin: Callable[[Phase], None] = lambda phase: None,
         tables: SearchTables | None = None,
     ):
-        self.target = target
+        self.target, self.hasty = target, hasty
         self.ceilings = ceilings or target.full_limits()
         begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
@@ -59,7 +60,8 @@ class Engine:
         begin(Phase.BOUNDS)
         self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=not bounded)
         begin(Phase.LAYOUTS)
-        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if bounded else None
+        by_layout = bounded and not hasty
+        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if by_layout else None
         self.lanes = Lanes(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
         self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)

@@ -53,6 +53,11 @@ class Effort:
         """Return whether only the proof is good enough."""
         return self.seconds is None and not self.gap and self.expansions is None
 
+    def less(self, expansions: int) -> Effort:
+        """Return the effort that is left after some Specs were taken apart."""
+        left = None if self.expansions is None else max(0, self.expansions - expansions)
+        return attrs.evolve(self, expansions=left)
+
     def deadline(self) -> float:
         """Return the time at which it ends, by `time.monotonic`, if it begins now."""
         return float("inf") if self.seconds is None else time.monotonic() + self.seconds
@@ -107,11 +112,11 @@ class Solver:
         """
         self.goals = [goal]
         self._check_costs([goal])
-        before = self._expansions()
+        before = self.expansions
 
         def enough() -> bool:
             low, high = self.core.costs(goal)
-            used = effort.expansions is not None and self._expansions() - before >= effort.expansions
+            used = effort.expansions is not None and self.expansions - before >= effort.expansions
             close = high < float("inf") and high <= (1 + effort.gap) * low
             return used or close or time.monotonic() >= deadline or effort.full
 
@@ -123,7 +128,8 @@ class Solver:
         self._often(self)
         self._check_costs([goal])
 
-    def _expansions(self) -> int:
+    @property
+    def expansions(self) -> int:
         """Return how many Specs were taken apart, abstract ones among them."""
         return int(self.core.progress.expansions + self.core.progress.abstract_expansions)
 

@@ -1,0 +1,52 @@
+"""Smaller spaces to look for a first program in: few tile sizes, two layouts, fewer levels.
+
+Each program there is one of the target's own, at the same cost, so that the cheapest of them bounds all that search has
+to look at. That there is none, or what they cost at least, says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from morello.ir.dtypes import DType
+from morello.ir.layout import Layout
+from morello.ir.spec import LogicalSpec
+from morello.kernels.target import Target
+from morello.rewrites.base import tried_sizes
+
+#: Tile sizes are 1, 8, 64 and so on, besides those that kernels ask for.
+_SIZE_BITS = 3
+
+
+def narrowed(target: Target) -> list[Target]:
+    """Return the target as search sees it in smaller spaces, each of which has all that is in the one before."""
+
+    def layouts(dtype: DType, rank: int) -> list[Layout]:
+        plain = [layout for layout in target.layouts(dtype, rank) if not layout.has_strips]
+        return plain[:1] + plain[1:][-1:]
+
+    small = attrs.evolve(target, size_bits=_SIZE_BITS, info=attrs.evolve(target.info, layouts=layouts))
+    bypassed = _bypassed(target)
+    return [*([attrs.evolve(small, bypassed=bypassed)] if bypassed else []), small]
+
+
+def _bypassed(target: Target) -> frozenset[str]:
+    """Return the levels that moves can do without: whatever leads there leads on as well."""
+    return frozenset(
+        level.name
+        for level in target.levels
+        if not level.is_register
+        and all(
+            {*level.destinations} <= {*other.destinations}
+            for other in target.levels
+            if level.name in other.destinations and other is not level
+        )
+        and any(level.name in other.destinations for other in target.levels if other is not level)
+    )
+
+
+def shapes_below(logical: LogicalSpec, target: Target) -> int:
+    """Return about how many shapes tiles of a Spec have, by which tables and bounds take long to make."""
+    return math.prod(1 + len(tried_sizes(size, target)) for size in logical.shape)

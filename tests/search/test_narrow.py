@@ -1,0 +1,92 @@
+"""Smaller spaces have programs of the target's own, which help search on and change no proof."""
+
+from __future__ import annotations
+
+import pytest
+
+from morello.frontend.parser import parse_spec
+from morello.ir.impl import Impl, Leaf, figures
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.plugins.registry import installed
+from morello.schedule import Position, apply, schedule_of
+from morello.search import block_search
+from morello.search.block_search import BlockSearch
+from morello.search.narrow import narrowed, shapes_below
+from morello.search.solve.solver import Effort
+
+TEXTS = [
+    "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
+    "Matmul(1×16×16×16, (f32, GL), (f32, GL, col_major), (f32, GL), serial)",
+    "Softmax(4×16, (f32, GL), (f32, GL), serial)",
+    "Conv[padding=1](1×4×2×5×5×3×3, (f32, GL), (f32, GL), (f32, GL), serial)",
+]
+
+
+@pytest.fixture(scope="module")
+def searches(avx2: Target) -> dict[str, BlockSearch]:
+    """Return what knows the optima."""
+    return {text: BlockSearch(avx2) for text in TEXTS}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_each_space_has_the_programs_of_the_one_before(
+    text: str, avx2: Target, searches: dict[str, BlockSearch]
+) -> None:
+    spec = parse_spec(text, avx2)
+    found = [BlockSearch(space).synthesize(spec) for space in narrowed(avx2)]
+    costs = [figures(impl).cost for impl in found]
+    assert costs == sorted(costs, reverse=True)
+    optimum = searches[text].solve(spec)
+    assert optimum
+    assert optimum.cost <= costs[-1]
+    for impl in found:
+        again = apply(Position(Leaf(spec)), schedule_of(impl), avx2, never).impl
+        assert figures(again) == figures(impl)
+
+
+@pytest.mark.parametrize(("many", "late"), [(0, 10**6), (10**6, 0)])
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_is_found_ahead_helps_on_and_changes_no_proof(
+    text: str,
+    many: int,
+    late: int,
+    avx2: Target,
+    searches: dict[str, BlockSearch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(block_search, "_MANY_SHAPES", many)
+    monkeypatch.setattr(block_search, "_LATE", late)
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    spec = parse_spec(text, avx2)
+    best, optimum = proven(searches[text], spec)
+    search = BlockSearch(avx2)
+    first = search.approach(spec, Effort(expansions=100_000, gap=1e9))
+    assert first.low <= optimum <= first.cost == figures(first.impl).cost
+    last = search.approach(spec, Effort())
+    assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
+
+
+def never(spec: Spec) -> Impl:
+    raise AssertionError("a whole schedule leaves nothing to search for")
+
+
+def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
+    impl = search.synthesize(spec)
+    return impl, figures(impl).cost
+
+
+def test_levels_between_others_are_left_out_first(avx2: Target) -> None:
+    assert [sorted(space.bypassed) for space in narrowed(avx2)] == [["L2"], []]
+    assert len(narrowed(installed().target("reference_c"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
+def test_large_convolutions_have_a_program_and_a_bound(target: str) -> None:
+    text = "Conv[padding=1](1×64×64×56×56×3×3, (f32, GL), (f32, GL), (f32, GL), serial)"
+    machine = installed().target(target)
+    spec = parse_spec(text, machine)
+    assert shapes_below(spec.logical, machine) > 3_000
+    found = BlockSearch(machine).approach(spec, Effort(expansions=800_000))
+    assert 0 < found.low < found.cost == figures(found.impl).cost < 4 * found.low
