@@ -7,7 +7,7 @@ single Specs and an engine that evaluates whole blocks of Specs at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -66,10 +66,28 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
         return
     columns = np.broadcast_arrays(*codes)
     group = np.zeros(columns[0].shape, dtype=np.int64)
-    first = np.zeros(0, dtype=np.int64)
-    for column in columns:
-        # Groups so far are numbered in order, and split by one more code: numbers stay small.
-        _, kind = np.unique(column, return_inverse=True)
-        _, first, group = np.unique(group * group.size + kind, return_index=True, return_inverse=True)
+    count = 1 if group.size else 0
+    for column, code in zip(columns, codes, strict=True):
+        if isinstance(code, np.ndarray):
+            # Groups so far are numbered in order, and split by one more code: numbers stay small.
+            kind, kinds = _ranked(column)
+            group, count = _ranked(group * kinds + kind)
+    first = np.zeros(count, dtype=np.int64)
+    first[group[::-1]] = np.arange(group.size)[::-1]
     for index, at in enumerate(first):
         yield tuple(int(column[at]) for column in columns), np.flatnonzero(group == index)
+
+
+def _ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the rank of each value among the distinct ones, and how many these are."""
+    if not values.size:
+        return np.zeros(0, dtype=np.int64), 0
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * values.size + 64:
+        distinct, rank = np.unique(values, return_inverse=True)
+        return rank.astype(np.int64), len(distinct)
+    # Of small numbers, to mark those that occur is faster than to sort.
+    there = np.zeros(high - low + 1, dtype=np.bool_)
+    there[values - low] = True
+    numbers = np.cumsum(there) - 1
+    return numbers[values - low], int(numbers[-1]) + 1

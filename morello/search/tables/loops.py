@@ -83,6 +83,7 @@ class LoopTables(StepTables):
             key: [*self._tabulate_space(space)] for key, space in spaces.by_key.items()
         }
         self._cuts = self._all_cuts()
+        self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
         self._rows: list[_StateNumbers] = []
         self.tile: _StateNumbers = np.zeros((0, 0), dtype=np.int32)
 
@@ -163,16 +164,26 @@ class LoopTables(StepTables):
         rank, state = states.states[number]
         valid = states.describes(number)
         row = np.full(len(self._cuts[rank]), -1, dtype=np.int32)
-        whole, tile = self.cut_tensors(rank)
         dims = self.spaces.tensors[rank].dims
-        slides = self._cuts[rank] % (1 << rank)
-        for bits in np.unique(slides).tolist():
-            cuts = np.flatnonzero(valid[whole] & (slides == bits))
-            if len(cuts):
-                sliding = [bool(bits >> dim & 1) for dim in range(rank)]
-                for tiles, tiled in self._tiled(state, sliding, dims[:, whole[cuts]], dims[:, tile[cuts]]):
-                    row[cuts[tiles]] = states.number(rank, tiled)
+        for sliding, cuts, whole, tile in self._cuts_by_sliding(rank):
+            there = valid[whole]
+            cut, from_, to = (cuts, whole, tile) if there.all() else (cuts[there], whole[there], tile[there])
+            if len(cut):
+                for tiles, tiled in self._tiled(state, sliding, dims[:, from_], dims[:, to]):
+                    row[cut[tiles]] = states.number(rank, tiled)
         self._rows.append(row)
+
+    def _cuts_by_sliding(self, rank: int) -> list[tuple[list[bool], Ints, Ints, Ints]]:
+        """Return all cuts of a rank by the dimensions that slide: the cuts, [n], and their two tensors."""
+        if rank not in self._by_sliding:
+            whole, tile = self.cut_tensors(rank)
+            slides = self._cuts[rank] % (1 << rank)
+            groups = [np.flatnonzero(slides == bits) for bits in np.unique(slides).tolist()]
+            self._by_sliding[rank] = [
+                ([bool(slides[cuts[0]] >> dim & 1) for dim in range(rank)], cuts, whole[cuts], tile[cuts])
+                for cuts in groups
+            ]
+        return self._by_sliding[rank]
 
     def _tiled(
         self, state: OperandState, sliding: Sequence[bool], whole: Ints, tile: Ints
@@ -193,6 +204,8 @@ class LoopTables(StepTables):
 
     def finish(self, states: States) -> None:
         self.tile = stacked(self._rows, -1)
+        self._rows.clear()
+        self._by_sliding.clear()
 
     def _all_cuts(self) -> dict[int, Ints]:
         """Return every way that a loop cuts an operand (`_cut_code`), sorted, per rank."""

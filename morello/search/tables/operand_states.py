@@ -134,7 +134,10 @@ class StateMap:
 def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: float | np.int64) -> npt.NDArray[_Scalar]:
     """Return rows of several lengths as one array, with at least one `filler` behind each."""
     width = max((len(row) for row in rows), default=0) + 1
-    return np.stack([np.pad(row, (0, width - len(row)), constant_values=filler) for row in rows])
+    table = np.full((len(rows), width), filler, dtype=rows[0].dtype)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table
 
 
 def _describes(state: OperandState, dims: Ints) -> Bools:
