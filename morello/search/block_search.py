@@ -29,7 +29,6 @@ from morello.search.tables.search_tables import SearchTables
 
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
-
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
 _MANY_SHAPES = 3_000
 #: What tables and bounds of a shape take, in Specs taken apart.
@@ -170,11 +169,11 @@ class BlockSearch:
         try:
             return self._best(spec, effort)
         finally:
-            self._effort = Effort()
+            self._effort, self._hasty = Effort(), False
 
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
-        deadline = effort.deadline()
+        asked, deadline = effort, effort.deadline()
         shapes = shapes_below(spec.logical, self.target)
         if shapes > _MANY_SHAPES and self._looks_ahead(effort) and self._solver is None:
             # Where tables and bounds take long, they count.
@@ -190,7 +189,7 @@ class BlockSearch:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
         if high == float("inf"):
-            raise _undecided(spec, effort, late=time.monotonic() >= deadline)
+            raise _undecided(spec, asked, late=time.monotonic() >= deadline)
         impl = self._best_found(spec, goal)
         return Found(impl, figures(impl).cost, int(low))
 
