@@ -10,6 +10,7 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, argument, tried_sizes
 from morello.rewrites.tile import loop_cases
 
@@ -23,7 +24,7 @@ class Split(Rewrite):
     size: int = argument(int)
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         dims = splittable(logical)
         if len(dims) == 1:
             multiple = logical.op.tile_multiple(dims[0])

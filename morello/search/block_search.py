@@ -222,13 +222,10 @@ class BlockSearch:
 
         Once there is one, half of the effort is for better ones: or all, if search itself would not get past `setup`.
         """
-        progress = self.progress
-        # What programs there cost at least is no bound here.
-        tell = None if progress is None else lambda told: progress(attrs.evolve(told, low=0))
         for space in narrowed(self.target):
             if effort.expansions == 0:
                 break
-            smaller = BlockSearch(space, progress=tell)
+            smaller = BlockSearch(space, progress=self._tell_ahead)
             smaller._effort, smaller._ahead = effort, self._ahead
             near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
             if spec in self._ahead and effort.expansions and effort.expansions > setup:
@@ -238,6 +235,11 @@ class BlockSearch:
                 self._ahead[spec] = impl
             effort = effort.less(smaller._made().expansions)
         return effort
+
+    def _tell_ahead(self, told: Progress) -> None:
+        """Pass on progress in a smaller space: what programs there cost at least is no bound here."""
+        if self.progress:
+            self.progress(attrs.evolve(told, low=0))
 
     def _near(self, spec: Spec, effort: Effort, deadline: float) -> Impl | None:
         """Return a program that comes of some effort, None if none does."""
