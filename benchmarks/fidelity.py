@@ -87,9 +87,9 @@ def main(
         raise click.UsageError("--rescore and --retime exclude each other")
     console = Console(stderr=True)
     store = SpecStore(db) if db else None
-    found: list[tuple[Samples, int]] = []
+    all_samples: list[tuple[Samples, int]] = []
     for name in target or TARGETS:
-        for problem in (PROBLEMS[one] for one in only or SPECS):
+        for problem in (PROBLEMS[chosen] for chosen in only or SPECS):
             with console.status(f"{problem.name} on {name}"):
                 kept = samples.load(problem, name, folder) if rescore or retime else None
                 if kept is None and (rescore or retime):
@@ -98,17 +98,17 @@ def main(
                     programs = _kept(kept, store) if kept else _drawn(problem, name, count, seed, store)
                     kept = Samples(problem, name, archspec.cpu.host().name, tuple(_timed(problem, programs, console)))
                     samples.save(kept, folder)
-            found.append(kept.rescored() if rescore else (kept, 0))
-    found = [(one, lost) for one, lost in found if one.programs]
-    scores = [(one, lost, samples.score(one.programs)) for one, lost in found]
+            all_samples.append(kept.rescored() if rescore else (kept, 0))
+    all_samples = [(kept, lost) for kept, lost in all_samples if kept.programs]
+    scores = [(kept, lost, samples.score(kept.programs)) for kept, lost in all_samples]
     if as_json:
-        heads = [{"problem": one.problem.name, "target": one.target, "lost": lost} for one, lost, _ in scores]
+        heads = [{"problem": kept.problem.name, "target": kept.target, "lost": lost} for kept, lost, _ in scores]
         rows = [{**head, **attrs.asdict(row)} for head, (_, _, row) in zip(heads, scores, strict=True)]
         print(json.dumps(rows, ensure_ascii=False, indent=2))
     else:
         Console(width=120).print(_table(scores))
     if plot:
-        _plot([one for one, _ in found], plot)
+        _plot([kept for kept, _ in all_samples], plot)
 
 
 def _drawn(problem: Problem, target: str, count: int, seed: int, store: SpecStore | None) -> list[tuple[str, Goal]]:
@@ -127,15 +127,15 @@ def _drawn(problem: Problem, target: str, count: int, seed: int, store: SpecStor
 def _kept(kept: Samples, store: SpecStore | None) -> list[tuple[str, Goal]]:
     """Return programs that were kept, and today's optimum."""
     best = samples.goal(kept.problem, kept.target, "").synthesize(store)
-    found = {best.schedule: ("optimum", best)}
+    by_schedule = {best.schedule: ("optimum", best)}
     for sample in kept.programs:
         try:
-            made = kept.goal(sample)
+            goal = kept.goal(sample)
         except MorelloError:
             continue
         origin = "former optimum" if sample.origin == "optimum" else sample.origin
-        found.setdefault(made.schedule, (origin, made))
-    return [*found.values()]
+        by_schedule.setdefault(goal.schedule, (origin, goal))
+    return [*by_schedule.values()]
 
 
 def _timed(problem: Problem, programs: Sequence[tuple[str, Goal]], console: Console) -> list[Sample]:
@@ -194,13 +194,13 @@ def _table(scores: Sequence[tuple[Samples, int, Score]]) -> Table:
     table = Table("Spec", "target", box=None, pad_edge=False, header_style="bold")
     for heading in ("programs", "lost", "fastest", "all", "faster half", "rank of cheapest", "over fastest"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one, lost, row in scores:
+    for kept, lost, row in scores:
         table.add_row(
-            one.problem.name,
-            one.target,
+            kept.problem.name,
+            kept.target,
             str(row.count),
             str(lost),
-            duration(min(each.seconds for each in one.programs)),
+            duration(min(each.seconds for each in kept.programs)),
             f"{row.overall:.2f}",
             f"{row.faster_half:.2f}",
             str(row.rank),

@@ -136,13 +136,13 @@ def pairs(boxes: Boxes, mine: npt.NDArray[np.bool_]) -> Iterator[tuple[Ints, Int
         yield _intersecting(boxes, i, j)
         begin = until
     for start, size in zip(starts[sizes > MANY], sizes[sizes > MANY], strict=True):
-        own = np.arange(start, start + size)
-        tree = Tree(boxes.low[own], boxes.high[own])
-        asks = own[mine[own]]
+        rows = np.arange(start, start + size)
+        tree = Tree(boxes.low[rows], boxes.high[rows])
+        asks = rows[mine[rows]]
         for begin in range(0, len(asks), MANY):
             some = asks[begin : begin + MANY]
             query, found = tree.intersecting(boxes.low[some], boxes.high[some])
-            yield _intersecting(boxes, some[query], own[found])
+            yield _intersecting(boxes, some[query], rows[found])
 
 
 def _intersecting(boxes: Boxes, i: Ints, j: Ints) -> tuple[Ints, Ints]:

@@ -218,9 +218,9 @@ def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, targ
         width = len(codes[0])
         kept: list[tuple[Body, tuple[OperandState, ...]]] = []
         for position, body in enumerate(bodies):
-            own = group[position * width : (position + 1) * width]
-            if own[0]:
-                kept.append((body.select(cells), _tile_states(logical, own[1:], step)))
+            body_codes = group[position * width : (position + 1) * width]
+            if body_codes[0]:
+                kept.append((body.select(cells), _tile_states(logical, body_codes[1:], step)))
         for case in _loop(select_cells(logical, cells), kept, step, target):
             yield Case(within(cells, case.cells), case.expansion)
 
@@ -274,13 +274,13 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
     states: list[OperandState] = []
     for state in logical.states:
         count = 0 if state.layout is None else len(state.layout.dims) + 1
-        own, codes = codes[:count], codes[count:]
-        if TileCode.STRADDLES in own[:-1]:
+        state_codes, codes = codes[:count], codes[count:]
+        if TileCode.STRADDLES in state_codes[:-1]:
             raise Inapplicable(
                 f"`{step}` breaks up strips of {state.layout}",
                 "choose multiples of the strips, or move the operand to another layout first",
             )
-        states.append(state.tiled(own))
+        states.append(state.tiled(state_codes))
     return tuple(states)
 
 

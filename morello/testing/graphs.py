@@ -60,42 +60,42 @@ class _Drawn:
         self.shapes.append(shape)
         self.tensors[~number] = self.stages[-1].output.shape(shape)
 
-    def _operation(self, first: int, own: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
-        rank, rng = len(own), self.rng
+    def _operation(self, first: int, shape: Shape) -> tuple[Operation, int, Iterable[int], Shape]:
+        rank, rng = len(shape), self.rng
         kind = rng.choice(["matmul", "matmul", "unary", "binary", "over", "reduce", "broadcast"])
         if kind == "matmul":
-            b, m, k = own
+            b, m, k = shape
             n = self._size()
             return Matmul(), 4, (first, self._like((b, k, n))), (b, m, k, n)
         if kind == "binary":
-            other = self._like(own)
+            other = self._like(shape)
             pair = (first, other) if rng.random() < 0.5 else (other, first)
-            return rng.choice([Add(), Mul(), Maximum()]), rank, pair, own
+            return rng.choice([Add(), Mul(), Maximum()]), rank, pair, shape
         if kind == "over":
             over = tuple(dim for dim in range(rank) if rng.random() < 0.5)
-            small = tuple(1 if dim in over else size for dim, size in enumerate(own))
-            return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), own
+            small = tuple(1 if dim in over else size for dim, size in enumerate(shape))
+            return rng.choice([Add(over=over), Sub(over=over)]), rank, (first, self._like(small)), shape
         if kind == "reduce":
-            return rng.choice([Mean, Sum, Max])(dim=rng.randrange(rank)), rank, (first,), own
-        if kind == "broadcast" and 1 in own:
-            wide = list(own)
-            dim = rng.choice([dim for dim, size in enumerate(own) if size == 1])
+            return rng.choice([Mean, Sum, Max])(dim=rng.randrange(rank)), rank, (first,), shape
+        if kind == "broadcast" and 1 in shape:
+            wide = list(shape)
+            dim = rng.choice([dim for dim, size in enumerate(shape) if size == 1])
             wide[dim] = self._size()
             return Broadcast(dim=dim), rank, (first,), tuple(wide)
         softmax = Softmax(dim=rng.randrange(rank))
-        return rng.choice([Relu(), Move(), Scale(by=0.5), Shift(by=1.0), softmax]), rank, (first,), own
+        return rng.choice([Relu(), Move(), Scale(by=0.5), Shift(by=1.0), softmax]), rank, (first,), shape
 
     def _conv(self, first: int) -> tuple[Operation | None, int, Iterable[int], Shape]:
-        own, rng = self.tensors[first], self.rng
+        shape, rng = self.tensors[first], self.rng
         if rng.random() < 0.3:
-            return rng.choice([Relu(), Softmax(dim=1)]), 4, (first,), own
+            return rng.choice([Relu(), Softmax(dim=1)]), 4, (first,), shape
         if rng.random() < 0.3:
-            return Add(), 4, (first, self._like(own)), own
+            return Add(), 4, (first, self._like(shape)), shape
         stride, dilation = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
         padding = rng.choice([0, 0, 0, 1, (1, 0, 0, 1)])
         op = Conv(stride=stride, dilation=dilation, padding=padding)
         sizes = []
-        for size, pads in zip(own[2:], ((0, 2), (1, 3)), strict=True):
+        for size, pads in zip(shape[2:], ((0, 2), (1, 3)), strict=True):
             padded = size + sum(op.pads[side] for side in pads)
             fits = [
                 (1 + (padded - 1 - dilation * (window - 1)) // stride, window)
@@ -107,7 +107,7 @@ class _Drawn:
             sizes.append(rng.choice(fits))
         (h, fh), (w, fw) = sizes
         filters = self._size()
-        return op, 7, (first, self._like((filters, own[1], fh, fw))), (own[0], filters, own[1], h, w, fh, fw)
+        return op, 7, (first, self._like((filters, shape[1], fh, fw))), (shape[0], filters, shape[1], h, w, fh, fw)
 
     def _size(self) -> int:
         return self.rng.randint(1, self.largest)

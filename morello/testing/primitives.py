@@ -209,14 +209,14 @@ def operations() -> list[Operation]:
 
 def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
     """Return the operands' data types where inputs and output are as in `mix`; None if there are not as many inputs."""
-    given, made = mix.split(" → ")
+    given, output = mix.split(" → ")
     inputs = given.split(" · ")
     declared = op.operands(len(usual(op)))
     read = sum(not one.writes for one in declared)
     if not read or (len(inputs) == 2 and read != 2):
         return None
     named = iter(itertools.cycle(inputs))
-    return tuple(BY_NAME[made if one.writes else next(named)] for one in declared)
+    return tuple(BY_NAME[output if one.writes else next(named)] for one in declared)
 
 
 def cell(survey: Survey, op: Operation, dtypes: tuple[DType, ...] | None) -> str:

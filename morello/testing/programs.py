@@ -110,24 +110,24 @@ class Draws:
         return sum(self.redrawn[key] for key in self.redrawn if key[0] == name) < _PATIENCE_OP
 
     def _draw(self, rng: random.Random, name: str, index: int) -> Drawn | None:
-        own = random.Random(rng.random())
+        drawing = random.Random(rng.random())
         levels = [level.name for level in self.target.levels]
-        among = own.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
+        among = drawing.choice([levels[-1:], levels[-2:], levels[-2:-1], levels, levels])
         volume = _IN_REGISTERS if any(self.target.level(one).is_register for one in among) else _VOLUME
         if name == COMPOSE:
-            configured, shape = random_compose(own, stages=3, largest=4)
+            configured, shape = random_compose(drawing, stages=3, largest=4)
             dtypes: Types | None = (types.F32,) * len(configured.operands(len(shape)))
             among = levels[-1:]
         else:
             op = self.target.operations[name]
-            configured = random_parameters(own, op)
-            shape = _shape(own, op.rank or own.choice([1, 2, 2, 2, 3, 3, 4]), volume)
+            configured = random_parameters(drawing, op)
+            shape = _shape(drawing, op.rank or drawing.choice([1, 2, 2, 2, 3, 3, 4]), volume)
             configured = made_for(configured, shape)
-            dtypes = self._dtypes(own, op, configured, shape)
+            dtypes = self._dtypes(drawing, op, configured, shape)
         if dtypes is None or any(product(one.shape(shape)) > volume for one in configured.operands(len(shape))):
             return None
-        spec = random_spec(own, self.target, configured, shape, dtypes, among, any_layout=own.random() < 0.5)
-        impl = RandomPrograms(self.target, own, wild=own.choice([0, 2, 4, 6]), reach=self._reach).draw(spec)
+        spec = random_spec(drawing, self.target, configured, shape, dtypes, among, any_layout=drawing.random() < 0.5)
+        impl = RandomPrograms(self.target, drawing, wild=drawing.choice([0, 2, 4, 6]), reach=self._reach).draw(spec)
         key = (name, dtypes)
         if not isinstance(impl, Node):
             self.redrawn[key] += 1

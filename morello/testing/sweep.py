@@ -31,7 +31,7 @@ from morello.plugins import Weights
 from morello.plugins.registry import Registry, installed
 from morello.search.block_search import BlockSearch
 from morello.testing.generate import random_spec
-from morello.testing.textbook import Found, Textbook, differences
+from morello.testing.textbook import Cheapest, Textbook, differences
 
 #: Sources of the third party's toy_cpu. They come with a checkout only.
 TOY = Path(__file__).parents[2] / "tests" / "thirdparty" / "toy_cpu" / "src"
@@ -69,7 +69,7 @@ class Bounded(Textbook):
 
     most = 0
 
-    def solve(self, spec: Spec) -> Found | None:
+    def solve(self, spec: Spec) -> Cheapest | None:
         if len(self.seen) >= self.most:
             raise Enough
         return super().solve(spec)

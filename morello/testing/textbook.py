@@ -21,7 +21,7 @@ from morello.rewrites.base import rewrites_of
 
 
 @attrs.frozen
-class Found:
+class Cheapest:
     """The cheapest program of a Spec, with its figures by the recursion."""
 
     figures: Figures
@@ -33,10 +33,10 @@ class Textbook:
 
     def __init__(self, target: Target):
         self.target = target
-        self.seen: dict[Spec, Found | None] = {}
+        self.seen: dict[Spec, Cheapest | None] = {}
         self._expansions: dict[LogicalSpec, list[Expansion]] = {}
 
-    def solve(self, spec: Spec) -> Found | None:
+    def solve(self, spec: Spec) -> Cheapest | None:
         """Return the cheapest program, of equally cheap ones the one whose step comes first; None if there is none."""
         with deep_recursion():
             return self._solve(spec)
@@ -47,20 +47,20 @@ class Textbook:
             self._expansions[logical] = [*expansions(logical, self.target)]
         return self._expansions[logical]
 
-    def _solve(self, spec: Spec) -> Found | None:
+    def _solve(self, spec: Spec) -> Cheapest | None:
         if spec not in self.seen:
             self.seen[spec] = self._best(spec)
         return self.seen[spec]
 
-    def _best(self, spec: Spec) -> Found | None:
-        best: Found | None = None
+    def _best(self, spec: Spec) -> Cheapest | None:
+        best: Cheapest | None = None
         for expansion in self.expansions(spec.logical):
             found = self._program(spec, expansion)
             if found and (best is None or found.figures.cost < best.figures.cost):
                 best = found
         return best
 
-    def _program(self, spec: Spec, expansion: Expansion) -> Found | None:
+    def _program(self, spec: Spec, expansion: Expansion) -> Cheapest | None:
         """Return the best program that begins with `expansion`."""
         node = expand(spec, expansion, self.target.grids)
         children = []
@@ -72,7 +72,7 @@ class Textbook:
         if node is None:
             return None
         total = combine(expansion, [child.figures for child in children], self.target.grids)
-        return Found(total, Node(spec, expansion, tuple(child.impl for child in children), node.grids))
+        return Cheapest(total, Node(spec, expansion, tuple(child.impl for child in children), node.grids))
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def expansions(logical: LogicalSpec, target: Target) -> Iterator[Expansion]:
 
 
 def differences(
-    seen: dict[Spec, Found | None], search: Callable[[Sequence[Spec]], Iterable[Impl | None]]
+    seen: dict[Spec, Cheapest | None], search: Callable[[Sequence[Spec]], Iterable[Impl | None]]
 ) -> Iterator[str]:
     """Yield the Specs on which a search disagrees, each with both answers."""
     for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):

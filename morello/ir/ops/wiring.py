@@ -142,17 +142,17 @@ class _Maker:
 
     def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
         """Return a stage's own dimensions: those of its output are what is wanted of it, all others new."""
-        own: dict[int, Extent] = {}
+        wanted_of: dict[int, Extent] = {}
         late: list[tuple[Extent, Extent]] = []
         for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
-            if written.is_dimension and written.terms[0][0] not in own:
-                own[written.terms[0][0]] = want
+            if written.is_dimension and written.terms[0][0] not in wanted_of:
+                wanted_of[written.terms[0][0]] = want
             else:
                 late.append((written, want))
-        found = tuple(own[dim] if dim in own else self._fresh(number, dim) for dim in range(stage.rank))
+        dims = tuple(wanted_of[dim] if dim in wanted_of else self._fresh(number, dim) for dim in range(stage.rank))
         for written, want in late:
-            self._same(f"the output of {stage.op}", want, written.within(found))
-        return found
+            self._same(f"the output of {stage.op}", want, written.within(dims))
+        return dims
 
     def agree(self, tensor: str, asked: list[tuple[Extent, ...]]) -> tuple[Extent, ...]:
         """Return the extents of a tensor that several stages ask for."""
@@ -187,24 +187,24 @@ class _Maker:
         return Extent(merged((self._find(dim), c) for dim, c in extent.terms), extent.less)
 
     def wiring(
-        self, stages: Sequence[ComposeStage], made: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
+        self, stages: Sequence[ComposeStage], stage_dims: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
         """Return all of it, with dimensions numbered in the order in which they came up."""
         roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
         number = {dim: index for index, dim in enumerate(roots)}
 
-        def final(found: Sequence[Extent]) -> tuple[Extent, ...]:
-            pairs = [(((number[self._find(dim)], c) for dim, c in one.terms), one.less) for one in found]
+        def final(dims: Sequence[Extent]) -> tuple[Extent, ...]:
+            pairs = [(((number[self._find(dim)], c) for dim, c in extent.terms), extent.less) for extent in dims]
             return tuple(Extent(merged(terms), less) for terms, less in pairs)
 
-        own = tuple(map(final, made))
+        final_dims = tuple(map(final, stage_dims))
         whole = {number[self._find(dim)] for dim in self.whole}
-        for stage, found in zip(stages, own, strict=True):
+        for stage, found in zip(stages, final_dims, strict=True):
             whole.update(dim for kept in stage.op.untiled(stage.rank) for dim, _ in found[kept].terms)
         agreements = [Agreement(each.tensor, *final((each.one, each.other))) for each in self.agreements]
         return Wiring(
             tuple(self.origins[dim] for dim in roots),
-            own,
+            final_dims,
             tuple(map(final, external)),
             tuple(each for each in agreements if each.one != each.other),
             frozenset(whole),

@@ -46,13 +46,13 @@ def streams() -> dict[str, str]:
 @pytest.mark.parametrize("specs", [transposes(), streams()], ids=["transposes", "streams"])
 @PLUGINS
 def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], compiler: Compiler) -> None:
-    found = Registry.of(x86=plugin)
+    registry = Registry.of(x86=plugin)
     text = f"target {plugin.info.name}\n"
     for number, (spec, kernel) in enumerate(specs.items()):
         text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {kernel}\n}}\n"
-    impls = [goal.impl for goal in api.parse(text, registry=found).values() if isinstance(goal.impl, Node)]
+    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
     assert len(impls) == len(specs)
-    trials = Trials(impls, found.target(plugin.info.name), sanitize=True, compiler=compiler)
+    trials = Trials(impls, registry.target(plugin.info.name), sanitize=True, compiler=compiler)
     for number in range(len(specs)):
         trials.check(number)
 

@@ -15,7 +15,7 @@ from morello.testing import Trials
 @pytest.mark.slow
 @pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
 def test_rows_become_strips(plugin) -> None:
-    found = Registry.of(x86=plugin)
+    registry = Registry.of(x86=plugin)
     text = f"target {plugin.info.name}\n"
     number = 0
     for dtype, taken in (("i8", 4), ("u8", 2), ("bf16", 2), ("i16", 2)):
@@ -26,8 +26,8 @@ def test_rows_become_strips(plugin) -> None:
             spec = f"Move({shape}, ({dtype}, GL, row_major, c1, ua), ({dtype}, GL, {layout}, c2, ua), serial)"
             text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect Pack{taken}Of{bits}Bits\n}}\n"
             number += 1
-    impls = [goal.impl for goal in api.parse(text, registry=found).values() if isinstance(goal.impl, Node)]
+    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
     assert len(impls) == number
-    trials = Trials(impls, found.target(plugin.info.name), sanitize=True)
+    trials = Trials(impls, registry.target(plugin.info.name), sanitize=True)
     for each in range(number):
         trials.check(each)

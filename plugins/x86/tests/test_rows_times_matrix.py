@@ -36,13 +36,13 @@ def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compi
         product((3, 21, 100), apart, apart, near),
         product((8, 6, 79), "GL, col_major", "L1", near),
     ]
-    found = Registry.of(x86=plugin)
+    registry = Registry.of(x86=plugin)
     text = f"target {plugin.info.name}\n"
     for number, spec in enumerate(specs):
         text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {KERNEL}\n}}\n"
-    impls = [goal.impl for goal in api.parse(text, registry=found).values() if isinstance(goal.impl, Node)]
+    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
     assert len(impls) == len(specs)
-    trials = Trials(impls, found.target(plugin.info.name), sanitize=True, compiler=compiler)
+    trials = Trials(impls, registry.target(plugin.info.name), sanitize=True, compiler=compiler)
     for number in range(len(specs)):
         trials.check(number)
 

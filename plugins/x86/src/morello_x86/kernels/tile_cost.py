@@ -103,15 +103,15 @@ class TileCycles:
         _, m, k, n = spec.shape
         steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
-        at = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
+        entry = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
         # Sums in registers are not read either.
         zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
-        step = self._steps[at] + choose(n % self.values != 0, self.mask, 0)
+        step = self._steps[entry] + choose(n % self.values != 0, self.mask, 0)
         floor = _CALL + steps * m * vectors * self.add // 10
         if not zero:
             # Calls that split k further add to the same sums, one after the other.
             floor = np.maximum(floor, _FORWARDED + np.minimum(steps, _FEW) * self.latency // 10)
-        sums = np.maximum(steps * step // 10 + self._starts[(zero, *at)], floor)
+        sums = np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
         stream, friction = self.reading(spec)
         in_memory = self.levels.get(spec.states[2].level)
         out = spec.operand(2).lines(_LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0

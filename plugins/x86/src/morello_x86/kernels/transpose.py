@@ -125,14 +125,14 @@ def _interleave_lanes(rows: list[str], size: int, width: int, lines: list[str]) 
     """Return the square in each lane, transposed."""
     count = len(rows)
     for _ in range(count.bit_length() - 1):
-        made: list[str] = []
+        interleaved: list[str] = []
         for i in range(count // 2):
             for half in ("lo", "hi"):
                 name = f"t{len(lines)}"
                 call = f"{PREFIX[size]}_unpack{half}_{_UNITS[width]}({rows[i]}, {rows[i + count // 2]})"
                 lines.append(f"    const {INTEGER_VECTOR[size]} {name} = {call};")
-                made.append(name)
-        rows = made
+                interleaved.append(name)
+        rows = interleaved
     return rows
 
 
