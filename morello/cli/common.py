@@ -227,7 +227,7 @@ class Made:
         if not self.searched:
             return "scheduled in full, nothing to search"
         if not self.solved:
-            return "solved before, nothing to search"
+            return f"{'solved' if self.low >= self.kernel.cost else 'found'} before, nothing to search"
         return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
 
 

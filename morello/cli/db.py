@@ -81,6 +81,7 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     exact       Specs whose optimum is known
     none        Specs that have no program
     lower       Specs of which only a lower bound of the cost is known: these are not solved
+    unproven    Specs whose best program so far is kept, which need not be the cheapest
     """
     if plot is None and (number is not None or axes is not None):
         raise click.UsageError("--table and --axes say what --plot draws: give --plot too")
@@ -91,7 +92,7 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     found = upkeep.summaries(store)
     size = _bytes_on_disk(store.path)
     total = sum(one.weight for one in found)
-    rows = [_counted(one, round(size * one.weight / total)) for one in found]
+    rows = [_counted(one, round(size * one.weight / max(1, total))) for one in found]
     if as_json:
         print_json({"file": str(store.path), "bytes": size, "fingerprints": rows})
         return
@@ -123,9 +124,10 @@ def _counted(summary: upkeep.Summary, size: int) -> dict[str, object]:
         "exact": summary.exact,
         "none": summary.none,
         "lower": summary.lower,
-        "specs_per_rectangle": summary.specs / summary.boxes,
+        "unproven": summary.unproven,
+        "specs_per_rectangle": summary.specs / max(1, summary.boxes),
         "bytes": size,
-        "bytes_per_spec": size / summary.specs,
+        "bytes_per_spec": size / max(1, summary.specs),
     }
 
 
@@ -135,7 +137,7 @@ def _overview(rows: Sequence[dict[str, object]]) -> Table:
     for row in rows:
         table.add_column(str(row["fingerprint"])[:12], justify="right")
     table.add_row("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))
-    for name in ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "bytes"):
+    for name in ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "unproven", "bytes"):
         table.add_row("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows))
     table.add_row("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows))
     table.add_row("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows))
@@ -179,7 +181,7 @@ def verify(
     if limit is not None and not recompute:
         raise click.UsageError("--limit says how much --recompute proves: give --recompute too")
     store = _open(file)
-    faults = [*upkeep.damage(store)]
+    faults = [*upkeep.damage(store, _targets())]
     for fault in faults:
         click.echo(f"error: damaged: {fault}", err=True)
     if faults:
@@ -296,7 +298,7 @@ def _lines(text: str) -> Iterator[Iterator[str]]:
 
 @command.command("prune")
 @file_argument
-@click.option("--lower", is_flag=True, help="Also drop lower bounds.")
+@click.option("--lower", is_flag=True, help="Also drop lower bounds, and programs that are not proven.")
 def prune(file: str, lower: bool) -> None:
     """Drop from FILE what belongs to no installed target as it is now, and make FILE as small as it can be."""
     store = _open(file)

@@ -19,7 +19,7 @@ from morello.unfinished import unfinished
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
 #: Raised whenever what is in the file changes its meaning.
-FORMAT = 6
+FORMAT = 7
 
 
 class Damaged(MorelloError):

@@ -55,6 +55,16 @@ CREATE TABLE rectangles (
     "foreign" INTEGER NOT NULL CHECK ("foreign" IN (0, 1)),
     crc INTEGER NOT NULL,
     PRIMARY KEY (tab, id)
+) WITHOUT ROWID;
+CREATE TABLE unproven (
+    fingerprint INTEGER NOT NULL REFERENCES fingerprints,
+    spec TEXT NOT NULL,
+    cost INTEGER NOT NULL,
+    low INTEGER NOT NULL,
+    effort INTEGER NOT NULL,
+    schedule TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, spec)
 ) WITHOUT ROWID
 """
 #: How each table is made.

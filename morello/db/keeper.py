@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from weakref import WeakKeyDictionary, WeakSet
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
+from morello.db import unproven
 from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.coordinates import of_limits, of_sizes, volumes
 from morello.db.store import SpecStore
@@ -18,6 +20,7 @@ from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.search.found import Found
 from morello.search.solve.core import Asked
 from morello.search.solve.engine import Engine
 from morello.search.solve.export import Solved, solved
@@ -75,11 +78,30 @@ class StoreKeeper:
             self._try(lambda: self._save(engine, solver))
             self._last = time.monotonic()
 
-    def note(self, engine: Engine, solver: Solver) -> None:
+    def note(self, engine: Engine, solver: Solver) -> bool:
         """Store now and then what is proven of the goals, which takes search nowhere else."""
-        if time.monotonic() - self._noted >= _PAUSE:
-            self._try(lambda: self._store(engine, bounds_of(solver)))
-            self._noted = time.monotonic()
+        if time.monotonic() - self._noted < _PAUSE:
+            return False
+        self._try(lambda: self._store(engine, bounds_of(solver)))
+        self._noted = time.monotonic()
+        return True
+
+    def keep(self, found: Found) -> None:
+        """Store a program that is not proven to be the one that is chosen, unless it may rest on another's word."""
+        if not self._doubtful:
+            self._try(lambda: unproven.keep(self.store.file, self._target, found))
+
+    def drop(self, spec: Spec) -> None:
+        """Drop what `keep` stored of a Spec that is solved."""
+        self._try(lambda: unproven.drop(self.store.file, self._target, spec))
+
+    def found(self, spec: Spec) -> Found | None:
+        """Return the best program so far that is stored."""
+        found, entry = unproven.find(self.store.file, self._target, spec), self.store.find(self._target, spec)
+        if found and entry and entry.kind == AnswerKind.LOWER:
+            # Another search may have proven more.
+            return attrs.evolve(found, low=min(max(found.low, entry.cost), found.cost))
+        return found
 
     def _try(self, work: Callable[[], None]) -> None:
         """Do some work that stores something, unless that has failed before."""

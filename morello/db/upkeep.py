@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from morello.db import records
+from morello.db import records, unproven
 from morello.db.block import AnswerKind, Entry
 from morello.db.coordinates import to_limits, to_sizes, volumes
 from morello.db.exchange import stored_tables
@@ -40,6 +40,8 @@ class Summary:
     exact: int = 0
     none: int = 0
     lower: int = 0
+    #: Specs whose best program so far is kept.
+    unproven: int = 0
     weight: int = 0
 
     @property
@@ -63,6 +65,10 @@ def summaries(store: SpecStore) -> list[Summary]:
             _count(summary, joined(waiting.pop((whose.id, boxes.axes))))
     for (number, _), tables in waiting.items():
         _count(by_print[number], joined(tables))
+    counts = unproven.counts(store.file)
+    for whose in records.read_prints(store.file):
+        if whose.id in counts:
+            by_print.setdefault(whose.id, Summary(whose)).unproven = counts[whose.id]
     return list(by_print.values())
 
 
@@ -87,8 +93,8 @@ def _count(into: Summary, boxes: Boxes) -> None:
         into.exact, into.none, into.lower = into.exact + exact, into.none + none, into.lower + every - exact - none
 
 
-def damage(store: SpecStore) -> Iterator[str]:
-    """Yield whatever SQLite and checksums find wrong, in words."""
+def damage(store: SpecStore, targets: Iterable[Target] = ()) -> Iterator[str]:
+    """Yield whatever SQLite and checksums find wrong, in words, and programs of these targets that are none."""
     try:
         with store.file.reading() as connection:
             for (line,) in connection.execute("PRAGMA integrity_check(20)").fetchall():
@@ -105,6 +111,7 @@ def damage(store: SpecStore) -> Iterator[str]:
                 "SELECT id FROM tables WHERE fingerprint NOT IN (SELECT id FROM fingerprints) LIMIT 20"
             ):
                 yield f"there is no fingerprint for table {number}"
+            yield from unproven.faults(store.file, targets)
     except Damaged as error:
         yield error.message
 
@@ -201,7 +208,7 @@ def _draw(
 
 
 def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[int, int]:
-    """Drop all fingerprints but those of `targets`, and with `lower` all bounds; then give the space back.
+    """Drop all fingerprints but those of `targets`, and with `lower` all that is unproven; then give the space back.
 
     How many fingerprints and how many rectangles were dropped.
     """
@@ -212,10 +219,12 @@ def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[
         unwanted = [(one.id,) for one in records.read_prints(store.file) if one.hash not in wanted]
         which = "(SELECT id FROM tables WHERE fingerprint = ?)"
         connection.executemany(f"DELETE FROM rectangles WHERE tab IN {which}", unwanted)
+        connection.executemany("DELETE FROM unproven WHERE fingerprint = ?", unwanted)
         connection.executemany("DELETE FROM tables WHERE fingerprint = ?", unwanted)
         connection.executemany("DELETE FROM fingerprints WHERE id = ?", unwanted)
         if lower:
             _drop_bounds(store)
+            connection.execute("DELETE FROM unproven")
         connection.execute("DELETE FROM steps WHERE id NOT IN (SELECT step FROM rectangles WHERE step IS NOT NULL)")
         (after,) = connection.execute("SELECT count(*) FROM rectangles").fetchone()
     store.forget()

@@ -5,6 +5,7 @@ It gives the same answers as `morello.testing.textbook`: the same costs, peaks a
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -13,10 +14,11 @@ import attrs
 
 from morello.errors import MorelloError, Undecided
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
-from morello.ir.limits import Limits
+from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
+from morello.search.found import Found
 from morello.search.infeasible import impossible, missing
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
@@ -46,8 +48,20 @@ class Keeper(Answers, Protocol):
         """Called now and then, and with `final` when search ends, be it by an interrupt."""
         ...
 
-    def note(self, engine: Engine, solver: Solver) -> None:
-        """Called often; what takes search off its way has to wait."""
+    def note(self, engine: Engine, solver: Solver) -> bool:
+        """Called often; what takes search off its way has to wait. Return whether something was stored."""
+        ...
+
+    def keep(self, found: Found) -> None:
+        """Store a program that is not proven to be the one that is chosen."""
+        ...
+
+    def drop(self, spec: Spec) -> None:
+        """Drop what `keep` stored of a Spec that is solved."""
+        ...
+
+    def found(self, spec: Spec) -> Found | None:
+        """Return the best program so far that was kept."""
         ...
 
     def attach(self, target: Target) -> bool:
@@ -66,20 +80,6 @@ class Alternative:
     step: str
     cost: int
     exact: bool
-
-
-@attrs.frozen
-class Found:
-    """The best program that a search has found, and what is proven that every program costs at least."""
-
-    impl: Impl
-    cost: int
-    low: int
-
-    @property
-    def gap(self) -> float:
-        """Return how much dearer than the cheapest program it may be at most: 0.05 is 5 %."""
-        return self.cost / self.low - 1 if self.cost > self.low else 0.0
 
 
 class BlockSearch:
@@ -112,8 +112,11 @@ class BlockSearch:
         self._hasty = False
         #: Programs found in a smaller space.
         self._ahead: dict[Spec, Impl] = {}
-        #: The effort that it may take now.
+        #: What Specs cost at least by what was kept of them.
+        self._lows: dict[Spec, int] = {}
+        #: The effort that it may take now, and for which goal.
         self._effort = Effort()
+        self._goal: Spec | None = None
 
     @property
     def solved(self) -> int:
@@ -165,11 +168,19 @@ class BlockSearch:
 
         Raises NoImplementation as `synthesize` does, and Undecided where the effort did not suffice.
         """
-        self._effort = effort
+        self._effort, self._goal = effort, spec
         try:
-            return self._best(spec, effort)
+            start = self._kept(spec)
+            if start and effort.has_made(start):
+                return start
+            found = self._best(spec, effort)
+            if self.keeper and found.low < found.cost:
+                self.keeper.keep(found)
+            elif self.keeper:
+                self.keeper.drop(spec)
+            return found
         finally:
-            self._effort, self._hasty = Effort(), False
+            self._effort, self._goal, self._hasty = Effort(), None, False
 
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
@@ -191,15 +202,29 @@ class BlockSearch:
         if high == float("inf"):
             raise _undecided(spec, asked, late=time.monotonic() >= deadline)
         impl = self._best_found(spec, goal)
-        return Found(impl, figures(impl).cost, int(low))
+        found = Found(impl, int(figures(impl).cost), int(low))
+        early = time.monotonic() >= deadline or asked.full or found.gap <= asked.gap
+        return found if early else attrs.evolve(found, effort=asked.expansions or 0)
 
-    def _best_found(self, spec: Spec, goal: int) -> Impl:
-        """Return the best program that is known of a goal."""
+    def _kept(self, spec: Spec) -> Found | None:
+        """Return the best program so far that was kept of a Spec, and let search go on from there."""
+        if self.keeper is None:
+            return None
+        self.keeper.attach(self.target)
+        found = self.keeper.found(spec)
+        if found and (spec not in self._ahead or found.cost < figures(self._ahead[spec]).cost):
+            self._ahead[spec] = found.impl
+        if found:
+            self._lows[spec] = found.low
+        return found
+
+    def _best_found(self, spec: Spec, goal: int, missing: Callable[[Spec], Impl] | None = None) -> Impl:
+        """Return the best program that is known of a goal; `missing` is as in `_found`."""
         core, ahead = self._made().core, self._ahead.get(spec)
         best = core.best(goal)
         if ahead and not best and figures(ahead).cost == core.costs(goal)[1]:
             return ahead
-        return self._found(spec, goal, best)
+        return self._found(spec, goal, best, missing)
 
     def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
         """Do as `Solver.approach`; where no program comes up, one of the smaller space helps on."""
@@ -233,6 +258,8 @@ class BlockSearch:
             impl = smaller._near(spec, near, deadline)
             if impl is not None:
                 self._ahead[spec] = impl
+                if self.keeper:
+                    self.keeper.keep(Found(impl, int(figures(impl).cost), 1))
             effort = effort.less(smaller._made().expansions)
         return effort
 
@@ -254,7 +281,9 @@ class BlockSearch:
         return None if solver.core.costs(goal)[1] == float("inf") else self._best_found(spec, goal)
 
     def _inform(self, spec: Spec, solver: Solver, goal: int) -> None:
-        """Tell what is known of a goal from a smaller space."""
+        """Tell what is known of a goal from a smaller space, or was kept."""
+        if spec in self._lows:
+            solver.core.believe(goal, self._lows[spec], float("inf"))
         if spec in self._ahead:
             solver.core.know(goal, figures(self._ahead[spec]).cost)
 
@@ -331,6 +360,9 @@ class BlockSearch:
         try:
             work(solver, solver.engine.directory.cells_of(specs))
             return True
+        except KeyboardInterrupt:
+            self._keep_so_far(solver)
+            raise
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
         finally:
@@ -383,12 +415,22 @@ class BlockSearch:
             self.progress(Progress(self.solved, time.monotonic() - self._started, phase=phase))
 
     def _tell(self, solver: Solver) -> None:
-        if self.keeper:
-            # First, so that what is told is not lost.
-            self.keeper.note(solver.engine, solver)
+        # First, so that what is told is not lost.
+        if self.keeper and self.keeper.note(solver.engine, solver):
+            self._keep_so_far(solver)
         if self.progress:
             told, seconds = solver.core.progress, time.monotonic() - self._started
             self.progress(Progress(self.solved, seconds, told.tables, told.tables_done, *solver.goal_costs()))
+
+    def _keep_so_far(self, solver: Solver) -> None:
+        """Keep the best program so far of the goal that is approached, as far as it can be built without a search."""
+        if self._goal is None or not self.keeper or not fits(self._goal.limits, solver.engine.ceilings):
+            return
+        (cell,) = solver.engine.directory.cells_of([self._goal])
+        low, high = solver.core.costs(cell)
+        if high < float("inf"):
+            with contextlib.suppress(_Unbuilt):
+                self.keeper.keep(Found(self._best_found(self._goal, cell, _unbuilt), int(high), int(low)))
 
     def _program(self, spec: Spec) -> Impl | None:
         """Return the program of a solved Spec."""
@@ -417,13 +459,15 @@ class BlockSearch:
         self._impls[spec] = Node(spec, node.expansion, tuple(children), node.grids)
         return self._impls[spec]
 
-    def _found(self, spec: Spec, cell: int, program: int) -> Impl:
-        """Return a program that was found for a cell; for `spec`, which differs in limits at most."""
+    def _found(self, spec: Spec, cell: int, program: int, missing: Callable[[Spec], Impl] | None = None) -> Impl:
+        """Return a program that was found for a cell; for `spec`, which differs in limits at most.
+
+        `missing` gives parts that are not there any more where they were kept: by default they are searched for.
+        """
         solver = self._made()
         if not program:
             kept = self.keeper.program(spec) if self.keeper else None
-            # Part of it is missing where it was kept.
-            return kept or self.synthesize(spec)
+            return kept or (missing or self.synthesize)(spec)
         priority, parts = solver.core.found(program)
         step = solver.engine.step(cell, priority)
         node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
@@ -433,8 +477,16 @@ class BlockSearch:
         for leaf in node.children:
             assert isinstance(leaf, Leaf)
             below, found = by_logical[leaf.spec.logical]
-            children.append(self._found(leaf.spec, below, found))
+            children.append(self._found(leaf.spec, below, found, missing))
         return Node(spec, node.expansion, tuple(children), node.grids)
+
+
+class _Unbuilt(Exception):
+    """Part of a program is not there."""
+
+
+def _unbuilt(spec: Spec) -> Impl:
+    raise _Unbuilt(spec)
 
 
 def _undecided(spec: Spec, effort: Effort, *, late: bool) -> Undecided:

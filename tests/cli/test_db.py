@@ -71,7 +71,7 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 6}\n'
+    assert cli("db", "export", path).stdout == '{"morello database": 7}\n'
     assert "0 of its entries" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
@@ -137,7 +137,7 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 6}'
+HEAD = '{"morello database": 7}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:64/4/16 L1:32768/64/8"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
@@ -149,7 +149,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([], "is empty"),
         (["{}"], ":1: this is no exported database"),
         (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 6"),
+        (['{"morello database": 9}'], ":1: format 9, not 7"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),

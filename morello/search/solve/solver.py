@@ -9,6 +9,7 @@ from typing import Protocol
 import attrs
 
 from morello.errors import MorelloError
+from morello.search.found import Found
 from morello.search.memory import resident
 from morello.search.solve.core import Asked, Edge
 from morello.search.solve.engine import Engine
@@ -47,6 +48,14 @@ class Effort:
     def full(self) -> bool:
         """Return whether the process takes as much memory as it may."""
         return self.memory is not None and resident() > self.memory
+
+    def has_made(self, found: Found) -> bool:
+        """Return whether so much effort was made for a program already; of time nobody knows.
+
+        One that is proven cheapest, but not chosen among several, will not do.
+        """
+        tried = self.expansions is not None and found.effort >= self.expansions
+        return found.low < found.cost and (tried or found.cost <= (1 + self.gap) * found.low)
 
     @property
     def proves(self) -> bool:

@@ -1,0 +1,226 @@
+"""Best programs that are not proven: kept apart, handed out for what they are, and gone when the Spec is solved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from morello.db import keeper, unproven, upkeep
+from morello.db.block import AnswerKind
+from morello.db.file import Damaged
+from morello.db.keeper import StoreKeeper
+from morello.db.store import SpecStore
+from morello.errors import Undecided
+from morello.frontend.parser import parse_spec
+from morello.goals import Goal
+from morello.ir.impl import figures
+from morello.kernels.target import Target
+from morello.search.block_search import BlockSearch
+from morello.search.found import Found
+from morello.search.progress import Progress
+from morello.search.solve import core
+from morello.search.solve.solver import Effort
+
+#: The first program that is found of it is not the cheapest.
+TEXT = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
+EASY = Effort(gap=0.5)
+
+
+@pytest.fixture(autouse=True)
+def turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "QUOTA", 1)
+
+
+def approach(path: Path, target: Target, effort: Effort) -> Found:
+    """Search for the Spec in a process that knows no more than the database."""
+    search = BlockSearch(target, keeper=StoreKeeper(SpecStore(path)))
+    return search.approach(parse_spec(TEXT, target), effort)
+
+
+def stored(path: Path, target: Target) -> Found | None:
+    return unproven.find(SpecStore(path).file, target, parse_spec(TEXT, target))
+
+
+def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "specs.db"
+    first = approach(path, avx2, EASY)
+    assert first.low < first.cost
+    assert stored(path, avx2) == first
+    entry = SpecStore(path).find(avx2, first.impl.spec)
+    assert entry is None or entry.kind == AnswerKind.LOWER
+    assert SpecStore(path).program(avx2, first.impl.spec) is None
+    # Without any search, also for less effort.
+    monkeypatch.setattr(BlockSearch, "_best", None)
+    assert [approach(path, avx2, one) for one in (EASY, Effort(gap=1.0))] == [first, first]
+    assert Goal.of(first.impl.spec, avx2).synthesize(SpecStore(path), effort=EASY).low == first.low
+
+
+def barely(folder: Path, target: Target) -> tuple[Path, int, Found]:
+    """Search with as little effort as gives a program; return the database and the effort too."""
+    for count in range(20, 2000, 20):
+        path = folder / f"{count}.db"
+        with contextlib.suppress(Undecided):
+            return path, count, approach(path, target, Effort(expansions=count))
+    raise AssertionError("so much effort gives a program")
+
+
+def test_it_is_handed_out_where_as_much_effort_was_made(tmp_path: Path, avx2: Target) -> None:
+    path, count, first = barely(tmp_path, avx2)
+    assert first.low < first.cost
+    assert first.effort == count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockSearch, "_best", None)
+        assert approach(path, avx2, Effort(expansions=count)) == first
+        assert approach(path, avx2, Effort(expansions=1)) == first
+    assert approach(path, avx2, Effort(expansions=100_000)).gap == 0
+
+
+@pytest.mark.parametrize("more", [Effort(gap=0.02), Effort(expansions=100_000), Effort(seconds=100.0), Effort()])
+def test_more_effort_goes_on_from_it(more: Effort, tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    first = approach(path, avx2, EASY)
+    best = BlockSearch(avx2).synthesize(first.impl.spec)
+    again = approach(path, avx2, more)
+    assert first.low <= again.low <= figures(best).cost <= again.cost <= first.cost
+    if again.low == again.cost:
+        assert again.impl == best
+        assert stored(path, avx2) is None
+        assert SpecStore(path).program(avx2, best.spec) == best
+    else:
+        assert stored(path, avx2) == Found(again.impl, again.cost, again.low, max(first.effort, again.effort))
+
+
+def test_too_little_effort_to_find_a_better_one_gives_it_again(tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    first = approach(path, avx2, EASY)
+    again = approach(path, avx2, Effort(seconds=1e-9))
+    assert (again.impl, again.cost) == (first.impl, first.cost)
+    assert again.low >= first.low
+
+
+def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target) -> None:
+    """It may also cost as much as the cheapest, and be another."""
+    path = tmp_path / "specs.db"
+    approach(path, avx2, EASY)
+    best = BlockSearch(avx2).synthesize(parse_spec(TEXT, avx2))
+    cost = int(figures(best).cost)
+    unproven.keep(SpecStore(path).file, avx2, Found(best, cost, cost - 1, 1))
+    assert approach(path, avx2, Effort()) == Found(best, cost, cost)
+    assert stored(path, avx2) is None
+
+
+@pytest.mark.parametrize("effort", [Effort(), Effort(gap=1e-6)])
+def test_an_interrupt_keeps_the_best_so_far(effort: Effort, tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    told: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        told.append(progress)
+        if progress.high is not None:
+            raise KeyboardInterrupt
+
+    search = BlockSearch(avx2, keeper=StoreKeeper(SpecStore(path)), progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        search.approach(parse_spec(TEXT, avx2), effort)
+    found = stored(path, avx2)
+    assert found
+    assert (found.cost, found.low) == (told[-1].high, told[-1].low)
+    assert approach(path, avx2, Effort()).impl == BlockSearch(avx2).synthesize(found.impl.spec)
+    assert stored(path, avx2) is None
+
+
+SEARCH = f"""
+import sys
+from morello.db import keeper
+from morello.db.keeper import StoreKeeper
+from morello.db.store import SpecStore
+from morello.frontend.parser import parse_spec
+from morello.plugins.registry import installed
+from morello.search.block_search import BlockSearch
+from morello.search.solve import core
+from morello.search.solve.solver import Effort
+core.QUOTA, keeper._PAUSE = 1, 0.0
+target = installed().target("x86_avx2")
+def tell(progress):
+    if progress.high not in (None, progress.low):
+        print(progress.low, progress.high, flush=True)
+BlockSearch(target, progress=tell, keeper=StoreKeeper(SpecStore(sys.argv[1]))).approach(
+    parse_spec({TEXT!r}, target), Effort(gap=1e-6))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [1, 3])
+def test_a_killed_search_loses_nothing_that_it_told(told: int, tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    with subprocess.Popen([sys.executable, "-c", SEARCH, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = [process.stdout.readline() for _ in range(told)]
+        os.kill(process.pid, signal.SIGKILL)
+    low, high = map(int, lines[-1].split())
+    found = stored(path, avx2)
+    # It may have gone on until it was killed, but not come to its end.
+    assert found
+    assert low <= found.low < found.cost <= high
+    best = BlockSearch(avx2).synthesize(found.impl.spec)
+    assert approach(path, avx2, Effort()).impl == best
+
+
+def test_what_is_written_is_checked(tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    approach(path, avx2, EASY)
+    assert [*upkeep.damage(SpecStore(path), [avx2])] == []
+    changes: list[tuple[str, Any]] = [("cost", 1), ("low", 1 << 60), ("effort", -1), ("schedule", ""), ("crc", 0)]
+    for column, value in changes:
+        with sqlite3.connect(path) as connection:
+            ((before,),) = connection.execute(f"SELECT {column} FROM unproven").fetchall()
+            connection.execute(f"UPDATE unproven SET {column} = ?", (value,))
+        with pytest.raises(Damaged, match="an unproven program"):
+            approach(path, avx2, EASY)
+        assert len([*upkeep.damage(SpecStore(path), [avx2])]) == 1
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE unproven SET {column} = ?", (before,))
+
+
+@pytest.mark.parametrize("change", [{"cost": 3_000}, {"schedule": "to_accum"}, {"schedule": "select Nothing"}])
+def test_a_program_that_is_none_is_damage(change: dict[str, Any], tmp_path: Path, avx2: Target) -> None:
+    """Checksums are right in a file that somebody made to deceive."""
+    path = tmp_path / "specs.db"
+    approach(path, avx2, EASY)
+    with sqlite3.connect(path) as connection:
+        for column, value in change.items():
+            connection.execute(f"UPDATE unproven SET {column} = ?", (value,))
+        rows = connection.execute("SELECT spec, cost, low, effort, schedule FROM unproven").fetchall()
+        (whose,) = SpecStore(path).file.rows("SELECT hash FROM fingerprints")
+        for row in rows:
+            crc = unproven._crc(type("Print", (), {"hash": whose[0]})(), row)  # pyright: ignore
+            connection.execute("UPDATE unproven SET crc = ?", (crc,))
+    with pytest.raises(Damaged, match="an unproven program of Softmax"):
+        approach(path, avx2, EASY)
+    assert len([*upkeep.damage(SpecStore(path), [avx2])]) == 1
+
+
+def test_upkeep_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
+    path = tmp_path / "specs.db"
+    approach(path, avx2, EASY)
+    assert [one.unproven for one in upkeep.summaries(SpecStore(path))] == [1]
+    upkeep.prune(SpecStore(path), [avx2], lower=False)
+    assert stored(path, avx2)
+    upkeep.prune(SpecStore(path), [avx2], lower=True)
+    assert stored(path, avx2) is None
+
+
+def test_saving_now_and_then_changes_no_answer(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    often = approach(tmp_path / "often.db", avx2, Effort(gap=0.001))
+    monkeypatch.setattr(keeper, "_PAUSE", time.time())
+    assert often == approach(tmp_path / "seldom.db", avx2, Effort(gap=0.001))
