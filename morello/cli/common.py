@@ -76,6 +76,17 @@ profile_option = click.option(
 )
 
 
+def memory_option(what: str) -> Callable[[Command], Command]:
+    """Return the option that says how much memory a search may take, in bytes."""
+    return click.option(
+        "--memory",
+        metavar="BYTES",
+        type=_Size(),
+        default=lambda: free() // 2,
+        help=f"{what}  [default: half of what is free]",
+    )
+
+
 def _with_effort(command: Command) -> Command:
     """Add the options that end a search before its proof; the context holds what they say."""
 
@@ -98,20 +109,14 @@ def _with_effort(command: Command) -> Command:
         help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
         f"{_DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
     )
-    @click.option(
-        "--memory",
-        metavar="BYTES",
-        type=_Size(),
-        help="End each search when the process takes so much memory, such as 4GiB, with the best program so far.  "
-        "[default: half of what is free]",
-    )
+    @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
     @functools.wraps(command)
     def wrapped(
         time_limit: float | None,
         gap: float | None,
         effort: int | None,
-        memory: int | None,
+        memory: int,
         prove: bool,
         **options: Any,
     ) -> None:
@@ -119,7 +124,6 @@ def _with_effort(command: Command) -> Command:
             raise click.UsageError("--prove and limits of the search exclude each other")
         if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
             effort = _DEFAULT_EFFORT
-        memory = free() // 2 if memory is None else memory
         click.get_current_context().meta[_EFFORT] = Effort(time_limit, (gap or 0) / 100, effort, memory)
         command(**options)
 

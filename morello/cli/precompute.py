@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from morello import crash
-from morello.cli.common import named, profile_option
+from morello.cli.common import memory_option, named, profile_option
 from morello.cli.progress import Display, kept_in, line, short
 from morello.db.block import AnswerKind
 from morello.db.default import default_path
@@ -26,6 +26,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
+from morello.search.memory import Full, limited
 from morello.search.progress import Progress
 
 #: Specs that are solved together; what they have in common is looked at once.
@@ -47,7 +48,10 @@ _MOST = 100_000
 @click.option("--target", metavar="NAME", help="Solve for this target; needed where FILE does not name one.")
 @profile_option
 @click.option("--db", "path", metavar="PATH", help="Keep solved Specs in this file instead of the default database.")
-def command(what: str, bound: str, name: str | None, target: str | None, profile: str | None, path: str | None) -> None:
+@memory_option("End when the process takes so much memory, such as 4GiB; what was solved by then is kept.")
+def command(
+    what: str, bound: str, name: str | None, target: str | None, profile: str | None, path: str | None, memory: int
+) -> None:
     """Fill a database: solve the Specs of FILE, or a SPEC such as "Matmul(1x1x1x1, GL, GL, GL)", in many sizes.
 
     Of every dimension these are the powers of two up to its bound, and the bound itself; all combinations are solved.
@@ -59,7 +63,7 @@ def command(what: str, bound: str, name: str | None, target: str | None, profile
     found = _families(what, target, profile, name)
     specs = list(dict.fromkeys(itertools.chain.from_iterable(_specs(one, _sizes(bound, one)) for one in found)))
     store = SpecStore(_path(path))
-    with _Filling(found[0].target, store) as filling:
+    with _Filling(found[0].target, store) as filling, limited(memory):
         filling.fill(specs)
     click.echo(filling.verdict())
 
@@ -155,7 +159,7 @@ class _Filling(Display):
         return entry.kind == AnswerKind.NONE or self.store.program(self.target, spec) is not None
 
     def _solve(self, batch: Sequence[Spec]) -> None:
-        self.search.settle(batch)
+        self._settle(batch)
         for spec in batch:
             if not self._answered(spec):
                 # Its program does not fit the target's memory, so that it took a search of its own.
@@ -166,6 +170,17 @@ class _Filling(Display):
                     self.store.remember(self.target, impl)
         self.done += len(batch)
         self._first = self._first or (self.seconds, self.done)
+
+    def _settle(self, batch: Sequence[Spec]) -> None:
+        """Solve Specs; what others left in memory makes room for them."""
+        before = self.search.solved
+        try:
+            self.search.settle(batch)
+        except Full as error:
+            if not before:
+                raise Full(error.message, "give it more with --memory, or make the sizes smaller") from error
+            self.search.forget()
+            self.search.settle(batch)
 
     def _heard(self, progress: Progress) -> None:
         self._progress = progress

@@ -12,14 +12,14 @@ from typing import Protocol
 
 import attrs
 
-from morello.errors import MorelloError, Undecided
 from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.found import Found
-from morello.search.infeasible import impossible, missing
+from morello.search.infeasible import impossible, missing, undecided
+from morello.search.memory import check, limited
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
@@ -200,7 +200,7 @@ class BlockSearch:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
         if high == float("inf"):
-            raise _undecided(spec, asked, late=time.monotonic() >= deadline)
+            raise undecided(spec, asked, late=time.monotonic() >= deadline)
         impl = self._best_found(spec, goal)
         found = Found(impl, int(figures(impl).cost), int(low))
         early = time.monotonic() >= deadline or asked.full or found.gap <= asked.gap
@@ -304,7 +304,7 @@ class BlockSearch:
         if low == float("inf"):
             return None
         if high == float("inf"):
-            raise _undecided(spec, effort, late=False)
+            raise undecided(spec, effort, late=False)
         return self.solve(spec) if low >= high else figures(self._best_found(spec, goal))
 
     def _maybe(self, spec: Spec) -> bool:
@@ -314,6 +314,12 @@ class BlockSearch:
     def settle(self, specs: Sequence[Spec]) -> None:
         """Solve Specs, and all that their programs consist of, without building the programs."""
         self._run(specs)
+
+    def forget(self) -> None:
+        """Let go of all that was worked out."""
+        self._earlier, self._solver = self.solved, None
+        self._seeds.clear()
+        self._impls.clear()
 
     def alternatives(self, spec: Spec, count: int) -> list[Alternative]:
         """Return the chosen step of a Spec, then the `count` best others, cheapest first; none if it has no program.
@@ -384,7 +390,9 @@ class BlockSearch:
             tables = before.search_tables if same else None
             # There is never the memory of two.
             self._solver = before = None
-        self._solver = Solver(self._engine(tables), answers=self.keeper, often=self._tell, save=self._save)
+        with limited(self._effort.memory):
+            engine = self._engine(tables)
+        self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
         return self._solver
 
     def _engine(self, tables: SearchTables | None) -> Engine:
@@ -404,13 +412,10 @@ class BlockSearch:
     def _save(self, solver: Solver) -> None:
         if self.keeper:
             self.keeper.save(solver.engine, solver, final=False)
+        check()
 
     def _tell_phase(self, phase: Phase) -> None:
-        if self._effort.full:
-            raise MorelloError(
-                f"search takes more than {self._effort.memory:,} bytes of memory, and has not begun",
-                "give it more, or make the sizes smaller",
-            )
+        check()
         if self.progress:
             self.progress(Progress(self.solved, time.monotonic() - self._started, phase=phase))
 
@@ -487,13 +492,3 @@ class _Unbuilt(Exception):
 
 def _unbuilt(spec: Spec) -> Impl:
     raise _Unbuilt(spec)
-
-
-def _undecided(spec: Spec, effort: Effort, *, late: bool) -> Undecided:
-    """Return the error for a search that ended without a program; `late` says that its time was up."""
-    if effort.full:
-        within, more = f"within {effort.memory:,} bytes", "give search more --memory"
-    else:
-        within = f"in {effort.seconds:g} s" if late else f"with an effort of {effort.expansions:,}"
-        more = "go on with --prove, or with more --effort or --time-limit; in Python, with another Effort"
-    return Undecided(f"no program of {spec.op} was found {within}, nor is it proven that there is none", more)

@@ -14,6 +14,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.search.solve.directory import classes_of
 from morello.search.solve.engine import Engine, relaxed
+from morello.search.solve.solver import Effort
 from morello.search.tables.shapes import key_of
 
 #: Gives the figures of some program of a Spec, None if it has none. Raises Undecided.
@@ -86,3 +87,13 @@ def _least(spec: Spec, index: int, target: Target, some: Some, maybe: Maybe) -> 
     if place < len(steps) and not solvable(steps[place]):
         place = bisect.bisect_left(steps, True, lo=place + 1, key=solvable)
     return _Limit(steps[place], not unknown) if place < len(steps) else None
+
+
+def undecided(spec: Spec, effort: Effort, *, late: bool) -> Undecided:
+    """Return the error for a search that ended without a program; `late` says that its time was up."""
+    if effort.full:
+        within, more = f"within {effort.memory:,} bytes", "give search more --memory"
+    else:
+        within = f"in {effort.seconds:g} s" if late else f"with an effort of {effort.expansions:,}"
+        more = "go on with --prove, or with more --effort or --time-limit; in Python, with another Effort"
+    return Undecided(f"no program of {spec.op} was found {within}, nor is it proven that there is none", more)

@@ -14,6 +14,7 @@ from morello.errors import MorelloError
 from morello.frontend.family import families, family
 from morello.frontend.parser import parse_spec
 from morello.search.block_search import BlockSearch
+from morello.search.memory import Full
 
 TRANSPOSE = "Move({}, GL, (GL, col_major), serial)"
 PACK = "Move({}, GL, (GL, layout[0, 1, 0p4]), serial)"
@@ -142,6 +143,26 @@ def test_what_else_may_be_wrong(cli, write, refused, tmp_path):
     compose = write("spec two = Compose([Matmul, Matmul], [(1×4×4, GL), (1×4×4, GL), (1×4×4, GL), (1×4×4, GL)])\n")
     refused(cli("precompute", compose, *db, "--target", "x86_avx2"), "2 sizes for the 5 dimensions", "b0×m0×k0×n0×k1")
     refused(cli("precompute", "FillZero(4, GL)", *db, "--spec", "a", "--target", "x86_avx2"), "--spec", code=2)
+
+
+def test_memory_is_limited(fill, monkeypatch):
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x4", "--memory", "1KiB", code=1)
+    assert "takes more than 1,024 bytes of memory" in said
+    assert "--memory" in said
+    # What earlier batches left makes room.
+    monkeypatch.setattr(precompute, "_BATCH", 2)
+    settle, tried = BlockSearch.settle, []
+
+    def full(self, specs):
+        tried.append(bool(self.solved))
+        if len(tried) == 3:
+            raise Full("too much")
+        settle(self, specs)
+
+    monkeypatch.setattr(BlockSearch, "settle", full)
+    said, _ = fill(TRANSPOSE.format("1×1"), "4x4")
+    assert "9 Specs, 0 solved before, 9 now, in " in said
+    assert len(tried) > 4
 
 
 def test_what_cannot_be_stored_is_an_error(cli, refused, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -64,17 +65,27 @@ def test_the_same_effort_gives_the_same_program(text: str, avx2: Target, monkeyp
     assert once == again
 
 
+def test_two_searches_at_once_give_what_each_gives_alone(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    alone = [efforts(BlockSearch(avx2), text, avx2) for text in TEXTS]
+    with ThreadPoolExecutor(2) as pool:
+        assert alone == [*pool.map(lambda text: efforts(BlockSearch(avx2), text, avx2), TEXTS)]
+
+
 def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec = parse_spec(TEXTS[0], avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
+    monkeypatch.setattr("morello.search.memory.resident", lambda: 0)
+    most = 1 << 50
     ended: list[bool] = []
     for turns in (0, 10, 100, 1000, 100_000):
-        asked = iter(range(4 + turns))
-        monkeypatch.setattr("morello.search.solve.solver.resident", lambda asked=asked: 2 * (next(asked, None) is None))
+        asked = iter(range(turns))
+        taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
+        monkeypatch.setattr("morello.search.solve.solver.resident", taken)
         with suppress(MorelloError):
-            found = BlockSearch(avx2).approach(spec, Effort(memory=1))
+            found = BlockSearch(avx2).approach(spec, Effort(memory=most))
             assert found.low <= expected.figures.cost <= found.cost == figures(found.impl).cost
             ended.append(found.low == found.cost)
     assert ended[-1]

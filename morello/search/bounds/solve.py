@@ -15,6 +15,7 @@ from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
 from morello.search.bounds.walks import Walks
+from morello.search.memory import check
 from morello.search.structs import Structs
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
@@ -49,6 +50,7 @@ class Bounds(Relaxed):
         """Fill in all values. One pass suffices unless pipelines form a circle; then go on to a fixed point."""
         structs = Structs()
         for bounds in self.by_key.values():
+            check(8 * (bounds.space.count + 1) * (bounds.width + 1))
             bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), np.inf)
         model = self._pack(structs)
         stale, solved = {*self.order}, set[Key]()

@@ -11,6 +11,7 @@ from morello.ir.numbers import ceil_div
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.patterns import Patterns
+from morello.search.memory import check
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
 
@@ -66,6 +67,7 @@ class Grids:
                 classes = every[source].cls, every[destination].cls
                 if classes in bounds.tuples:
                     columns[row, column] = bounds.full[bounds.tuples[classes]]
+        check(8 * len(bounds.values) * columns.size)
         values = np.full((len(bounds.values), *columns.shape), np.inf)
         return Grid(bounds.space, possible, places, columns, values)
 

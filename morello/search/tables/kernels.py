@@ -17,6 +17,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.select import Select
 from morello.search.arrays import Bools, Floats, Ints
+from morello.search.memory import check
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
@@ -74,6 +75,7 @@ class KernelTables(StepTables):
         if not len(cells):
             return
         for numbers, described in _state_tuples(kernel, space, states, cells):
+            check()
             inside = cells[described]
             batch = space.batch([states.states[number][1] for number in numbers], inside)
             with contextlib.suppress(Inapplicable):

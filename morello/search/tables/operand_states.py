@@ -14,6 +14,7 @@ from morello.ir.numbers import partition
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.search.arrays import Bools, Floats, Ints
+from morello.search.memory import check
 from morello.search.tables.shapes import Spaces
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -71,6 +72,7 @@ class States:
         for kind in kinds:
             kind.start(self)
         while len(self._costs) < len(self.states):
+            check()
             number = len(self._costs)
             self._measure(number)
             for kind in kinds:
@@ -134,6 +136,7 @@ class StateMap:
 def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: float | np.int64) -> npt.NDArray[_Scalar]:
     """Return rows of several lengths as one array, with at least one `filler` behind each."""
     width = max((len(row) for row in rows), default=0) + 1
+    check(rows[0].dtype.itemsize * len(rows) * width)
     table = np.full((len(rows), width), filler, dtype=rows[0].dtype)
     for place, row in enumerate(rows):
         table[place, : len(row)] = row
