@@ -32,7 +32,7 @@ from morello.search.tables.search_tables import SearchTables
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
-_MANY_SHAPES = 3_000
+_MANY_SHAPES = 2_300
 #: What tables and bounds of a shape take, in Specs taken apart.
 _PER_SHAPE = 100
 #: Specs taken apart after which a first program is late.
@@ -120,7 +120,7 @@ class BlockSearch:
 
     @property
     def solved(self) -> int:
-        """Specs solved so far."""
+        """Specs solved so far, in smaller spaces too."""
         return self._earlier + (int(self._solver.core.progress.solved) if self._solver else 0)
 
     @property
@@ -261,6 +261,7 @@ class BlockSearch:
                 if self.keeper:
                     self.keeper.keep(Found(impl, int(figures(impl).cost), 1))
             effort = effort.less(smaller._made().expansions)
+            self._earlier += smaller.solved
         return effort
 
     def _tell_ahead(self, told: Progress) -> None:
