@@ -78,7 +78,7 @@ def main(
                 )
             results += found
             limits = limiter.ask(60.0).get("limits", {})
-            console.print(report.table(problem, found, limits, threads), "")
+            console.print(report.table(problem, found, limits, threads), *report.absent(found), "", sep="\n")
     finally:
         for worker in (*workers, limiter):
             worker.stop()

@@ -43,8 +43,11 @@ MULTIPLY_ADDS(fma_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f))
 #define OPERATION(sum, x, y) _mm256_adds_epi16(sum, _mm256_maddubs_epi16(x, y))
 MULTIPLY_ADDS(bytes_avx2, "avx2", __m256i, _mm256_set1_epi8(1))
 #undef OPERATION
+#define OPERATION(sum, x, y) _mm256_dpbusd_avx_epi32(sum, x, y)
+MULTIPLY_ADDS(vnni_avx2, "avx2,avxvnni", __m256i, _mm256_set1_epi8(1))
+#undef OPERATION
 #define OPERATION(sum, x, y) _mm512_dpbusd_epi32(sum, x, y)
-MULTIPLY_ADDS(bytes_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi8(1))
+MULTIPLY_ADDS(vnni_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi8(1))
 #undef OPERATION
 #define OPERATION(sum, x, y) _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y)
 MULTIPLY_ADDS(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f))

@@ -36,7 +36,8 @@ _MULTIPLY_ADDS = {
     ("f32", "avx512"): ("fma_avx512", "avx512f", 12 * 16),
     ("bf16", "avx512"): ("bf16_avx512", "avx512_bf16", 12 * 32),
     ("bytes", "avx2"): ("bytes_avx2", "avx2", 12 * 32),
-    ("bytes", "avx512"): ("bytes_avx512", "avx512_vnni", 12 * 64),
+    ("vnni", "avx2"): ("vnni_avx2", "avx_vnni", 12 * 32),
+    ("vnni", "avx512"): ("vnni_avx512", "avx512_vnni", 12 * 64),
 }
 
 

@@ -67,8 +67,8 @@ def misses(compared: Iterable[Comparison]) -> list[Comparison]:
 def least_seconds(problem: Problem, group: str, limits: Mapping[str, float], threads: int) -> float | None:
     """Return the time below which no program of a class comes: all its multiply-adds, or reading all operands once."""
     vectors = [each for each in VECTORS if each == "avx2" or group != "avx2"]
-    # Without an instruction for them, bf16 are converted.
-    kinds = {"bf16": ("f32", "bf16"), "u8": ("bytes",)}.get(problem.types[0], ("f32",))
+    # Without instructions for them, bf16 are converted, and bytes summed in 16 bits.
+    kinds = {"bf16": ("f32", "bf16"), "u8": ("bytes", "vnni")}.get(problem.types[0], ("f32",))
     fastest = [limits.get(multiply_adds(kind, each), 0) for each in vectors for kind in kinds]
     footprint = next((each for each in FOOTPRINTS if problem.bytes <= 2 * each), FOOTPRINTS[-1])
     widest = [limits.get(reading(footprint, each), 0) for each in vectors]
@@ -87,17 +87,14 @@ def duration(seconds: float) -> str:
 
 
 def table(problem: Problem, results: Sequence[Result], limits: Mapping[str, float], threads: int) -> Table:
-    """Return one problem's results, the fastest first: each one's time over that of ours, too, where they compete."""
+    """Return the times of one problem, the least first: each one over those of ours, too, where they compete."""
     shown = Table(problem.name, "class", box=None, pad_edge=False, header_style="bold")
     against = [one for one in results if one.ours and one.seconds]
     ratios = [f"over {one.runner}" for one in against]
     for heading in ("least", "median", "GFLOP/s" if problem.flops else "GB/s", "limit", *ratios, "search"):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("remarks", overflow="ellipsis", no_wrap=True)
-    for result in sorted(results, key=lambda one: one.best if one.seconds else math.inf):
-        if not result.seconds:
-            shown.add_row(result.runner, result.group, *["–"] * (5 + len(against)), result.why)
-            continue
+    for result in sorted((one for one in results if one.seconds), key=lambda one: one.best):
         least = least_seconds(problem, result.group, limits, threads)
         shown.add_row(
             result.runner,
@@ -111,6 +108,15 @@ def table(problem: Problem, results: Sequence[Result], limits: Mapping[str, floa
             result.note,
         )
     return shown
+
+
+def absent(results: Iterable[Result]) -> list[str]:
+    """Return a line for each reason that runners have for taking no part in a problem."""
+    runners: dict[str, list[str]] = {}
+    for result in results:
+        if not result.seconds:
+            runners.setdefault(result.why, []).append(result.runner)
+    return [f"{why}: {', '.join(names)}" for why, names in runners.items()]
 
 
 def summary(results: Sequence[Result]) -> list[str]:
