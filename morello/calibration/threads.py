@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello.calibration.meter import UnitMeter
-from morello.codegen.parallel import RUNTIME
+from morello.codegen.threads import RUNTIME
 from morello.runtime.toolchain import thread_flags
 
 _SOURCE = """

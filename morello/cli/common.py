@@ -14,7 +14,7 @@ from rich.table import Table
 
 from morello import api, crash
 from morello.cli.progress import Doing, SearchDisplay
-from morello.codegen.parallel import MAX_THREADS
+from morello.codegen.threads import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation, Undecided

@@ -23,9 +23,10 @@ from morello.codegen.loops import (
     unrolled,
     until,
 )
-from morello.codegen.parallel import RUNTIME, Body, Captured, ParallelLoops, Range, surroundings
+from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
+from morello.codegen.threads import RUNTIME
 from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType

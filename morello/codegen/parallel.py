@@ -1,8 +1,4 @@
-"""Parallel loops in C: the body becomes a function over a range of tiles, and threads get a range each.
-
-A program runs with OpenMP where it is compiled so, else with threads that it starts itself. Who computes a tile makes
-no difference to it, so results are the same bits for any number of threads.
-"""
+"""Parallel loops in C: the body becomes a function over a range of tiles, and threads get a range each."""
 
 from __future__ import annotations
 
@@ -15,66 +11,6 @@ from morello.codegen.writer import Writer
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import ALIGNMENT, View
-
-#: Threads that one loop uses at most.
-MAX_THREADS = 1024
-
-#: Divides tiles among threads. Names that start with `morello_` are given to nothing else.
-RUNTIME = f"""\
-#ifndef _OPENMP
-#include <pthread.h>
-#endif
-
-/* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
-typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
-
-#ifndef _OPENMP
-typedef struct {{
-    morello_tiles *body;
-    const void *loop;
-    ptrdiff_t thread, from, to;
-}} morello_share;
-
-static void *morello_start(void *given) {{
-    const morello_share *const share = given;
-    share->body(share->loop, share->thread, share->from, share->to);
-    return NULL;
-}}
-#endif
-
-/* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
-static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {{
-    const ptrdiff_t most = tiles < {MAX_THREADS} ? tiles : {MAX_THREADS};
-    const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
-    if (shares == 1) {{
-        body(loop, 0, 0, tiles);
-        return;
-    }}
-#ifdef _OPENMP
-    #pragma omp parallel for num_threads((int)shares) schedule(static, 1)
-    for (ptrdiff_t t = 0; t < shares; ++t) {{
-        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
-    }}
-#else
-    morello_share share[{MAX_THREADS}];
-    pthread_t started[{MAX_THREADS}];
-    ptrdiff_t count = 1;
-    for (ptrdiff_t t = 0; t < shares; ++t) {{
-        share[t] = (morello_share){{body, loop, t, tiles * t / shares, tiles * (t + 1) / shares}};
-    }}
-    while (count < shares && pthread_create(&started[count], NULL, morello_start, &share[count]) == 0) {{
-        ++count;
-    }}
-    morello_start(&share[0]);
-    for (ptrdiff_t t = count; t < shares; ++t) {{
-        morello_start(&share[t]);
-    }}
-    for (ptrdiff_t t = 1; t < count; ++t) {{
-        pthread_join(started[t], NULL);
-    }}
-#endif
-}}
-"""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import cffi
 import numpy as np
 
 from morello import schedule
-from morello.codegen.parallel import MAX_THREADS
+from morello.codegen.threads import MAX_THREADS
 from morello.errors import ArgumentError, EmitError, ToolchainError, remedy
 from morello.ir.impl import Figures, Impl, figures
 from morello.ir.limits import Limits

@@ -9,7 +9,7 @@ from functools import cache
 import archspec.cpu
 import archspec.cpu.detect
 
-from morello.codegen.parallel import MAX_THREADS
+from morello.codegen.threads import MAX_THREADS
 from morello.errors import MorelloError
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import morello
+from morello.codegen.threads import RUNTIME
 from morello.errors import EmitError
 from morello.runtime import CompiledKernel
 from morello.runtime.machine import missing_features
@@ -21,7 +22,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 #: Files of a Spec each, named like it; their schedules leave search next to nothing.
 CASES = {path.stem: path for path in (*GOLDEN.glob("*.spec"), EXAMPLES / "figure1.spec", EXAMPLES / "gemm_6x16.spec")}
-#: Lines that a person reads at a sitting.
+#: Lines that a person reads at a sitting, without what shares loops among threads, which is always the same.
 READABLE = 210
 
 
@@ -37,7 +38,7 @@ def test_emitted_c_is_as_reviewed(kernel: CompiledKernel) -> None:
         if os.environ.get("MORELLO_UPDATE_GOLDEN"):
             path.write_text(text, encoding="utf-8")
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: see the docstring of this file"
-        assert text.count("\n") < READABLE
+        assert text.replace(RUNTIME, "").count("\n") < READABLE
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 /*
  * Move(2×100×40, GL, GL) for x86_avx2, made by Morello.
  *
- * Cost 2805080; memory in bytes: L1 4096, GL 16384. Schedule:
+ * Cost 2565080; memory in bytes: L1 4096, GL 16384. Schedule:
  *     tile [1, 0, 0]
  *     move 0 to GL as row_major
  *     subschedule [0] {
@@ -34,22 +34,118 @@
 
 #ifndef _OPENMP
 #include <pthread.h>
+#include <sched.h>
+#include <sys/types.h>
 #endif
 
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
 
 #ifndef _OPENMP
+enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_DISMISSED };
+
 typedef struct {
     morello_tiles *body;
     const void *loop;
     ptrdiff_t thread, from, to;
-} morello_share;
+    int state;
+    pthread_t id;
+} morello_member;
 
-static void *morello_start(void *given) {
-    const morello_share *const share = given;
-    share->body(share->loop, share->thread, share->from, share->to);
-    return NULL;
+/* Declared here, as <unistd.h> has many other names. */
+pid_t getpid(void);
+
+/* The threads of this program beside those that call it. One loop has them at a time. */
+static struct {
+    int taken, asleep;
+    pid_t process;
+    ptrdiff_t size;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    morello_member member[1024];
+} morello_team;
+
+static int morello_is_idle(const morello_member *member) {
+    return __atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_IDLE;
+}
+
+/* Waits until a member is idle, or no more: awake for a while, then asleep until there is news. */
+static void morello_await(const morello_member *member, int idle) {
+    for (int looks = 0; looks < 300; ++looks) {
+        if (morello_is_idle(member) == idle) {
+            return;
+        }
+        sched_yield();
+    }
+    pthread_mutex_lock(&morello_team.lock);
+    __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
+    while (morello_is_idle(member) != idle) {
+        pthread_cond_wait(&morello_team.news, &morello_team.lock);
+    }
+    __atomic_sub_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&morello_team.lock);
+}
+
+/* Who goes to sleep says so before a last look: either the sleeper is seen here, or it sees what changed before. */
+static void morello_tell(void) {
+    if (__atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&morello_team.lock);
+        pthread_cond_broadcast(&morello_team.news);
+        pthread_mutex_unlock(&morello_team.lock);
+    }
+}
+
+static void *morello_work(void *given) {
+    morello_member *const member = given;
+    for (;;) {
+        morello_await(member, 0);
+        if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
+            return NULL;
+        }
+        member->body(member->loop, member->thread, member->from, member->to);
+        __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
+        morello_tell();
+    }
+}
+
+/* Takes the team, unless another loop has it or there is none. Returns how many of its threads are to help. */
+static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
+    if (__atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    if (morello_team.process != getpid()) {
+        /* The first loop; or that of a forked process, which has none of its parent's threads. */
+        morello_team.process = getpid();
+        morello_team.size = morello_team.asleep = 0;
+        pthread_mutex_init(&morello_team.lock, NULL);
+        pthread_cond_init(&morello_team.news, NULL);
+    }
+    while (morello_team.size < wanted) {
+        morello_member *const member = &morello_team.member[morello_team.size];
+        member->state = MORELLO_IDLE;
+        if (pthread_create(&member->id, NULL, morello_work, member) != 0) {
+            break;
+        }
+        ++morello_team.size;
+    }
+    if (morello_team.size == 0) {
+        __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
+    }
+    return morello_team.size < wanted ? morello_team.size : wanted;
+}
+
+/* Ends the threads before their code is unloaded. */
+__attribute__((destructor)) static void morello_dismiss(void) {
+    if (morello_team.process != getpid() || __atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
+        __atomic_store_n(&morello_team.member[t].state, MORELLO_DISMISSED, __ATOMIC_SEQ_CST);
+    }
+    morello_tell();
+    for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
+        pthread_join(morello_team.member[t].id, NULL);
+    }
 }
 #endif
 
@@ -67,21 +163,25 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
 #else
-    morello_share share[1024];
-    pthread_t started[1024];
-    ptrdiff_t count = 1;
-    for (ptrdiff_t t = 0; t < shares; ++t) {
-        share[t] = (morello_share){body, loop, t, tiles * t / shares, tiles * (t + 1) / shares};
+    const ptrdiff_t helpers = morello_take_team(shares - 1);
+    for (ptrdiff_t t = 0; t < helpers; ++t) {
+        morello_member *const member = &morello_team.member[t];
+        member->body = body, member->loop = loop, member->thread = t + 1;
+        member->from = tiles * (t + 1) / shares, member->to = tiles * (t + 2) / shares;
+        __atomic_store_n(&member->state, MORELLO_ASKED, __ATOMIC_SEQ_CST);
     }
-    while (count < shares && pthread_create(&started[count], NULL, morello_start, &share[count]) == 0) {
-        ++count;
+    if (helpers) {
+        morello_tell();
     }
-    morello_start(&share[0]);
-    for (ptrdiff_t t = count; t < shares; ++t) {
-        morello_start(&share[t]);
+    body(loop, 0, 0, tiles / shares);
+    for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
+        body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
-    for (ptrdiff_t t = 1; t < count; ++t) {
-        pthread_join(started[t], NULL);
+    for (ptrdiff_t t = 0; t < helpers; ++t) {
+        morello_await(&morello_team.member[t], 1);
+    }
+    if (helpers) {
+        __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
 #endif
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -11,10 +13,11 @@ import numpy as np
 import pytest
 
 import morello
-from morello.codegen.parallel import MAX_THREADS
+from morello.codegen.threads import MAX_THREADS
 from morello.errors import ArgumentError, MorelloError, ToolchainError, VerificationError
 from morello.runtime import CompiledKernel, Compiler, empty
 from morello.runtime.toolchain import find_compiler, thread_flags
+from morello.testing.children import forked
 from morello.testing.sanitize import run_sanitized
 
 #: Each tile is packed into a buffer of its thread's own, of more than the stack is to hold.
@@ -80,6 +83,57 @@ def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
         made(source, threads=threads)
         used = scratch[: 7 * own].reshape(7, own).any(axis=1)
         assert used.tolist() == [share < min(threads, 6) for share in range(7)]
+
+
+def grown(before: int) -> int:
+    return len(os.listdir("/proc/self/task")) - before
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_a_program_keeps_its_threads(compiler: Compiler) -> None:
+    """The second call starts none, and a third that wants more starts the rest."""
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+    before = len(os.listdir("/proc/self/task"))
+    counts = []
+    for threads in (3, 3, 2, 5):
+        made(source, threads=threads)
+        counts.append(grown(before))
+    assert counts == [2, 2, 2, 4]
+
+
+def test_a_forked_process_has_threads_of_its_own(compiler: Compiler) -> None:
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+    made(source, threads=3)
+    process, hears = forked(lambda says: says.send((made(source, threads=3) == source).all()))
+    assert hears.poll(60)
+    assert hears.recv()
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def test_calls_at_the_same_time(compiler: Compiler) -> None:
+    """One has the team, the others do all the work themselves."""
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+
+    def calls(_: int) -> bool:
+        return all((made(source, threads=3) == source).all() for _ in range(200))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(calls, range(4)))
+
+
+def test_threads_sleep_between_calls(compiler: Compiler) -> None:
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+    made(source, threads=3)
+    time.sleep(0.2)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.1
+    assert (made(source, threads=3) == source).all()
 
 
 def test_threads_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ NAME = "x86_avx2"
 #: Bytes of the xmm and ymm views of a vector register.
 VECTORS = (16, 32)
 
-WEIGHTS = Weights(threads=16, sync=230_000)
+WEIGHTS = Weights(threads=16, sync=110_000)
 
 
 INFO = TargetInfo(
