@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import courses
+from harness.commands import run
 from harness.courses import SOON, Course
 from harness.specs import SPECS, SUITES
 from morello.cli.figures import figures
-from morello.errors import MorelloError
 
 TARGETS = ("x86_avx2", "x86_avx512")
 #: What gaps are drawn between.
@@ -123,7 +123,4 @@ def _plot(measured: Sequence[Course], path: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MorelloError as error:
-        raise SystemExit(f"error: {error}") from error
+    run(main)

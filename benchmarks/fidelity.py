@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import samples
+from harness.commands import run
 from harness.draws import Draws, with_program
 from harness.problems import Problem, difference
 from harness.samples import Sample, Samples, Score
@@ -229,7 +230,4 @@ def _plot(every: Sequence[Samples], path: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MorelloError as error:
-        raise SystemExit(f"error: {error}") from error
+    run(main)

@@ -20,11 +20,11 @@ from rich.console import Console
 
 import peers
 from harness import report
+from harness.commands import run
 from harness.crew import Worker
 from harness.measure import Result, measure
 from harness.problems import Problem
 from harness.suite import PROBLEMS, SUITES
-from morello.errors import MorelloError
 from morello.plugins.registry import installed
 from morello.runtime.machine import missing_features
 from peers.base import Peer
@@ -118,7 +118,4 @@ def _cpus(threads: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    try:
-        main(standalone_mode=True)
-    except MorelloError as error:
-        raise SystemExit(f"error: {error}") from error
+    run(main)

@@ -1,0 +1,15 @@
+"""Runs benchmarks as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from morello.errors import MorelloError
+
+
+def run(main: Callable[[], object]) -> None:
+    """Run a command; what a user can mend is told in a line."""
+    try:
+        main()
+    except MorelloError as error:
+        raise SystemExit(f"error: {error}") from error
