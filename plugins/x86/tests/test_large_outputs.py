@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
+from morello_x86_testing.scheduled import check
 
 from morello import api
-from morello.ir.impl import Node
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
 from morello.schedule import lines, schedule_of
-from morello.testing import Trials
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
 
@@ -46,15 +45,8 @@ def streams() -> dict[str, str]:
 @pytest.mark.parametrize("specs", [transposes(), streams()], ids=["transposes", "streams"])
 @PLUGINS
 def test_outputs_are_written_whole(plugin: TargetPlugin, specs: dict[str, str], compiler: Compiler) -> None:
-    registry = Registry.of(x86=plugin)
-    text = f"target {plugin.info.name}\n"
-    for number, (spec, kernel) in enumerate(specs.items()):
-        text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {kernel}\n}}\n"
-    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
-    assert len(impls) == len(specs)
-    trials = Trials(impls, registry.target(plugin.info.name), sanitize=True, compiler=compiler)
-    for number in range(len(specs)):
-        trials.check(number)
+    schedules = {spec: f"select {kernel}" for spec, kernel in specs.items()}
+    check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)
 
 
 @pytest.mark.parametrize(("rows", "streamed"), [(2048, True), (1024, False)])

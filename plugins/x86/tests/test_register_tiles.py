@@ -10,12 +10,11 @@ from morello_x86.kernels.tile_cycles import TILE_CYCLES
 from morello_x86.kernels.tile_tables import tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
+from morello_x86_testing import scheduled
 from morello_x86_testing.tile_cycles import FEATURES, measure
 
-from morello import api
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Node
 from morello.plugins import Microkernel, Profile, Target, TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
@@ -45,15 +44,7 @@ def product(op: str, shape: tuple[int, int, int], lhs: str, rhs: str, out: str) 
 
 
 def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: Compiler | None = None) -> Trials:
-    """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers."""
-    found = registry(values, *others)
-    name = PLUGINS[values].info.name
-    text = f"target {name}\n" + "\n".join(f"spec p{i} = {one}" for i, one in enumerate(specs))
-    text += "".join(f"\nschedule p{i} {{ ; {one} ; }}".replace(" ; ", "\n") for i, one in enumerate(specs.values()))
-    goals = api.parse(text, registry=found).values()
-    impls = [goal.impl for goal in goals if isinstance(goal.impl, Node)]
-    assert len(impls) == len(specs)
-    return Trials(impls, found.target(name), sanitize=True, compiler=compiler)
+    return scheduled.trials(registry(values, *others), PLUGINS[values].info.name, specs, compiler)
 
 
 @pytest.mark.slow

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello_x86_avx512.plugin import PLUGIN as AVX512
+from morello_x86_testing.scheduled import check
 
 from morello import api
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Node
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
 from morello.schedule import lines, schedule_of
-from morello.testing import Trials
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
 KERNEL = "RowsTimesMatrixAccum"
@@ -36,15 +35,7 @@ def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compi
         product((3, 21, 100), apart, apart, near),
         product((8, 6, 79), "GL, col_major", "L1", near),
     ]
-    registry = Registry.of(x86=plugin)
-    text = f"target {plugin.info.name}\n"
-    for number, spec in enumerate(specs):
-        text += f"spec p{number} = {spec}\nschedule p{number} {{\nselect {KERNEL}\n}}\n"
-    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
-    assert len(impls) == len(specs)
-    trials = Trials(impls, registry.target(plugin.info.name), sanitize=True, compiler=compiler)
-    for number in range(len(specs)):
-        trials.check(number)
+    check(Registry.of(x86=plugin), plugin.info.name, dict.fromkeys(specs, f"select {KERNEL}"), compiler)
 
 
 @pytest.mark.parametrize(("shape", "fits"), [((8, 4, 64), True), ((9, 4, 64), False), ((1, 3, 64), False)])

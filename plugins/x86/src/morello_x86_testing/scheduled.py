@@ -1,0 +1,27 @@
+"""Programs of Specs with schedules, to be verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from morello import api
+from morello.ir.impl import Node
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler
+from morello.testing import Trials
+
+
+def trials(registry: Registry, target: str, specs: Mapping[str, str], compiler: Compiler | None = None) -> Trials:
+    """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers."""
+    text = f"target {target}\n" + "\n".join(f"spec p{i} = {one}" for i, one in enumerate(specs))
+    text += "".join(f"\nschedule p{i} {{ ; {one} ; }}".replace(" ; ", "\n") for i, one in enumerate(specs.values()))
+    impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
+    assert len(impls) == len(specs), "a Spec without a schedule has no program"
+    return Trials(impls, registry.target(target), sanitize=True, compiler=compiler)
+
+
+def check(registry: Registry, target: str, specs: Mapping[str, str], compiler: Compiler | None = None) -> None:
+    """Verify the programs of Specs with their schedules. Raises VerificationError."""
+    found = trials(registry, target, specs, compiler)
+    for number in range(len(specs)):
+        found.check(number)
