@@ -223,6 +223,8 @@ class Made:
             return "as scheduled"
         if self.low >= self.kernel.cost:
             return "optimal"
+        if self.low <= 1:
+            return "not known how close to the optimum; --prove goes on"
         return f"within {100 * (self.kernel.cost / self.low - 1):.2g} % of the optimum (proven); --prove goes on"
 
     @property

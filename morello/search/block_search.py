@@ -5,7 +5,6 @@ It gives the same answers as `morello.testing.textbook`: the same costs, peaks a
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -17,10 +16,10 @@ from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
+from morello.search.ahead import Ahead
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
-from morello.search.memory import check, limited
-from morello.search.narrow import narrowed, shapes_below
+from morello.search.memory import Full, check, limited
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.engine import Engine
@@ -31,14 +30,6 @@ from morello.search.tables.search_tables import SearchTables
 
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
-#: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
-_MANY_SHAPES = 2_300
-#: What tables and bounds of a shape take, in Specs taken apart.
-_PER_SHAPE = 100
-#: Specs taken apart after which a first program is late.
-_LATE = 100_000
-#: How close to the cheapest program of the smaller space is close enough.
-_CLOSE = 0.05
 
 
 class Keeper(Answers, Protocol):
@@ -110,10 +101,8 @@ class BlockSearch:
         self._impls: dict[Spec, Impl] = {}
         #: Whether there is no more effort than to say how good a known program is.
         self._hasty = False
-        #: Programs found in a smaller space.
-        self._ahead: dict[Spec, Impl] = {}
-        #: What Specs cost at least by what was kept of them.
-        self._lows: dict[Spec, int] = {}
+        #: What is known before search has come to it.
+        self.ahead = Ahead(target, self._smaller, self._keep)
         #: The effort that it may take now, and for which goal.
         self._effort = Effort()
         self._goal: Spec | None = None
@@ -121,7 +110,12 @@ class BlockSearch:
     @property
     def solved(self) -> int:
         """Specs solved so far, in smaller spaces too."""
-        return self._earlier + (int(self._solver.core.progress.solved) if self._solver else 0)
+        return self._earlier + self.ahead.solved + (int(self._solver.core.progress.solved) if self._solver else 0)
+
+    @property
+    def expansions(self) -> int:
+        """Specs taken apart so far by the engine that is used."""
+        return self._solver.expansions if self._solver else 0
 
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
@@ -173,7 +167,7 @@ class BlockSearch:
             start = self._kept(spec)
             if start and effort.has_made(start):
                 return start
-            found = self._best(spec, effort)
+            found = self._best_in_memory(spec, effort)
             if self.keeper and found.low < found.cost:
                 self.keeper.keep(found)
             elif self.keeper:
@@ -182,14 +176,23 @@ class BlockSearch:
         finally:
             self._effort, self._goal, self._hasty = Effort(), None, False
 
+    def _best_in_memory(self, spec: Spec, effort: Effort) -> Found:
+        """Return the best program that comes of some effort, or what is known where tables take too much memory."""
+        try:
+            return self._best(spec, effort)
+        except Full:
+            known = self.ahead.program(spec)
+            if known is None:
+                raise
+            return attrs.evolve(known, effort=0)
+
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
         asked, deadline = effort, effort.deadline()
-        shapes = shapes_below(spec.logical, self.target)
-        if shapes > _MANY_SHAPES and self._looks_ahead(effort) and self._solver is None:
+        setup = self.ahead.setup(spec.logical)
+        if setup and self._looks_ahead(effort) and self._solver is None:
             # Where tables and bounds take long, they count.
-            setup = _PER_SHAPE * shapes
-            effort = self._look_ahead(spec, effort, deadline, setup).less(setup)
+            effort = self.ahead.look(spec, effort, deadline, setup).less(setup)
         self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
         if high == float("inf") and low < high and self._ceilings != spec.limits:
@@ -212,81 +215,71 @@ class BlockSearch:
             return None
         self.keeper.attach(self.target)
         found = self.keeper.found(spec)
-        if found and (spec not in self._ahead or found.cost < figures(self._ahead[spec]).cost):
-            self._ahead[spec] = found.impl
         if found:
-            self._lows[spec] = found.low
+            self.ahead.add(found)
         return found
 
     def _best_found(self, spec: Spec, goal: int, missing: Callable[[Spec], Impl] | None = None) -> Impl:
         """Return the best program that is known of a goal; `missing` is as in `_found`."""
-        core, ahead = self._made().core, self._ahead.get(spec)
+        core, ahead = self._made().core, self.ahead.program(spec)
         best = core.best(goal)
-        if ahead and not best and figures(ahead).cost == core.costs(goal)[1]:
-            return ahead
+        if ahead and not best and ahead.cost == core.costs(goal)[1]:
+            return ahead.impl
         return self._found(spec, goal, best, missing)
 
     def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
         """Do as `Solver.approach`; where no program comes up, one of the smaller space helps on."""
-        if self._looks_ahead(effort) and spec not in self._ahead:
+        if self._looks_ahead(effort) and not self.ahead.program(spec):
             before = solver.expansions
-            most = _LATE if effort.expansions is None else min(_LATE, effort.expansions)
-            solver.approach(goal, attrs.evolve(effort, gap=float("inf"), expansions=most), deadline)
+            solver.approach(goal, self.ahead.until_late(effort), deadline)
             effort = effort.less(solver.expansions - before)
             if solver.core.costs(goal)[1] == float("inf") > solver.core.costs(goal)[0]:
-                effort = self._look_ahead(spec, effort, deadline)
-        self._inform(spec, solver, goal)
+                effort = self.ahead.look(spec, effort, deadline)
+        self.ahead.inform(spec, solver, goal)
         solver.approach(goal, effort, deadline)
 
     def _looks_ahead(self, effort: Effort) -> bool:
         """Return whether programs of a smaller space may help search on."""
         return self.prune and not effort.proves and not self.slow_rewrites
 
-    def _look_ahead(self, spec: Spec, effort: Effort, deadline: float, setup: int = 0) -> Effort:
-        """Look for programs in smaller spaces and keep the best; return the effort that is left.
-
-        Once there is one, half of the effort is for better ones: or all, if search itself would not get past `setup`.
-        """
-        for space in narrowed(self.target):
-            if effort.expansions == 0:
-                break
-            smaller = BlockSearch(space, progress=self._tell_ahead)
-            smaller._effort, smaller._ahead = effort, self._ahead
-            near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
-            if spec in self._ahead and effort.expansions and effort.expansions > setup:
-                near = attrs.evolve(near, expansions=effort.expansions // 2)
-            impl = smaller._near(spec, near, deadline)
-            if impl is not None:
-                self._ahead[spec] = impl
-                if self.keeper:
-                    self.keeper.keep(Found(impl, int(figures(impl).cost), 1))
-            effort = effort.less(smaller._made().expansions)
-            self._earlier += smaller.solved
-        return effort
+    def _smaller(self, space: Target) -> BlockSearch:
+        """Return a search of a smaller space."""
+        smaller = BlockSearch(space, progress=self._tell_ahead)
+        smaller._effort = self._effort
+        return smaller
 
     def _tell_ahead(self, told: Progress) -> None:
         """Pass on progress in a smaller space: what programs there cost at least is no bound here."""
         if self.progress:
             self.progress(attrs.evolve(told, low=0))
 
-    def _near(self, spec: Spec, effort: Effort, deadline: float) -> Impl | None:
-        """Return a program that comes of some effort, None if none does."""
+    def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
+        """Return a program that comes of some effort, with what it costs at least here; None if none does."""
 
         def work(solver: Solver, goals: list[int]) -> None:
-            self._inform(spec, solver, goals[0])
+            self.ahead.inform(spec, solver, goals[0])
             solver.approach(goals[0], effort, deadline)
 
         self._work([spec], work)
+        return self._found_of(spec)
+
+    def so_far(self, spec: Spec) -> Found | None:
+        """Return the best program so far that can be built without a search, None if there is none."""
+        if self._solver is None or not fits(spec.limits, self._solver.engine.ceilings):
+            return None
+        try:
+            return self._found_of(spec, _unbuilt)
+        except _Unbuilt:
+            return None
+
+    def _found_of(self, spec: Spec, missing: Callable[[Spec], Impl] | None = None) -> Found | None:
+        """Return the best program so far with its bound, None if there is none; `missing` is as in `_found`."""
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
-        return None if solver.core.costs(goal)[1] == float("inf") else self._best_found(spec, goal)
-
-    def _inform(self, spec: Spec, solver: Solver, goal: int) -> None:
-        """Tell what is known of a goal from a smaller space, or was kept."""
-        if spec in self._lows:
-            solver.core.believe(goal, self._lows[spec], float("inf"))
-        if spec in self._ahead:
-            solver.core.know(goal, figures(self._ahead[spec]).cost)
+        low, high = solver.core.costs(goal)
+        if high == float("inf"):
+            return None
+        return Found(self._best_found(spec, goal, missing), int(high), int(low))
 
     def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
@@ -368,7 +361,7 @@ class BlockSearch:
             work(solver, solver.engine.directory.cells_of(specs))
             return True
         except KeyboardInterrupt:
-            self._keep_so_far(solver)
+            self._keep_so_far()
             raise
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
@@ -423,20 +416,19 @@ class BlockSearch:
     def _tell(self, solver: Solver) -> None:
         # First, so that what is told is not lost.
         if self.keeper and self.keeper.note(solver.engine, solver):
-            self._keep_so_far(solver)
+            self._keep_so_far()
         if self.progress:
             told, seconds = solver.core.progress, time.monotonic() - self._started
             self.progress(Progress(self.solved, seconds, told.tables, told.tables_done, *solver.goal_costs()))
 
-    def _keep_so_far(self, solver: Solver) -> None:
-        """Keep the best program so far of the goal that is approached, as far as it can be built without a search."""
-        if self._goal is None or not self.keeper or not fits(self._goal.limits, solver.engine.ceilings):
-            return
-        (cell,) = solver.engine.directory.cells_of([self._goal])
-        low, high = solver.core.costs(cell)
-        if high < float("inf"):
-            with contextlib.suppress(_Unbuilt):
-                self.keeper.keep(Found(self._best_found(self._goal, cell, _unbuilt), int(high), int(low)))
+    def _keep_so_far(self) -> None:
+        """Keep the best program so far of the goal that is approached."""
+        if self._goal and self.keeper and (found := self.so_far(self._goal)):
+            self._keep(found)
+
+    def _keep(self, found: Found) -> None:
+        if self.keeper:
+            self.keeper.keep(found)
 
     def _program(self, spec: Spec) -> Impl | None:
         """Return the program of a solved Spec."""

@@ -34,16 +34,16 @@ def narrowed(target: Target) -> list[Target]:
 
 def _bypassed(target: Target) -> frozenset[str]:
     """Return the levels that moves can do without: whatever leads there leads on as well."""
+    before = {
+        level.name: [other for other in target.levels if level.name in other.destinations and other is not level]
+        for level in target.levels
+    }
     return frozenset(
         level.name
         for level in target.levels
         if not level.is_register
-        and all(
-            {*level.destinations} <= {*other.destinations}
-            for other in target.levels
-            if level.name in other.destinations and other is not level
-        )
-        and any(level.name in other.destinations for other in target.levels if other is not level)
+        and before[level.name]
+        and all({*level.destinations} <= {*other.destinations} for other in before[level.name])
     )
 
 

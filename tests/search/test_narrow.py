@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from morello.db import unproven
+from morello.db.keeper import StoreKeeper
+from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Leaf, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.schedule import Position, apply, schedule_of
-from morello.search import block_search
+from morello.search import ahead
 from morello.search.block_search import BlockSearch
+from morello.search.memory import Full
 from morello.search.narrow import narrowed, shapes_below
+from morello.search.progress import Progress
 from morello.search.solve.solver import Effort
 
 TEXTS = [
@@ -55,8 +62,8 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     searches: dict[str, BlockSearch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(block_search, "_MANY_SHAPES", many)
-    monkeypatch.setattr(block_search, "_LATE", late)
+    monkeypatch.setattr(ahead, "_MANY_SHAPES", many)
+    monkeypatch.setattr(ahead, "_LATE", late)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec = parse_spec(text, avx2)
     best, optimum = proven(searches[text], spec)
@@ -65,6 +72,48 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     assert first.low <= optimum <= first.cost == figures(first.impl).cost
     last = search.approach(spec, Effort())
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let search look into smaller spaces first, and be heard of after each turn."""
+    monkeypatch.setattr(ahead, "_MANY_SHAPES", 0)
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path) -> None:
+    spec, told = parse_spec(TEXTS[0], avx2), [Progress(0, 0.0)]
+
+    def stop(progress: Progress) -> None:
+        told.append(progress)
+        if progress.high is not None:
+            raise KeyboardInterrupt
+
+    search = BlockSearch(avx2, progress=stop, keeper=StoreKeeper(SpecStore(tmp_path / "specs.db")))
+    with pytest.raises(KeyboardInterrupt):
+        search.approach(spec, Effort(expansions=100_000))
+    known = search.ahead.program(spec)
+    assert known
+    assert figures(known.impl).cost == known.cost == told[-1].high
+    assert unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
+    avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, effort = parse_spec(TEXTS[0], avx2), Effort(expansions=100_000, memory=1 << 50)
+
+    def fill(progress: Progress) -> None:
+        if progress.high is not None:
+            monkeypatch.setattr("morello.search.memory.resident", lambda: 1 << 60)
+
+    search = BlockSearch(avx2, progress=fill)
+    found = search.approach(spec, effort)
+    assert (found.low, found.effort, found.cost) == (1, 0, figures(found.impl).cost)
+    with pytest.raises(Full):
+        BlockSearch(avx2).approach(spec, effort)
 
 
 def never(spec: Spec) -> Impl:
@@ -87,7 +136,7 @@ def test_large_convolutions_have_a_program_and_a_bound(target: str) -> None:
     text = "Conv[padding=1](1×64×64×56×56×3×3, (f32, GL), (f32, GL), (f32, GL), serial)"
     machine = installed().target(target)
     spec = parse_spec(text, machine)
-    assert shapes_below(spec.logical, machine) > block_search._MANY_SHAPES
+    assert shapes_below(spec.logical, machine) > ahead._MANY_SHAPES
     search = BlockSearch(machine)
     found = search.approach(spec, Effort(expansions=800_000))
     assert search.solved > 0
