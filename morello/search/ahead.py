@@ -17,7 +17,7 @@ from morello.search.narrow import narrowed, shapes_below
 from morello.search.solve.solver import Effort, Solver
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
-_MANY_SHAPES = 2_300
+_MANY_SHAPES = 2_000
 #: What tables and bounds of a shape take, in Specs taken apart.
 _PER_SHAPE = 100
 #: Specs taken apart after which a first program is late.
