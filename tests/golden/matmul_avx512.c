@@ -13,8 +13,9 @@ void matmul_avx512(const float *restrict lhs, const float *restrict rhs, float *
     /* MatmulAccum(1×2×4×9, L1, L1, L1): RegisterTileAccum */
     {
         const float *const lhs2 = lhs;
-        const float *const rhs2 = rhs;
+        const float *rhs2 = rhs;
         float *const out2 = out;
+        __asm__ volatile("" : "+r"(rhs2));
         __m512 sum = _mm512_maskz_loadu_ps((__mmask16)0x1ff, out2);
         __m512 sum2 = _mm512_maskz_loadu_ps((__mmask16)0x1ff, out2 + 9);
         const __m512 factor = _mm512_maskz_loadu_ps((__mmask16)0x1ff, rhs2);

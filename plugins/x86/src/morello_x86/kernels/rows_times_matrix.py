@@ -81,7 +81,13 @@ class _Code:
 
     def _tile(self, a: Matrix, b: Matrix, c: Matrix, steps: int, columns: int, offset: str) -> Iterator[str]:
         tile = TilePrinter(
-            rows=self.rows, columns=columns, steps=steps, lanes=self.lanes, accumulate=True, fresh=self.site.fresh
+            rows=self.rows,
+            columns=columns,
+            steps=steps,
+            lanes=self.lanes,
+            accumulate=True,
+            fresh=self.site.fresh,
+            alone=False,
         )
         b, c = (attrs.evolve(one, pointer=f"{one.pointer} + {offset}") for one in (b, c))
         return tile.lines(a, b, c)

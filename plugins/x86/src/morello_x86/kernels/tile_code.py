@@ -44,7 +44,8 @@ class TilePrinter:
     """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
     `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
 
-    `fresh` returns a new C variable's name, like the one it is given.
+    `fresh` returns a new C variable's name, like the one it is given. A tile that is not `alone` may share what it
+    loads with those next to it.
     """
 
     rows: int
@@ -53,6 +54,7 @@ class TilePrinter:
     lanes: Lanes
     accumulate: bool
     fresh: Callable[[str], str]
+    alone: bool = True
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
@@ -63,7 +65,11 @@ class TilePrinter:
         names = [self.fresh(name) for name in ("lhs", "rhs", "out")[: len(matrices)]]
         yield "{"
         for name, matrix, dtype, const in zip(names, matrices, lanes.types, ("const ", "const ", ""), strict=False):
-            yield f"    {const}{dtype.c_name} *const {name} = {matrix.pointer};"
+            fixed = "" if self.alone and name == names[1] else "const "
+            yield f"    {const}{dtype.c_name} *{fixed}{name} = {matrix.pointer};"
+        if self.alone:
+            # Or clang 14 loads factors ahead of the loop around the tile, more than registers hold, and spills them.
+            yield f'    __asm__ volatile("" : "+r"({names[1]}));'
         yield from self._declarations()
         lhs, rhs, *out = (attrs.evolve(matrix, pointer=name) for matrix, name in zip(matrices, names, strict=True))
         own = [[self.fresh("sum") for _ in range(self.vectors)] for _ in range(self.rows)] if out else []
