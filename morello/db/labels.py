@@ -16,6 +16,7 @@ from morello.ir.tensor import OperandState
 _LABELS = re.compile(r"(?P<op>.+) (?P<rank>\d+)(?P<serial> serial)?: (?P<states>.*)")
 _STATE = re.compile(
     r"(?P<dtype>\w+) (?P<level>\w+) (?P<layout>-|layout\[.*\]) c(?P<contig>\d+)(?P<ua> ua)?( v(?P<vector>\d+))?"
+    r"( s(?P<spacing>\d+))?"
 )
 _STRIP = re.compile(r"(\d+)(?:(p|oe)(\d+))?")
 _SEPARATOR = " | "
@@ -36,7 +37,8 @@ def _write_state(state: OperandState) -> str:
     layout = "-" if state.layout is None else str(state.layout)
     unaligned = "" if state.aligned else " ua"
     vector = "" if state.vector is None else f" v{state.vector}"
-    return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}"
+    spacing = f" s{state.spacing}" if state.spacing else ""
+    return f"{state.dtype} {state.level} {layout} c{state.contig}{unaligned}{vector}{spacing}"
 
 
 def read(text: str, operations: Operations) -> LogicalSpec:
@@ -59,7 +61,8 @@ def _read_state(text: str) -> OperandState:
     vector = None if fields["vector"] is None else int(fields["vector"])
     layout = None if fields["layout"] == "-" else _read_layout(fields["layout"])
     dtype = dtypes.by_name(fields["dtype"])
-    return OperandState(dtype, fields["level"], layout, int(fields["contig"]), not fields["ua"], vector)
+    spacing = int(fields["spacing"] or 0)
+    return OperandState(dtype, fields["level"], layout, int(fields["contig"]), not fields["ua"], vector, spacing)
 
 
 def _read_layout(text: str) -> Layout:

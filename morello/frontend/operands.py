@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -15,12 +15,12 @@ from morello.frontend.diagnostics import Source, SourceError, Span, closest, quo
 from morello.frontend.syntax import Group, LayoutNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, named
-from morello.ir.tensor import OperandState, TensorSpec
+from morello.ir.tensor import SPACINGS, OperandState, TensorSpec
 from morello.kernels.machine import MemoryLevel, widest_vector
 from morello.kernels.target import Target
 
 _MAX_LAYOUT = 64
-_COUNTS = {"c": "contiguity", "v": "vector size"}
+_COUNTS = {"c": "contiguity", "s": "spacing", "v": "vector size"}
 
 
 @attrs.frozen
@@ -65,6 +65,8 @@ def read_state(source: Source, target: Target, node: Token | Group, shape: tuple
         return target.state(level.name, dtype, Layout(()))
     layout, contig = _layout(source, properties, shape, span(node))
     state = target.state(level.name, dtype, layout, contig=contig, aligned="ua" not in properties)
+    if "spacing" in properties:
+        state = attrs.evolve(state, spacing=_spacing(source, properties["spacing"], state))
     if level.kind != "vector":
         return state
     vector = properties["vector size"].value if "vector size" in properties else None
@@ -106,7 +108,7 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
         return "layout", build
     if part == "ua":
         return "ua", True
-    if re.fullmatch("[cv][0-9]+", part):
+    if re.fullmatch("[csv][0-9]+", part):
         return _COUNTS[part[0]], numbers.read(source, part, part[1:])
     return None
 
@@ -119,15 +121,18 @@ def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str],
         "layout": ([*NAMED, "layout"], f"layouts are {', '.join(NAMED)}, layout[...]"),
         "vector size": ([], "vector sizes are written v4, v8, ..."),
         "contiguity": ([], "contiguity is written c0, c1, ...: how many physical dimensions lie contiguously"),
+        "spacing": ([], f"spacings are {_listed(SPACINGS)}"),
     }
     missing = [kind for kind in kinds if kind not in kinds_given]
     likely = [kind for kind in missing if closest(word, kinds[kind][0])]
-    if re.match("[cv][0-9]", word):
+    if re.match("[csv][0-9]", word):
         likely = [_COUNTS[word[0]]]
     elif not likely and first and "data type" in missing and re.match("[a-z]", word):
         likely = ["data type"]
     kind = likely[0] if likely else missing[0] if missing[0] in ("memory level", "layout") else "property"
-    names, listing = kinds.get(kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, vN), or just LEVEL"))
+    names, listing = kinds.get(
+        kind, ([], "an operand is written (DTYPE, LEVEL, LAYOUT, ua, cN, sN, vN), or just LEVEL")
+    )
     return source.error(span(word), f"unknown {kind} {quoted(word)}", suggestion(word, names, listing))
 
 
@@ -157,6 +162,19 @@ def _layout(
             f"write c0 to c{len(dims)}; dimensions of size 1 do not count",
         )
     return Layout(dims), contig.value
+
+
+def _spacing(source: Source, spacing: _Property, state: OperandState) -> int:
+    """Return the spacing that an operand is said to have."""
+    if spacing.value not in SPACINGS:
+        raise source.error(spacing.span, f"no s{spacing.value}", f"spacings are {_listed(SPACINGS)}")
+    if state.contiguous:
+        raise source.error(spacing.span, f"s{spacing.value} of a tensor that is contiguous", "leave it out, or say cN")
+    return spacing.value
+
+
+def _listed(spacings: Sequence[int]) -> str:
+    return ", ".join(f"s{spacing}" for spacing in spacings)
 
 
 def _check_vector(source: Source, target: Target, level: MemoryLevel, dtype: dtypes.DType, vector: _Property) -> None:

@@ -73,6 +73,8 @@ def _state(tensor: TensorSpec) -> str:
         words.append("ua")
     if not state.contiguous:
         words.append(f"c{state.contig}")
+    if state.spacing:
+        words.append(f"s{state.spacing}")
     if state.vector is not None:
         words.append(f"v{state.vector}")
     return ", ".join(words)

@@ -12,6 +12,9 @@ from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, TileCode
 from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
+#: Distances of runs, in bytes, of whose multiples states tell: caches of a few ways keep few lines so far apart.
+SPACINGS = (2048, 4096)
+
 
 @attrs.frozen(cache_hash=True)
 class OperandState:
@@ -20,7 +23,8 @@ class OperandState:
     `layout` is None where every value is a register of its own. `contig` counts the innermost physical
     dimensions whose values are known to be adjacent. `aligned` tensors start at a multiple of the level's
     alignment (or of their element's size, if that is larger). `vector` is the number of values per
-    vector register, None outside vector levels.
+    vector register, None outside vector levels. `spacing` is the largest of `SPACINGS` whose multiples runs of adjacent
+    values are known to lie apart, along the innermost dimension outside them; 0 if none is.
     """
 
     dtype: DType
@@ -29,6 +33,7 @@ class OperandState:
     contig: int = 0
     aligned: bool = True
     vector: int | None = None
+    spacing: int = 0
 
     @property
     def contiguous(self) -> bool:
@@ -60,7 +65,8 @@ class OperandState:
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
     ) -> tuple[Num, ...]:
-        """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned.
+        """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned, then
+        the number of its spacing, from 1.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
         """
@@ -70,7 +76,8 @@ class OperandState:
         codes = self.layout.tile_codes(shape, tile, start)
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
-        return (*codes, self._keeps_alignment(codes, shape, tile, start, alignment, sliding))
+        aligned = self._keeps_alignment(codes, shape, tile, start, alignment, sliding)
+        return (*codes, aligned, self._tile_spacing(codes, shape))
 
     def _slid(
         self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
@@ -115,12 +122,30 @@ class OperandState:
             kept = kept & (whole | (regular & known))
         return kept * 1
 
+    def _tile_spacing(self, codes: Sequence[Num], shape: Sequence[Num]) -> Num:
+        """Return the number of the spacing of a tile's runs: what lies around the innermost dimension that is cut."""
+        assert self.layout is not None
+        strides = self.layout.strides(shape)
+        own, outside = spacing_number(self.spacing), len(codes) - self.contig - 1
+        kept = [(code == TileCode.CUT) | (code == TileCode.WHOLE) for code in codes]
+        found: Num = kept[outside] * own if own and outside >= 0 else 0
+        for position in range(outside + 1, len(codes)):
+            around: Num = 0
+            if position:
+                apart = strides[position - 1] * self.dtype.bytes
+                around = own if position - 1 == outside else sum((apart % each == 0) * 1 for each in SPACINGS)
+                around = kept[position - 1] * around
+            code = codes[position]
+            found = choose(code == TileCode.CUT, around, (code != TileCode.GONE) * found)
+        return found
+
     def tiled(self, codes: Sequence[int]) -> OperandState:
         """Return the state of a tile, given its `tile_codes`."""
         if self.layout is None:
             return self
-        layout, contig = self.layout.tiled(self.contig, codes[:-1])
-        return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-1]))
+        layout, contig = self.layout.tiled(self.contig, codes[:-2])
+        spacing = (0, *SPACINGS)[codes[-1]] if contig < len(layout.dims) else 0
+        return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-2]), spacing=spacing)
 
     def under(self, dim_map: Sequence[int | None]) -> OperandState:
         """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.
@@ -137,6 +162,11 @@ class OperandState:
             )
         dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
         return attrs.evolve(self, layout=Layout(dims))
+
+
+def spacing_number(spacing: int) -> int:
+    """Return the number of a spacing among those that states tell of, from 1; 0 for none."""
+    return (0, *SPACINGS).index(spacing)
 
 
 def layout_steps(layout: Layout, tile: Sequence[Num]) -> tuple[Num, ...]:
@@ -227,5 +257,6 @@ class TensorSpec:
                 f"write c0 to c{len(layout.dims)}",
             )
         codes = layout.tile_codes(self.shape, self.shape)
-        state = self.state.tiled((*map(int, codes), int(self.state.aligned)))
+        own = int(self.state.aligned), spacing_number(self.state.spacing)
+        state = self.state.tiled((*map(int, codes), *own))
         return TensorSpec(self.shape, state)

@@ -273,9 +273,9 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
     """Return the operand states of the tiles of one body."""
     states: list[OperandState] = []
     for state in logical.states:
-        count = 0 if state.layout is None else len(state.layout.dims) + 1
+        count = 0 if state.layout is None else len(state.layout.dims) + 2
         state_codes, codes = codes[:count], codes[count:]
-        if TileCode.STRADDLES in state_codes[:-1]:
+        if TileCode.STRADDLES in state_codes[:-2]:
             raise Inapplicable(
                 f"`{step}` breaks up strips of {state.layout}",
                 "choose multiples of the strips, or move the operand to another layout first",

@@ -30,7 +30,7 @@ from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import TensorSpec
+from morello.ir.tensor import SPACINGS, TensorSpec
 from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
 from morello.schedule import Subschedule, Synthesize
 from morello.testing.graphs import random_compose
@@ -57,6 +57,8 @@ def states(draw, target, shape):
         layout = row_major(len(shape))
     contig = draw(st.integers(0, len(layout.dims)) | st.just(len(layout.dims)))
     state = target.state(level.name, dtype, layout, contig=contig, aligned=draw(st.booleans()))
+    if contig < len(layout.dims):
+        state = attrs.evolve(state, spacing=draw(st.sampled_from([0, *SPACINGS])))
     if level.kind != "vector":
         return state
     fitting = [size for size in target.vector_sizes(level, dtype) if TensorSpec(shape, state).run % size == 0]

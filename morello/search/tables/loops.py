@@ -194,7 +194,7 @@ class LoopTables(StepTables):
             return
         alignment = self.target.level(state.level).alignment
         for codes, cells in partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding)):
-            if TileCode.STRADDLES in codes[:-1]:
+            if TileCode.STRADDLES in codes[:-2]:
                 continue
             tiled = state.tiled(codes)
             part: Ints = np.arange(tile.shape[1], dtype=np.int64) if cells is None else cells

@@ -62,4 +62,6 @@ def test_long_rows_cost_as_much_as_adjacent_ones(plugin: TargetPlugin) -> None:
         return int(target.kernels_by_name[KERNEL].cost(parse_spec(text, target).logical, target))
 
     assert cost(1024, ", c1") == cost(1024, "")
-    assert cost(64, ", c1") > 1.2 * cost(64, "")
+    assert cost(64, ", c1") > 1.1 * cost(64, "")
+    assert cost(64, ", c1, s4096") > 1.5 * cost(64, ", c1")
+    assert cost(1024, ", c1, s4096") == cost(1024, "")

@@ -49,15 +49,22 @@ class TileTimes:
 class Lines:
     """Cost of a cache line from one level, in tenths of a cycle.
 
-    `stream` overlaps with the sums. What it does not hide is `run` for each line, `apart` for each run of lines
-    after the first, and `out` for lines of the output, once for reading and once for writing. Runs of a page or more
-    are as good as one, as prefetchers stop at the end of a page.
+    `stream` overlaps with the sums, and so does `half_page` or `page` for each run of lines where runs lie a multiple
+    of that apart: they go to few sets of the caches. What it does not hide is `run` for each line, `apart` for each
+    run after the first, and `out` for lines of the output, once for reading and once for writing. Runs of a page or
+    more are as good as one, as prefetchers stop at the end of a page.
     """
 
     stream: int
     run: int
     apart: int
     out: int
+    half_page: int
+    page: int
+
+    def spaced(self, spacing: int) -> int:
+        """Return what a run takes for the distance of runs alone, in bytes."""
+        return self.page if spacing == _PAGE * _LINE else self.half_page if spacing else 0
 
 
 @attrs.frozen(kw_only=True)
@@ -125,8 +132,9 @@ class TileCycles:
         for index in (0, 1):
             operand, level = spec.operand(index), self.levels[spec.states[index].level]
             lines = operand.lines(_LINE)
-            stream = stream + lines * level.stream
             short = np.maximum(_PAGE - lines // operand.runs, 0)
+            spaced = level.spaced(spec.states[index].spacing)
+            stream = stream + lines * level.stream + operand.runs * spaced * short // _PAGE
             friction = friction + lines * level.run + (operand.runs - 1) * level.apart * short // _PAGE
         return stream, friction + _evicted(spec)
 
@@ -134,14 +142,15 @@ class TileCycles:
 def _evicted(spec: LogicalSpec) -> Num:
     """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
 
-    They do where many are read side by side whose distance is a multiple of a page's size, or may be.
+    They do where many are read side by side whose distance is a multiple of a page's size.
     """
     _, m, k, _ = spec.shape
     lhs, state = spec.operand(0), spec.states[0]
     by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
     if state.level == "L1" or not by_rows:
         return 0
-    evict = (m > _ROWS) & ((lhs.runs > 1) | (k * state.dtype.bytes % (_PAGE * _LINE) == 0))
+    page = _PAGE * _LINE
+    evict = (m > _ROWS) & (k * state.dtype.bytes % page == 0 if state.contiguous else state.spacing == page)
     return choose(evict, lhs.lines(_LINE) * _EVICTED, 0)
 
 

@@ -13,13 +13,11 @@ from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_families import LIMITS, ROWS
 
-#: By memory level, where GL is L3. Rows whose distance is a power of two evict one another from L1, which takes 3 to 16
-#: cycles a line; other distances take next to nothing. Nothing tells a kernel the distance: these, for each run, are in
-#: between.
+#: By memory level, where GL is L3. Rows at other distances than multiples of a page take next to nothing.
 LEVEL_LINES = {
-    "L1": Lines(stream=0, run=0, apart=10, out=0),
-    "L2": Lines(stream=14, run=1, apart=40, out=10),
-    "GL": Lines(stream=25, run=4, apart=120, out=60),
+    "L1": Lines(stream=0, run=0, apart=2, out=0, half_page=0, page=0),
+    "L2": Lines(stream=14, run=1, apart=10, out=10, half_page=10, page=80),
+    "GL": Lines(stream=25, run=2, apart=20, out=60, half_page=60, page=110),
 }
 
 #: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.

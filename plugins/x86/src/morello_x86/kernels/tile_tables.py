@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import cache
 from itertools import starmap
 
+import attrs
+
 from morello.plugins import Machine, Tables
 from morello.plugins.measure import Rows
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
 
-#: A row for each of `LEVELS`, in tenths of a cycle: lines that overlap with sums, lines, runs after the first, and
-#: lines of the output.
+#: A row for each of `LEVELS`, in tenths of a cycle: the fields of `Lines`.
 LINES = "tile_lines"
 LEVELS = ("L1", "L2", "GL")
 
@@ -51,7 +52,7 @@ def tables(size: int) -> Tables:
         cycles = TILE_CYCLES[adds.name, size]
         found |= {tiles_table(adds): rows_of(cycles), limits_table(adds): limits_of(cycles)}
     lines = (LEVEL_LINES[level] for level in LEVELS)
-    return {**found, LINES: tuple((one.stream, one.run, one.apart, one.out) for one in lines)}
+    return {**found, LINES: tuple(map(attrs.astuple, lines))}
 
 
 def cycles_of(machine: Machine, adds: MultiplyAdd, size: int) -> TileCycles:
