@@ -30,7 +30,7 @@ _TAKEN = 4
 _MOST = 8
 #: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
 #: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
-_PERCENT = {32: 137, 64: 148}
+_PERCENT = {32: 137, 64: 112}
 #: Tenths of a cycle for a call, and for each turn through the columns.
 _CALL, _TURN = 60, 50
 
