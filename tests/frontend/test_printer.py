@@ -57,7 +57,7 @@ def states(draw, target, shape):
         layout = row_major(len(shape))
     contig = draw(st.integers(0, len(layout.dims)) | st.just(len(layout.dims)))
     state = target.state(level.name, dtype, layout, contig=contig, aligned=draw(st.booleans()))
-    if contig < len(layout.dims):
+    if state.layout is not None and contig < len(layout.dims):
         state = attrs.evolve(state, spacing=draw(st.sampled_from([0, *SPACINGS])))
     if level.kind != "vector":
         return state
