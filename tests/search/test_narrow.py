@@ -131,9 +131,12 @@ def test_levels_between_others_are_left_out_first(avx2: Target) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
 @pytest.mark.parametrize(
-    "layer", ["Conv[padding=1](1×64×64×56×56×3×3", "Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3"]
+    ("layer", "target"),
+    [
+        ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx2"),
+        ("Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3", "x86_avx512"),
+    ],
 )
 def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str) -> None:
     machine = installed().target(target)
