@@ -27,7 +27,6 @@
 
 #ifndef _OPENMP
 #include <pthread.h>
-#include <sched.h>
 #include <sys/types.h>
 #endif
 
@@ -64,11 +63,10 @@ static int morello_is_idle(const morello_member *member) {
 
 /* Waits until a member is idle, or no more: awake for a while, then asleep until there is news. */
 static void morello_await(const morello_member *member, int idle) {
-    for (int looks = 0; looks < 300; ++looks) {
+    for (int looks = 0; looks < 200000; ++looks) {
         if (morello_is_idle(member) == idle) {
             return;
         }
-        sched_yield();
     }
     pthread_mutex_lock(&morello_team.lock);
     __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
