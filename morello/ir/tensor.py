@@ -139,13 +139,23 @@ class OperandState:
             found = choose(code == TileCode.CUT, around, (code != TileCode.GONE) * found)
         return found
 
+    @property
+    def code_count(self) -> int:
+        """Return how many `tile_codes` a tile has."""
+        return 0 if self.layout is None else len(self.layout.dims) + 2
+
+    def breaks_strips(self, codes: Sequence[int]) -> bool:
+        """Return if a tile with such `tile_codes` cuts through strips, so that it has no state."""
+        return self.layout is not None and TileCode.STRADDLES in codes[: len(self.layout.dims)]
+
     def tiled(self, codes: Sequence[int]) -> OperandState:
         """Return the state of a tile, given its `tile_codes`."""
         if self.layout is None:
             return self
-        layout, contig = self.layout.tiled(self.contig, codes[:-2])
-        spacing = (0, *SPACINGS)[codes[-1]] if contig < len(layout.dims) else 0
-        return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(codes[-2]), spacing=spacing)
+        *dims, aligned, number = codes
+        layout, contig = self.layout.tiled(self.contig, dims)
+        spacing = (0, *SPACINGS)[number] if contig < len(layout.dims) else 0
+        return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(aligned), spacing=spacing)
 
     def under(self, dim_map: Sequence[int | None]) -> OperandState:
         """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.

@@ -11,7 +11,6 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Loop, Part, Segment
-from morello.ir.layout import TileCode
 from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
 from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
@@ -273,9 +272,8 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
     """Return the operand states of the tiles of one body."""
     states: list[OperandState] = []
     for state in logical.states:
-        count = 0 if state.layout is None else len(state.layout.dims) + 2
-        state_codes, codes = codes[:count], codes[count:]
-        if TileCode.STRADDLES in state_codes[:-2]:
+        state_codes, codes = codes[: state.code_count], codes[state.code_count :]
+        if state.breaks_strips(state_codes):
             raise Inapplicable(
                 f"`{step}` breaks up strips of {state.layout}",
                 "choose multiples of the strips, or move the operand to another layout first",

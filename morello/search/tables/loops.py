@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
-from morello.ir.layout import TileCode
 from morello.ir.numbers import partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
@@ -194,7 +193,7 @@ class LoopTables(StepTables):
             return
         alignment = self.target.level(state.level).alignment
         for codes, cells in partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding)):
-            if TileCode.STRADDLES in codes[:-2]:
+            if state.breaks_strips(codes):
                 continue
             tiled = state.tiled(codes)
             part: Ints = np.arange(tile.shape[1], dtype=np.int64) if cells is None else cells
