@@ -19,6 +19,7 @@ _MOST = 32
 _LINE = 64
 #: Lines of a page.
 _PAGE = 64
+_PAGE_BYTES = _PAGE * _LINE
 #: Rows of the left-hand side that L1 has room for in one set, and what a line takes that it has not. Measured on a core
 #: of Zen 5: 16 rows 8 KiB apart take 7 cycles a line longer than 8, or than rows at other distances.
 _ROWS, _EVICTED = 8, 50
@@ -64,7 +65,7 @@ class Lines:
 
     def spaced(self, spacing: int) -> int:
         """Return what a run takes for the distance of runs alone, in bytes."""
-        return self.page if spacing == _PAGE * _LINE else self.half_page if spacing else 0
+        return self.page if spacing == _PAGE_BYTES else self.half_page if spacing else 0
 
 
 @attrs.frozen(kw_only=True)
@@ -149,8 +150,9 @@ def _evicted(spec: LogicalSpec) -> Num:
     by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
     if state.level == "L1" or not by_rows:
         return 0
-    page = _PAGE * _LINE
-    evict = (m > _ROWS) & (k * state.dtype.bytes % page == 0 if state.contiguous else state.spacing == page)
+    evict = (m > _ROWS) & (
+        k * state.dtype.bytes % _PAGE_BYTES == 0 if state.contiguous else state.spacing == _PAGE_BYTES
+    )
     return choose(evict, lhs.lines(_LINE) * _EVICTED, 0)
 
 
