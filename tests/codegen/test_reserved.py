@@ -15,7 +15,7 @@ from morello.errors import EmitError
 from morello.frontend.diagnostics import SourceError
 from morello.runtime import Compiler, available_compilers
 
-HEADERS = "immintrin.h math.h pthread.h sched.h stddef.h stdint.h stdio.h stdlib.h string.h sys/types.h time.h".split()
+HEADERS = "immintrin.h math.h pthread.h stddef.h stdint.h stdio.h stdlib.h string.h sys/types.h time.h".split()
 INCLUDES = "".join(f"#include <{name}>\n" for name in HEADERS)
 REFUSED = {
     "words": "linux unix i386 INT32_MAX UINT8_C NULL M_PI offsetof stdin".split(),

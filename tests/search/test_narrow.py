@@ -132,17 +132,18 @@ def test_levels_between_others_are_left_out_first(avx2: Target) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("layer", "target"),
+    ("layer", "target", "most"),
     [
-        ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx2"),
-        ("Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3", "x86_avx512"),
+        ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx2", 4),
+        ("Conv[padding=1](1×64×64×56×56×3×3", "x86_avx512", 4),
+        ("Conv[stride=2, padding=[1, 1, 0, 0]](1×256×128×14×14×3×3", "x86_avx512", 5),
     ],
 )
-def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str) -> None:
+def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, most: int) -> None:
     machine = installed().target(target)
     spec = parse_spec(f"{layer}, (f32, GL), (f32, GL), (f32, GL), serial)", machine)
     assert shapes_below(spec.logical, machine) > ahead._MANY_SHAPES
     search = BlockSearch(machine)
     found = search.approach(spec, Effort(expansions=800_000))
     assert search.solved > 0
-    assert 0 < found.low < found.cost == figures(found.impl).cost < 5 * found.low
+    assert 0 < found.low < found.cost == figures(found.impl).cost < most * found.low

@@ -20,7 +20,7 @@ from morello.testing.sweep import toy_plugin
 from morello.testing.trials import Trials, spec_file
 
 #: Five of sixty, so that workers share them, and one under the sanitizers.
-RUNS = [(60, seed, []) for seed in range(1, 4)] + [(40, 1, ["--sanitize"])]
+RUNS = [(60, seed, []) for seed in range(1, 6)] + [(40, 1, ["--sanitize"])]
 
 
 @pytest.mark.slow
