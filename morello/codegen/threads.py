@@ -2,7 +2,7 @@
 
 A program runs with OpenMP where it is compiled so, else with a team of threads of its own. They are started when a
 loop first asks for them and stay as long as the program is loaded, since starting one takes as long as a product of
-150³. Who computes a tile makes no difference to it, so results are the same bits for any number of threads.
+100³. Who computes a tile makes no difference to it, so results are the same bits for any number of threads.
 """
 
 from __future__ import annotations
