@@ -6,7 +6,8 @@
 Each runner is a process of its own that stays; on each problem they take turns until the time is up. All are pinned to
 the same core, and their thread's processor time counts; on several threads, time as it passes. Every result is compared
 with numpy in float64 first. Peers come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
-Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line.
+Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line. TVM tunes for minutes, and
+takes part only when it is named: `--peer TVM`, or `--peer ''` for all peers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _LIMITS = Peer("limits", "limits", "any")
 @click.option("--suite", metavar="NAME", multiple=True, type=click.Choice(SUITES), help="Only this suite; repeatable.")
 @click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(PROBLEMS)), help="Only this problem.")
 @click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
-@click.option("--peer", metavar="NAME", multiple=True, help="Only peers whose names begin so; repeatable.")
+@click.option(
+    "--peer", metavar="NAME", multiple=True, help="Only peers whose names begin so; repeatable. TVM is to be named."
+)
 @click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=4.0, show_default=True, help="A problem.")
 @click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For each program of ours.")
@@ -60,8 +63,7 @@ def main(
     """Time programs and peers in turn on the same problems."""
     console = Console(stderr=as_json, width=160)
     cpus = _cpus(threads)
-    chosen = [one for one in peers.PEERS if not peer or one.name.startswith(peer)]
-    workers = [Worker(one, cpus, threads) for one in (*peers.ours(_targets(target), db), *chosen)]
+    workers = [Worker(one, cpus, threads) for one in (*peers.ours(_targets(target), db), *peers.chosen(peer))]
     limiter = Worker(_LIMITS, cpus[:1], 1)
     results: list[Result] = []
     limits: dict[str, float] = {}

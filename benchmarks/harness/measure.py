@@ -13,11 +13,10 @@ import numpy as np
 
 from harness.crew import Worker
 from harness.problems import Problem
+from peers.base import PATIENCE
 
 #: The shortest time that is measured, in seconds, and how often each runner is measured at least.
 _SHORTEST, _ROUNDS = 0.005, 7
-#: How long a peer may take to prepare, and longer than its calls should take, before it is ended.
-_PATIENCE = 120.0
 
 
 @attrs.frozen
@@ -73,9 +72,8 @@ def measure(
         for worker in workers:
             if not worker.missing:
                 tell(worker.peer.name)
-                answers[worker] = worker.ask(
-                    patience if worker.peer.ours else _PATIENCE, prepare=problem.name, expected=expected
-                )
+                allowed = patience if worker.peer.ours else worker.peer.patience
+                answers[worker] = worker.ask(allowed, prepare=problem.name, expected=expected)
     ready = [worker for worker, answer in answers.items() if "error" in answer]
     tell("timing")
     times = _interleaved(ready, seconds)
@@ -105,7 +103,7 @@ def _calls(worker: Worker) -> tuple[int, float]:
 
 def _seconds(worker: Worker, calls: int) -> float:
     """Return what calls took; endless where the worker failed, so that it is measured no more."""
-    return worker.ask(_PATIENCE, calls=calls).get("seconds", float("inf"))
+    return worker.ask(PATIENCE, calls=calls).get("seconds", float("inf"))
 
 
 def _result(problem: Problem, worker: Worker, answer: dict[str, Any], seconds: tuple[float, ...]) -> Result:

@@ -36,6 +36,12 @@ class Primitive(ctypes.Structure):
     )
 
 
+class Packed(ctypes.Structure):
+    """A function of TVM with its arguments."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("arguments", ctypes.c_void_p), ("count", ctypes.c_int64))
+
+
 class Work(ctypes.Structure):
     """Orders for a loop of `limits.c`, and a number that keeps it from being left out."""
 

@@ -25,6 +25,14 @@ def _onednn(group: str, isa: str) -> list[Peer]:
     ]
 
 
+def _tvm(group: str, cpu: str) -> Peer:
+    """Return TVM for a CPU that LLVM knows, the machine's own if empty. It tunes for minutes, so is to be asked for."""
+    name = "TVM" if group == "any" else f"TVM {group}"
+    # It would choose its CPU by itself.
+    environment = {"TVM_BIND_THREADS": "0"}
+    return Peer(name, "peers.tvm:Tvm", group, {"cpu": cpu}, environment, asked=True, patience=1200.0)
+
+
 #: All but Morello. The class `any` is without matrix units (AMX), which is why some are told of a lesser CPU.
 PEERS: tuple[Peer, ...] = (
     _blas("OpenBLAS Haswell", "avx2", _SCIPY, OPENBLAS_CORETYPE="Haswell"),
@@ -48,7 +56,14 @@ PEERS: tuple[Peer, ...] = (
         {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
     ),
     Peer("torch", "peers.pytorch:Torch", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}),
+    _tvm("avx2", "haswell"),
+    _tvm("any", ""),
 )
+
+
+def chosen(names: Sequence[str]) -> list[Peer]:
+    """Return the peers whose names begin with one of these; without names, all that need not be asked for."""
+    return [one for one in PEERS if (one.name.startswith(tuple(names)) if names else not one.asked)]
 
 
 def ours(targets: Sequence[str], database: str) -> list[Peer]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -12,6 +14,8 @@ from harness.problems import Problem
 
 #: Peers that may use 256-bit vectors only, and those that may use all but matrix units.
 CLASSES = ("avx2", "any")
+#: How long a peer may take to prepare, and longer than its calls should take, before it is ended.
+PATIENCE = 120.0
 
 
 class Missing(Exception):
@@ -48,7 +52,8 @@ class Runner(Protocol):
 class Peer:
     """A way to have problems computed: the runner's `module:class` and options, its class, its environment.
 
-    `packs` says that weights are packed before the clock starts.
+    `packs` says that weights are packed before the clock starts, `asked` that it takes part only when it is named.
+    `patience` is how many seconds it may take to prepare a problem.
     """
 
     name: str
@@ -57,7 +62,20 @@ class Peer:
     options: Mapping[str, str] = attrs.field(factory=dict)
     environment: Mapping[str, str] = attrs.field(factory=dict)
     packs: bool = False
+    asked: bool = False
+    patience: float = PATIENCE
 
     @property
     def ours(self) -> bool:
         return self.runner.startswith("peers.ours:")
+
+
+@contextlib.contextmanager
+def unpinned() -> Iterator[None]:
+    """Search on all CPUs."""
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, pinned)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import time
 from collections.abc import Iterator
 
@@ -18,7 +17,7 @@ from morello.db.store import SpecStore
 from morello.errors import NoImplementation
 from morello.runtime.arrays import empty, pack, unpack
 from morello.runtime.compiled import CompiledKernel
-from peers.base import NotOffered, Prepared
+from peers.base import NotOffered, Prepared, unpinned
 
 #: The program's own call, with all arguments in a context; a file of its own, so that nothing is hoisted.
 _SOURCE = """\
@@ -42,7 +41,7 @@ class Ours:
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         start = time.perf_counter()
-        with _unpinned():
+        with unpinned():
             found = [*self._found(problem, threads)]
         if not found:
             raise NotOffered("there is no program")
@@ -117,14 +116,3 @@ def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tup
     # The loader and the workspace must live as long as what calls them.
     context.kept = (loaded, memory, library)
     return library.bench_call, context
-
-
-@contextlib.contextmanager
-def _unpinned() -> Iterator[None]:
-    """Search on all CPUs."""
-    pinned = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, pinned)

@@ -6,17 +6,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import peers
 from harness import report
+from harness.crew import Worker
 from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
-from harness.measure import Result, reason
+from harness.measure import Result, measure, reason
 from harness.problems import Problem
 from harness.suite import PROBLEMS, SUITES
 from morello import api
+from peers.base import Missing, Peer
+from peers.tvm import Tvm
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {
@@ -28,6 +33,21 @@ LIMITS = {
 
 def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs: bool = False) -> Result:
     return Result(PROBLEMS[problem], runner, group, runner.startswith("x86"), packs, seconds)
+
+
+class Answers(Worker):
+    """A worker without a process: one answer to what is to be prepared, and calls of a millisecond."""
+
+    def __init__(self, peer: Peer, answer: dict[str, Any]):
+        super().__init__(peer, [0], 1)
+        self._prepared = answer
+        self.allowed = 0.0
+
+    def ask(self, seconds: float, **order: Any) -> dict[str, Any]:
+        if "prepare" in order:
+            self.allowed = seconds
+            return self._prepared
+        return {"seconds": 1e-3 * order["calls"]}
 
 
 @pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
@@ -78,6 +98,29 @@ def test_suites_are_not_empty() -> None:
 def test_names_of_runners_are_distinct() -> None:
     names = [one.name for one in (*peers.ours(["x86_avx2", "x86_avx512"], ""), *peers.PEERS)]
     assert len(set(names)) == len(names)
+
+
+def test_slow_peers_are_to_be_asked_for() -> None:
+    assert not [one for one in peers.chosen([]) if one.name.startswith("TVM")]
+    assert [one.name for one in peers.chosen(["TVM", "libxsmm avx2"])] == ["libxsmm avx2", "TVM avx2", "TVM"]
+    assert peers.chosen([""]) == [*peers.PEERS]
+
+
+def test_tvm_that_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tvm", None)
+    with pytest.raises(Missing, match="tvm"):
+        Tvm()
+
+
+def test_a_peer_has_its_own_patience_and_its_tuning_is_told() -> None:
+    tuner = Peer("tuner", "", "any", asked=True, patience=1200.0)
+    worker = Answers(tuner, {"error": 0.0, "note": "", "facts": {"search_seconds": 90.0}})
+    (found,) = measure(PROBLEMS["16³"], [worker], 0.01, 5.0, lambda _: None)
+    assert worker.allowed == 1200.0
+    shown = Console(width=160)
+    with shown.capture() as text:
+        shown.print(report.table(PROBLEMS["16³"], [found], LIMITS, 1))
+    assert "90.0 s" in text.get()
 
 
 def test_only_peers_of_the_class_count_for_avx2() -> None:
