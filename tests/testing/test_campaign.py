@@ -129,7 +129,7 @@ def test_faults_of_search_are_told(run: Any, toy: Any, monkeypatch: pytest.Monke
         return real(self, spec)
 
     monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
-    code, told = run(toy, "--specs", "10", "--seconds", "0.2", "--patience", "1", "--jobs", "2")
+    code, told = run(toy, "--specs", "10", "--seconds", "0.2", "--patience", "60", "--jobs", "2")
     assert code == 1
     found = counts(told)
     assert (found["Specs"], found["verified"], found["out of time"], found["failed"]) == (10, 2, 2, 6)
