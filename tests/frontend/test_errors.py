@@ -36,6 +36,10 @@ SPECS = [
     ("Move(4, ‹serial›, GL, L1)", "serial comes last", "after all operands"),
     ("Move(4, GL, L1)(‹a, b, c›)", "3 names for 2 operands", ""),
     # Layouts, contiguity, vectors
+    ("Move(4×4, (GL, c1, ‹s1024›), GL)", "no s1024", "spacings are s2048, s4096"),
+    ("Move(4×4, (GL, ‹s2048›), GL)", "s2048 of a tensor that is contiguous", "leave it out, or say cN"),
+    ("Move(4×4, (GL, c1, s2048, ‹s4096›), GL)", "a second spacing for this operand", "leave one of them out"),
+    ("Move(4×4, (GL, c1, ‹s4k›), GL)", "unknown spacing 's4k'", "spacings are s2048, s4096"),
     ("Move(4×4, (GL, ‹layout[1]›), GL)", "layout[1] does not describe a tensor of shape 4×4", "every dimension larger"),
     ("Move(4×4, (GL, ‹layout[0, 1, 0p3]›), GL)", "layout[0, 1, 0p3] does not describe", "strips divide"),
     ("Move(4×4, (GL, ‹layout[0, 2]›), GL)", "layout[0, 2] does not describe", "every dimension"),
