@@ -217,7 +217,8 @@ def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, targe
 
 
 def _sizes(tensor: TensorSpec) -> str:
-    return "×".join(map(str, tensor.shape))
+    # Nobody reads those of a batch, which take long to write.
+    return "×".join(str(size) if isinstance(size, int) else "n" for size in tensor.shape)
 
 
 def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DType]:

@@ -330,7 +330,7 @@ class _Drawing:
         states: list[OperandState] = []
         for one, pattern, dtype in zip(op.operands(len(shape)), self._kernel.operands, kinds, strict=True):
             state = self._state(one, pattern, dtype, shape, states)
-            if state is None:
+            if state is None or not pattern.accepts(state, len(one.dims)):
                 return None
             states.append(state)
         return LogicalSpec(op, shape, tuple(states), serial=self._rng.random() < 0.8)
@@ -405,6 +405,8 @@ class _Drawing:
     def _layout(self, pattern: OperandPattern, dtype: DType, rank: int) -> Layout:
         if pattern.layout != "any":
             return row_major(rank) if pattern.layout == "row_major" else col_major(rank)
+        if pattern.layouts:
+            return self._rng.choice(pattern.layouts)
         if self._rng.random() < 0.4:
             return self._rng.choice([row_major, col_major])(rank) if rank > 1 else row_major(rank)
         return self._rng.choice(layout_choices(self._target, dtype, rank))
