@@ -65,6 +65,9 @@ def merged(boxes: Boxes, rank: int) -> Boxes:
     The first `rank` axes are sizes. A joined box that is one of the given ones keeps its row.
     """
     value = _values(boxes, rank)
+    if value.max(initial=-1) == len(boxes) - 1:
+        # Each has a value of its own.
+        return boxes
     while True:
         before = len(boxes)
         for axis in reversed(range(boxes.axes)):
