@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.ops.compose import Compose
+from morello.ir.ops.compose import Compose, Piece
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, argument
@@ -45,7 +46,7 @@ class Bufferize(Placed):
             raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")
         dtypes = [state.dtype for state in logical.states]
         cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
-        pieces = op.cut(cuts)
+        pieces = _pieces(op, tuple(cuts))
         wanted = [
             NewTensor(
                 f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes)
@@ -61,3 +62,9 @@ class Bufferize(Placed):
             ]
 
         yield from self.placed(logical, wanted, jobs, target)
+
+
+@cache
+def _pieces(op: Compose, cuts: tuple[int, ...]) -> tuple[Piece, ...]:
+    # The same for every place of the new tensors.
+    return op.cut(cuts)

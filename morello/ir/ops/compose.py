@@ -255,9 +255,6 @@ class Compose(Operation):
         Each makes what one of `stages` makes, the last one the Compose's output. A stage that is not cut belongs
         to the piece that uses it. Raises Inapplicable if more than one would.
         """
-        return _pieces(self, tuple(stages))
-
-    def _cut(self, stages: Collection[int]) -> tuple[Piece, ...]:
         for stage in stages:
             if not 0 < stage < len(self.stages):
                 raise Inapplicable(f"{self} has no intermediate {stage}", f"they are 1 to {len(self.stages) - 1}")
@@ -375,11 +372,6 @@ def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
 
 def _inputs(stages: Sequence[ComposeStage]) -> int:
     return 1 + max(entry for stage in stages for entry in stage.inputs)
-
-
-@cache
-def _pieces(compose: Compose, stages: tuple[int, ...]) -> tuple[Piece, ...]:
-    return compose._cut(stages)
 
 
 @cache
