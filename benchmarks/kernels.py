@@ -6,7 +6,7 @@
 Each runner is a process of its own that stays; on each problem they take turns until the time is up. All are pinned to
 the same core, and their thread's processor time counts; on several threads, time as it passes. Every result is compared
 with numpy in float64 first. Peers come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
-Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line. TVM tunes for minutes, and
+Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line. TVM tunes for long, and
 takes part only when it is named: `--peer TVM`, or `--peer ''` for all peers.
 """
 

@@ -26,7 +26,7 @@ def _onednn(group: str, isa: str) -> list[Peer]:
 
 
 def _tvm(group: str, cpu: str) -> Peer:
-    """Return TVM for a CPU that LLVM knows, the machine's own if empty. It tunes for minutes, so is to be asked for."""
+    """Return TVM for a CPU that LLVM knows, the machine's own if empty. It tunes for long, so is to be asked for."""
     name = "TVM" if group == "any" else f"TVM {group}"
     # It would choose its CPU by itself.
     environment = {"TVM_BIND_THREADS": "0"}
