@@ -50,8 +50,8 @@ class OperandPattern:
             (not self.levels or state.level in self.levels)
             and (not self.dtypes or state.dtype.name in self.dtypes)
             and (self.layout == "any" or is_ordered(state.layout, orders[self.layout](rank)))
-            and (state.contiguous or not self.contiguous)
-            and (state.aligned or not self.aligned)
+            and (not self.contiguous or state.contiguous)
+            and (not self.aligned or state.aligned)
             and (not self.vectors or state.vector in self.vectors)
             and (not self.layouts or state.layout in self.layouts)
             and (self.when is None or self.when(state))
@@ -178,6 +178,16 @@ class Microkernel:
             if not any(known[: len(types)] == types for known in self.types):
                 return False
         return all(agree(field, states) for field in self.same)
+
+    def shared(self, state: OperandState) -> tuple[object, ...]:
+        """Return what must be equal in the states of all operands, but for `lanes`."""
+        return tuple([getattr(state, field) for field in self.same if field != "lanes"])
+
+    def compared(self, state: OperandState) -> tuple[object, ...]:
+        """Return all that `agreed` looks at in a state."""
+        fields = ("dtype",) if self.types else ()
+        fields += ("layout", "vector") if "lanes" in self.same else ()
+        return tuple([getattr(state, field) for field in fields]) + self.shared(state)
 
     def accepts(self, logical: LogicalSpec) -> Mask:
         """Return True if the kernel implements the Spec; cell by cell in a batch."""

@@ -40,14 +40,24 @@ class Select(Rewrite):
             raise Inapplicable(f"{self.kernel} does not implement this {logical.op}", f"it takes {kernel.describe()}")
         cells = masked(None, mask)
         taken = select_cells(logical, cells)
-        needs = tuple(_temporaries(kernel, taken, target, level.name) * level.unit for level in target.levels)
-        cost = checked_cost(kernel, taken, target)
+        needs, cost = checked_needs(kernel, taken, target), checked_cost(kernel, taken, target)
         yield Case(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
     """Return the Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
     return _asked(kernel, target, "when", lambda: kernel.accepts(logical))
+
+
+def fulfilled(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
+    """Return the Specs of a batch, of those whose labels and sizes fit, that fulfil the kernel's own condition."""
+    condition = kernel.when
+    return True if condition is None else _asked(kernel, target, "when", lambda: condition(logical))
+
+
+def checked_needs(kernel: Microkernel, logical: LogicalSpec, target: Target) -> tuple[Num, ...]:
+    """Return the bytes of each level that calls need beside their operands. Raises PluginError if that is no answer."""
+    return tuple(_temporaries(kernel, logical, target, level.name) * level.unit for level in target.levels)
 
 
 def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, level: str) -> Num:

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
 
 import attrs
 import numpy as np
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion
-from morello.ir.numbers import CellIndices, partition, take
+from morello.ir.numbers import CellIndices, Num, partition, take
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.kernels.microkernel import Microkernel, Multiple
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.select import Select
+from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
+from morello.rewrites.select import Select, checked_cost, checked_needs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.memory import check
+from morello.search.tables.asked import Answers
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
 
-#: A state of an operand, and which cells it describes.
-_Choice = tuple[int, Bools]
+#: Costs, [shapes], infinite where a kernel does not apply, and what it needs in bytes.
+_Costs = tuple[Floats, tuple[int, ...]]
+_Ask = Callable[[Sequence[OperandState]], list[_Costs]]
+
+
+@attrs.frozen
+class _Choice:
+    """States of an operand that go with the same other ones, `state` among them, and the cells they describe."""
+
+    state: OperandState
+    described: Bools
+    states: list[int] = attrs.field(factory=list[int])
+
+
+#: By what must be the same in all operands.
+_Choices = dict[tuple[object, ...], list[_Choice]]
 
 
 @attrs.frozen
@@ -74,26 +92,70 @@ class KernelTables(StepTables):
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         if not len(cells):
             return
+        asked: dict[bytes, _Ask] = {}
         for numbers, described in _state_tuples(kernel, space, states, cells):
+            place = described.tobytes()
+            if place not in asked:
+                asked[place] = self._ask(step, kernel, space, cells[described])
+            for cost, needs in asked[place]([states.states[number][1] for number in numbers]):
+                yield KernelTable(numbers, step, priority, cost, needs)
+
+    def _ask(self, step: Select, kernel: Microkernel, space: Space, inside: Ints) -> _Ask:
+        """Return a function that gives the costs of a kernel on these shapes in any states that its patterns accept."""
+        if overridden(type(step), Select):
+            return Answers(partial(self._by_cases, step, space, inside))
+        fitting = Answers(partial(self._fitting, kernel, space, inside))
+        return lambda states: fitting(states)(states)
+
+    def _by_cases(self, step: Select, space: Space, inside: Ints, states: Sequence[OperandState]) -> list[_Costs]:
+        """Return the costs of a kernel where `cases` are not those of Select; none where it does not apply."""
+        check()
+        costs: list[_Costs] = []
+        with contextlib.suppress(Inapplicable):
+            for case in step.cases(space.batch(states, inside), self.target):
+                fitting = inside if case.cells is None else inside[case.cells]
+                costs += _spread(case.expansion.cost, _by_needs(case.expansion.needs, len(fitting)), fitting, space)
+        return costs
+
+    def _fitting(self, kernel: Microkernel, space: Space, inside: Ints, states: Sequence[OperandState]) -> _Ask:
+        """Return what `_ask` does: the kernel's condition and needs look at fewer fields of states than its cost."""
+        check()
+        logical = space.batch(states, inside)
+        mask = fulfilled(kernel, logical, self.target)
+        if not np.any(mask):
+            return lambda states: []
+        cells = masked(None, mask)
+        fitting = inside if cells is None else inside[cells]
+        needs = checked_needs(kernel, select_cells(logical, cells), self.target)
+        parts = [*_by_needs(needs, len(fitting))]
+
+        def costs(states: Sequence[OperandState]) -> list[_Costs]:
             check()
-            inside = cells[described]
-            batch = space.batch([states.states[number][1] for number in numbers], inside)
-            with contextlib.suppress(Inapplicable):
-                for case in step.cases(batch, self.target):
-                    fitting = inside if case.cells is None else inside[case.cells]
-                    for needs, part in _by_needs(case.expansion, len(fitting)):
-                        cost = np.full(space.count, np.inf)
-                        cost[fitting if part is None else fitting[part]] = take(case.expansion.cost, part)
-                        yield KernelTable(numbers, step, priority, cost, needs)
+            cost = checked_cost(kernel, space.batch(states, fitting), self.target)
+            return _spread(cost, parts, fitting, space)
+
+        return Answers(costs)
 
 
-def _by_needs(expansion: Expansion, count: int) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
+def _spread(
+    cost: Num, parts: Iterable[tuple[tuple[int, ...], CellIndices]], fitting: Ints, space: Space
+) -> list[_Costs]:
+    """Return costs of the shapes `fitting` as costs of all, for each part that needs the same."""
+    spread: list[_Costs] = []
+    for needs, part in parts:
+        costs = np.full(space.count, np.inf)
+        costs[fitting if part is None else fitting[part]] = take(cost, part)
+        spread.append((costs, needs))
+    return spread
+
+
+def _by_needs(needs: Sequence[Num], count: int) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
     """Yield the bytes per level that calls need, and the cells of a batch of `count` that need them."""
-    if all(isinstance(need, int) for need in expansion.needs):
-        yield tuple(map(int, expansion.needs)), None
+    if all(isinstance(need, int) for need in needs):
+        yield tuple(map(int, needs)), None
         return
-    needs = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), (count,)) for need in expansion.needs])
-    for distinct, cells in partition(tuple(needs)):
+    columns = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), (count,)) for need in needs])
+    for distinct, cells in partition(tuple(columns)):
         yield tuple(distinct), cells
 
 
@@ -112,28 +174,40 @@ def _state_tuples(
     kernel: Microkernel, space: Space, states: States, cells: Ints
 ) -> Iterator[tuple[tuple[int, ...], Bools]]:
     """Yield tuples of states that the operands' patterns accept and that go together, and which cells they describe."""
-    choices: list[list[_Choice]] = []
-    for index, (pattern, operand) in enumerate(zip(kernel.operands, space.operands, strict=True)):
-        tensors = space.tensors[index][cells]
-        accepted = [
-            number
-            for number, (rank, state) in enumerate(states.states)
-            if rank == len(operand.dims) and pattern.accepts(state, rank)
-        ]
-        described = [states.cost[number, tensors] < np.inf for number in accepted]
-        choices.append([one for one in zip(accepted, described, strict=True) if one[1].any()])
-    yield from _agreeing((), np.ones(len(cells), dtype=np.bool_), choices, kernel, states)
+    choices = [_choices(kernel, index, space, states, cells) for index in range(len(kernel.operands))]
+    tuples: dict[tuple[int, ...], Bools] = {}
+    for chosen, described in _agreeing((), np.ones(len(cells), dtype=np.bool_), choices, kernel):
+        tuples |= dict.fromkeys(itertools.product(*(choice.states for choice in chosen)), described)
+    yield from sorted(tuples.items(), key=itemgetter(0))
+
+
+def _choices(kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
+    """Return the states that an operand's pattern accepts, by what the kernel asks to be the same in all operands."""
+    pattern, rank = kernel.operands[index], len(space.operands[index].dims)
+    tensors = space.tensors[index][cells]
+    choices: dict[tuple[object, ...], _Choice] = {}
+    for number, (own, state) in enumerate(states.states):
+        if own == rank and pattern.accepts(state, rank):
+            described = states.cost[number, tensors] < np.inf
+            key = (*kernel.compared(state), described.tobytes())
+            choices.setdefault(key, _Choice(state, described)).states.append(number)
+    by_same: _Choices = {}
+    for choice in choices.values():
+        if choice.described.any():
+            by_same.setdefault(kernel.shared(choice.state), []).append(choice)
+    return by_same
 
 
 def _agreeing(
-    chosen: tuple[int, ...], described: Bools, choices: Sequence[Sequence[_Choice]], kernel: Microkernel, states: States
-) -> Iterator[tuple[tuple[int, ...], Bools]]:
+    chosen: tuple[_Choice, ...], described: Bools, choices: Sequence[_Choices], kernel: Microkernel
+) -> Iterator[tuple[tuple[_Choice, ...], Bools]]:
     """Yield one of each of the choices after those `chosen`, such that all go together and describe some cell."""
     if len(chosen) == len(choices):
         yield chosen, described
         return
-    known = [states.states[number][1] for number in chosen]
-    for number, cells in choices[len(chosen)]:
-        both = described & cells
-        if kernel.agreed([*known, states.states[number][1]]) and both.any():
-            yield from _agreeing((*chosen, number), both, choices, kernel, states)
+    own = choices[len(chosen)]
+    known = [choice.state for choice in chosen]
+    for choice in own.get(kernel.shared(known[0]), []) if known else itertools.chain(*own.values()):
+        both = described & choice.described
+        if kernel.agreed([*known, choice.state]) and both.any():
+            yield from _agreeing((*chosen, choice), both, choices, kernel)

@@ -1,0 +1,72 @@
+"""Answers kept by the fields of operand states that were looked at: always those that the function would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+
+import attrs
+import pytest
+
+from morello.ir.dtypes import F32, U8
+from morello.ir.layout import row_major
+from morello.ir.tensor import OperandState
+from morello.search.tables.asked import Answers
+
+_L1 = OperandState(F32, "L1", row_major(2), contig=2)
+_STATES = tuple(
+    OperandState(dtype, level, row_major(2), contig, aligned)
+    for dtype, level, contig, aligned in product((F32, U8), ("L1", "GL"), (0, 2), (False, True))
+)
+
+
+@cache
+def _kept(state: OperandState) -> str:
+    return f"{state.level}{state.contig}"
+
+
+_FUNCTIONS: dict[str, tuple[int, Callable[[Sequence[OperandState]], object]]] = {
+    "nothing": (1, lambda states: len(states)),
+    "one field": (2, lambda states: states[0].level),
+    "one field of the second": (2, lambda states: states[1].contig),
+    "a property": (2, lambda states: states[0].contiguous),
+    "a branch": (3, lambda states: states[0].aligned and states[1].dtype),
+    "equality": (256, lambda states: states[0] == states[1]),
+    "equality with a plain state": (2 + 2 + 2 + 2, lambda states: states[0] == _L1),
+    "hash": (16, lambda states: _kept(states[0])),
+    "a changed state": (16, lambda states: attrs.evolve(states[0], level="GL")),
+    "its class": (1, lambda states: (type(attrs.evolve(_L1)), states[0].__class__)),
+    "words": (16, lambda states: repr(states[0])),
+}
+
+
+@pytest.mark.parametrize("name", _FUNCTIONS)
+def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_look_alike(name: str) -> None:
+    most, function = _FUNCTIONS[name]
+    calls = 0
+
+    def counted(states: Sequence[OperandState]) -> object:
+        nonlocal calls
+        calls += 1
+        return function(states)
+
+    answers = Answers(counted)
+    for states in product(_STATES, _STATES):
+        assert answers(states) == function(states)
+    assert calls <= most
+
+
+def test_states_made_of_watched_ones_are_plain() -> None:
+    made = Answers(lambda states: attrs.evolve(states[0], level="GL"))([_L1])
+    assert type(made) is OperandState
+
+
+def test_what_fails_is_asked_again() -> None:
+    def fails(states: Sequence[OperandState]) -> object:
+        raise ValueError(states[0].level)
+
+    answers = Answers(fails)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="L1"):
+            answers([_L1])
