@@ -64,18 +64,26 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
     if not is_batch(codes):
         yield tuple(map(int, codes)), None
         return
-    columns = np.broadcast_arrays(*codes)
-    group = np.zeros(columns[0].shape, dtype=np.int64)
+    # Numbers that all cells share split no group.
+    columns = {place: code for place, code in enumerate(codes) if isinstance(code, np.ndarray)}
+    shapes = {column.shape for column in columns.values()}
+    shape = np.broadcast_shapes(*shapes)
+    if len(shapes) > 1:
+        columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
+    group = np.zeros(shape, dtype=np.int64)
     count = 1 if group.size else 0
-    for column, code in zip(columns, codes, strict=True):
-        if isinstance(code, np.ndarray):
-            # Groups so far are numbered in order, and split by one more code: numbers stay small.
-            kind, kinds = _ranked(column)
+    for column in columns.values():
+        # Groups so far are numbered in order, and split by one more code: numbers stay small.
+        kind, kinds = _ranked(column)
+        if count == 1:
+            group, count = kind, kinds
+        elif kinds > 1:
             group, count = _ranked(group * kinds + kind)
     first = np.zeros(count, dtype=np.int64)
     first[group[::-1]] = np.arange(group.size)[::-1]
     for index, at in enumerate(first):
-        yield tuple(int(column[at]) for column in columns), np.flatnonzero(group == index)
+        numbers = (columns[place][at] if place in columns else code for place, code in enumerate(codes))
+        yield tuple(map(int, numbers)), np.flatnonzero(group == index) if count > 1 else np.arange(group.size)
 
 
 def _ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], int]:
@@ -83,6 +91,8 @@ def _ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], int]:
     if not values.size:
         return np.zeros(0, dtype=np.int64), 0
     low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.zeros(values.shape, dtype=np.int64), 1
     if high - low > 4 * values.size + 64:
         distinct, rank = np.unique(values, return_inverse=True)
         return rank.astype(np.int64), len(distinct)

@@ -56,7 +56,7 @@ class MoveTables(StepTables):
             if is_moved(key.op, target)
             for operand in space.operands
         }
-        self._steps: dict[tuple[int, str, DType], list[MoveStep]] = {}
+        self._steps: dict[tuple[int, str, DType], dict[str, list[MoveStep]]] = {}
         self._searched: dict[tuple[Key, OperandState], list[list[tuple[MoveStep, int]]]] = {}
         self._into: dict[tuple[int, MoveStep], Ints] = {}
         self._kept: dict[MoveStep, StateMap] = {}
@@ -136,17 +136,16 @@ class MoveTables(StepTables):
         if rank not in self._ranks:
             return
         if (rank, state.level, state.dtype) not in self._steps:
-            self._steps[rank, state.level, state.dtype] = steps = self._all_steps(rank, state)
+            steps = self._all_steps(rank, state)
             for step in steps:
                 self._new_states(states, rank, state.dtype, step)
-        for step in self._steps[rank, state.level, state.dtype]:
-            level = self.target.level(step.level)
-            if level.kind == "cache":
-                view = states.number(rank, seen_in(level, state, self.target))
-                self._seen.setdefault(level.name, StateMap()).enter(number, view)
-                if step.layout is None:
-                    ((kept, _),) = step.fresh("operand", TensorSpec((1,) * rank, state), self.target)
-                    self._kept.setdefault(step, StateMap()).enter(number, states.number(rank, kept))
+            self._steps[rank, state.level, state.dtype] = self._into_caches(steps)
+        for name, keeping in self._steps[rank, state.level, state.dtype].items():
+            view = states.number(rank, seen_in(self.target.level(name), state, self.target))
+            self._seen.setdefault(name, StateMap()).enter(number, view)
+            for step in keeping:
+                ((kept, _),) = step.fresh("operand", TensorSpec((1,) * rank, state), self.target)
+                self._kept.setdefault(step, StateMap()).enter(number, states.number(rank, kept))
 
     def finish(self, states: States) -> None:
         self.seen = {name: views.padded(states) for name, views in self._seen.items()}
@@ -157,6 +156,14 @@ class MoveTables(StepTables):
         batch = LogicalSpec(Move(), tuple(self.spaces.tensors[rank].dims), (neutral, neutral))
         steps = (step for _, rewrite in self.rewrites(self.target) for step in rewrite.steps(batch, self.target))
         return [*dict.fromkeys(_general(step) for step in steps if isinstance(step, MoveStep))]
+
+    def _into_caches(self, steps: Sequence[MoveStep]) -> dict[str, list[MoveStep]]:
+        """Return the caches that steps move to, each with the steps that keep the layout."""
+        caches: dict[str, list[MoveStep]] = {}
+        for step in steps:
+            if self.target.level(step.level).kind == "cache":
+                caches.setdefault(step.level, []).extend([step] if step.layout is None else [])
+        return caches
 
     def _new_states(self, states: States, rank: int, dtype: DType, step: MoveStep) -> Ints:
         """Return the numbers of the states that a move to a layout of its own makes, [tensors], -1 for none."""
