@@ -232,12 +232,17 @@ class TensorSpec:
 
     def lines(self, line_bytes: int) -> Num:
         """Return the estimated cache lines that hold the tensor: those of a contiguous run, times the runs."""
-        return self.runs * ceil_div(self.run * self.state.dtype.bytes, line_bytes)
+        return self.runs * self.lines_of_run(line_bytes)
+
+    def lines_of_run(self, line_bytes: int) -> Num:
+        """Return the cache lines that hold a run of adjacent values that starts with one."""
+        return ceil_div(self.run * self.state.dtype.bytes, line_bytes)
 
     @property
     def runs(self) -> Num:
         """Return the number of runs of adjacent values."""
-        return self.volume // self.run
+        sizes = self.physical_shape
+        return self.volume if self.state.layout is None else product(sizes[: len(sizes) - self.state.contig])
 
     @property
     def vectors(self) -> Num:

@@ -132,11 +132,13 @@ class TileCycles:
         friction: Num = 0
         for index in (0, 1):
             operand, level = spec.operand(index), self.levels[spec.states[index].level]
-            lines = operand.lines(_LINE)
-            short = np.maximum(_PAGE - lines // operand.runs, 0)
             spaced = level.spaced(spec.states[index].spacing)
-            stream = stream + lines * level.stream + operand.runs * spaced * short // _PAGE
-            friction = friction + lines * level.run + (operand.runs - 1) * level.apart * short // _PAGE
+            if not (level.stream or level.run or level.apart or spaced):
+                continue
+            runs, long = operand.runs, operand.lines_of_run(_LINE)
+            short = np.maximum(_PAGE - long, 0)
+            stream = stream + runs * long * level.stream + runs * spaced * short // _PAGE
+            friction = friction + runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
         return stream, friction + _evicted(spec)
 
 
