@@ -15,9 +15,11 @@ from morello.runtime.toolchain import Compiler
 #: Characters of C that one translation unit holds at most; more programs go to the next one.
 UNIT = 300_000
 #: What a file defines for itself alone: functions and variables, whose names other programs may use too.
-_STATIC = re.compile(r"^static\b[^;{(=\[]*?\b(\w+)\s*(?=[(=;\[])", re.MULTILINE)
+_STATIC = re.compile(r"^(?:__attribute__\(\(\w+\)\) )?static\b[^;{(=\[]*?\b(\w+)\s*(?=[(=;\[])", re.MULTILINE)
 #: Types made of structs: a second definition would be another type, even if it is the same.
 _STRUCT = re.compile(r"^\}\s*(\w+)\s*;", re.MULTILINE)
+#: Numbers that have names.
+_ENUM = re.compile(r"^enum \{([^}]*)\};", re.MULTILINE)
 
 
 def translation_unit(programs: Sequence[Program]) -> str:
@@ -29,7 +31,9 @@ def translation_unit(programs: Sequence[Program]) -> str:
 
 
 def _renamed(program: Program) -> str:
-    statics = sorted({*_STATIC.findall(program.source), *_STRUCT.findall(program.source)} - {program.name})
+    numbers = [name for found in _ENUM.findall(program.source) for name in re.findall(r"\w+", found)]
+    own = {*_STATIC.findall(program.source), *_STRUCT.findall(program.source), *numbers}
+    statics = sorted(own - {program.name})
     if not statics:
         return program.source
     return re.sub(rf"\b({'|'.join(statics)})\b", rf"\1_{program.name}", program.source)

@@ -1,0 +1,30 @@
+"""Programs are built together, whatever each defines for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from morello import api
+from morello.runtime import Compiler, available_compilers
+from morello.runtime.build import build
+from morello.testing.batch import translation_unit
+
+PARALLEL = """\
+spec {name} = Move({rows}×16, GL, GL)
+schedule {name} {{
+    tile [8, 0] parallel
+    move 0 to L1
+    move 1 to L1
+    tile [1, 1]
+    select Assign
+}}
+"""
+
+
+@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+def test_parallel_programs_share_a_file(compiler: Compiler) -> None:
+    """Each has threads of its own."""
+    text = "".join(PARALLEL.format(name=name, rows=rows) for name, rows in (("first", 16), ("second", 32)))
+    programs = [api.compile(goal).program for goal in api.parse(f"target x86_avx2\n{text}").values()]
+    assert all(program.parallel for program in programs)
+    build({"programs.c": translation_unit(programs)}, (*programs[0].flags, "-Wall", "-Wextra", "-Werror"), compiler)
