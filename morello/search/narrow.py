@@ -1,4 +1,4 @@
-"""Smaller spaces to look for a first program in: few tile sizes, two layouts, fewer levels.
+"""Smaller spaces to look for a first program in: few tile sizes, few layouts, fewer levels.
 
 Each program there is one of the target's own, at the same cost, so that the cheapest of them bounds all that search has
 to look at. That there is none, or what they cost at least, says nothing.
@@ -24,12 +24,25 @@ def narrowed(target: Target) -> list[Target]:
     """Return the target as search sees it in smaller spaces, each of which has all that is in the one before."""
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
-        plain = [layout for layout in target.layouts(dtype, rank) if not layout.has_strips]
-        return plain[:1] + plain[1:][-1:]
+        offered = target.layouts(dtype, rank)
+        plain = [layout for layout in offered if not layout.has_strips]
+        return [*plain[:1], *plain[1:][-1:], *(layout for layout in offered if _asked_for(layout, dtype, target))]
 
     small = attrs.evolve(target, size_bits=_SIZE_BITS, info=attrs.evolve(target.info, layouts=layouts))
     bypassed = _bypassed(target)
     return [*([attrs.evolve(small, bypassed=bypassed)] if bypassed else []), small]
+
+
+def _asked_for(layout: Layout, dtype: DType, target: Target) -> bool:
+    """Return True for strips that a kernel asks for by name; it does not name dimensions that are always 1."""
+    return any(
+        wanted.has_strips
+        and wanted.dims == tuple(one for one in layout.dims if one.dim in {each.dim for each in wanted.dims})
+        for kernel in target.kernels
+        for pattern in kernel.operands
+        for wanted in pattern.layouts
+        if dtype.name in pattern.dtypes
+    )
 
 
 def _bypassed(target: Target) -> frozenset[str]:

@@ -10,6 +10,7 @@ from morello.db import unproven
 from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
+from morello.ir.dtypes import F32, I8
 from morello.ir.impl import Impl, Leaf, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -50,6 +51,12 @@ def test_each_space_has_the_programs_of_the_one_before(
     for impl in found:
         again = apply(Position(Leaf(spec)), schedule_of(impl), avx2, never).impl
         assert figures(again) == figures(impl)
+
+
+def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
+    (*_, small) = narrowed(avx2)
+    assert {str(one) for one in small.layouts(I8, 3)} >= {"layout[0, 1, 2]", "layout[0, 1, 2, 1p4]"}
+    assert not any(one.has_strips for one in small.layouts(F32, 3))
 
 
 @pytest.mark.parametrize(("many", "late"), [(0, 10**6), (10**6, 0)])
