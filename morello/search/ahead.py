@@ -10,6 +10,7 @@ from typing import Protocol
 
 import attrs
 
+from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.search.found import Found
@@ -22,6 +23,8 @@ _MANY_SHAPES = 2_000
 _PER_SHAPE = 100
 #: Specs taken apart after which a first program is late.
 _LATE = 100_000
+#: What tables and bounds take, in Specs taken apart, where no more than a first program is looked for before.
+_SOON = 100_000
 #: How close to the cheapest program of the smaller space is close enough.
 _CLOSE = 0.05
 
@@ -81,7 +84,9 @@ class Ahead:
     def setup(self, logical: LogicalSpec) -> int:
         """Return what tables and bounds of a Spec take, in Specs taken apart, 0 where that is little."""
         shapes = shapes_below(logical, self._target)
-        return _PER_SHAPE * shapes if shapes > _MANY_SHAPES else 0
+        # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
+        pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
+        return _PER_SHAPE * shapes if pieces * shapes > _MANY_SHAPES else 0
 
     def until_late(self, effort: Effort) -> Effort:
         """Return as much of an effort as may be made for a first program before it is looked for in smaller spaces."""
@@ -95,10 +100,12 @@ class Ahead:
         What Ctrl-C interrupts leaves its best program so far.
         """
         for space in narrowed(self._target):
-            if effort.expansions == 0:
+            known = self.program(spec)
+            # Where set-up takes little, search itself soon comes to better ones.
+            if effort.expansions == 0 or (known and 0 < setup < _SOON):
                 break
             near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
-            smaller, known = self._smaller(space), self.program(spec)
+            smaller = self._smaller(space)
             if known:
                 smaller.ahead.add(known)
             if known and effort.expansions and effort.expansions > setup:

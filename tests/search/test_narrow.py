@@ -53,6 +53,24 @@ def test_each_space_has_the_programs_of_the_one_before(
         assert figures(again) == figures(impl)
 
 
+def test_a_graph_of_many_stages_has_a_program_ahead(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pieces have tables each, so a first program is looked for before these are made, and no more than that."""
+    norm = parse_spec("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
+    shapes = shapes_below(norm.logical, avx2)
+    monkeypatch.setattr(ahead, "_MANY_SHAPES", shapes)
+    plain = parse_spec("Softmax(2×8, (f32, GL), (f32, GL), serial)", avx2)
+    assert shapes_below(plain.logical, avx2) <= shapes
+    spaces: list[Target] = []
+    search = BlockSearch(avx2)
+    smaller = search.ahead._smaller
+    monkeypatch.setattr(search.ahead, "_smaller", lambda space: spaces.append(space) or smaller(space))
+    assert search.ahead.setup(plain.logical) == 0
+    found = search.approach(norm, Effort(expansions=100_000, gap=1e9))
+    assert search.ahead.program(norm)
+    assert found.low <= found.cost
+    assert [one.bypassed for one in spaces] == [one.bypassed for one in narrowed(avx2)[:1]]
+
+
 def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
     (*_, small) = narrowed(avx2)
     assert {str(one) for one in small.layouts(I8, 3)} >= {"layout[0, 1, 2]", "layout[0, 1, 2, 1p4]"}
