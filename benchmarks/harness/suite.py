@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from harness.problems import Problem
 
 _F32 = ("f32",) * 3
-#: The layouts that weights of bytes may have beforehand, of which the cheapest is taken.
-_PACKED = ("row_major", "col_major", "layout[0, 1, 2, 1p4]", "layout[0, 2, 1, 2p16]")
+#: The layouts that weights of bytes may have beforehand, by type of the sums, of which the cheapest is taken: what a
+#: multiply-add takes along k lies together, in rows or in panels of columns.
+_PACKED = {
+    "i32": ("layout[0, 1, 2, 1p4]", "layout[0, 2, 1, 2p64, 1p4]"),
+    "i16": ("layout[0, 1, 2, 1p2]", "layout[0, 2, 1, 2p64, 1p2]"),
+}
 
 
 def _matmul(
@@ -51,7 +55,7 @@ def _low() -> Iterable[Problem]:
         for size in (256, 512):
             types, name = ("u8", "i8", total), f"u8·i8→{total} {size}³"
             yield _matmul("bytes", 1, size, size, size, types, name)
-            yield _matmul("bytes", 1, size, size, size, types, f"{name} packed", _PACKED, packed=True)
+            yield _matmul("bytes", 1, size, size, size, types, f"{name} packed", _PACKED[total], packed=True)
 
 
 def _chain(m: int, k: int, n: int, o: int) -> Problem:
