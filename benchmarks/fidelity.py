@@ -219,7 +219,7 @@ def _plot(every: Sequence[Samples], path: str) -> None:
         panel = figure.add_subplot(rows, columns, place + 1)
         for origin in dict.fromkeys(each.origin for each in one.programs):
             own = [each for each in one.programs if each.origin == origin]
-            # Lines without length, with round ends: a tenth of the room of markers.
+            # Lines without length, with round ends: files are half as large as with markers.
             places = [place for each in own for place in ((each.cost, each.seconds),) * 2 + ((math.nan, math.nan),)]
             panel.loglog(*zip(*places, strict=True), label=origin, alpha=0.6, linewidth=3, solid_capstyle="round")
         panel.set_title(f"{one.problem.name}, {one.target}", fontsize=8)
