@@ -100,8 +100,8 @@ def test_progress_is_plain_lines_now_and_then(cli, write, monkeypatch):
 def test_progress_is_live_on_a_terminal(cli, write, monkeypatch):
     monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.0)
     shown = cli("explain", write(), FORCE_COLOR="1", TERM="xterm").stderr
-    assert "searching one" in shown
-    assert "\x1b[2K" in shown
+    # Which phases are seen is chance: each may end before the display looks.
+    assert re.search(r"\x1b\[2K.*(making [a-z ]+ for|searching) (runner-ups of )?one, \d+ s", shown)
 
 
 @pytest.mark.slow

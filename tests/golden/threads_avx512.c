@@ -28,24 +28,31 @@
 #ifndef _OPENMP
 #include <pthread.h>
 #include <sys/types.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 #endif
 
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
 
 #ifndef _OPENMP
-enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_DISMISSED };
+enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_BUSY, MORELLO_DISMISSED };
 
 typedef struct {
     morello_tiles *body;
     const void *loop;
     ptrdiff_t thread, from, to;
-    int state;
-    pthread_t id;
+    int state, apart;
+    pid_t id;
+    pthread_t handle;
 } morello_member;
 
 /* Declared here, as <unistd.h> has many other names. */
 pid_t getpid(void);
+#ifdef __linux__
+long syscall(long number, ...);
+#endif
 
 /* The threads of this program beside those that call it. One loop has them at a time. */
 static struct {
@@ -61,41 +68,104 @@ static int morello_is_idle(const morello_member *member) {
     return __atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_IDLE;
 }
 
-/* Waits until a member is idle, or no more: awake for a while, then asleep until there is news. */
-static void morello_await(const morello_member *member, int idle) {
-    for (int looks = 0; looks < 200000; ++looks) {
-        if (morello_is_idle(member) == idle) {
-            return;
-        }
-    }
-    pthread_mutex_lock(&morello_team.lock);
-    __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
-    while (morello_is_idle(member) != idle) {
-        pthread_cond_wait(&morello_team.news, &morello_team.lock);
-    }
-    __atomic_sub_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&morello_team.lock);
+/* Returns whether the member went from one state to another. */
+static int morello_turns(morello_member *member, int from, int to) {
+    return __atomic_compare_exchange_n(&member->state, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Who goes to sleep says so before a last look: either the sleeper is seen here, or it sees what changed before. */
-static void morello_tell(void) {
-    if (__atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST)) {
+/* Returns the CPU that the calling thread is on, or -1 if that is not known. */
+static int morello_cpu(void) {
+#ifdef SYS_getcpu
+    unsigned cpu;
+    if (syscall(SYS_getcpu, &cpu, NULL, NULL) == 0) {
+        return (int)cpu;
+    }
+#endif
+    return -1;
+}
+
+/* Forbids a member this CPU if it has others, or allows it again what was forbidden. Does nothing before the member has
+   begun to run, nor where CPUs cannot be chosen. */
+static void morello_allow(morello_member *member, int cpu, int allowed) {
+#ifdef SYS_sched_setaffinity
+    enum { BITS = 8 * sizeof(unsigned long) };
+    unsigned long mask[8192 / BITS] = {0};
+    const pid_t id = __atomic_load_n(&member->id, __ATOMIC_SEQ_CST);
+    if (id == 0 || cpu < 0 || cpu >= 8192 || member->apart != allowed
+        || syscall(SYS_sched_getaffinity, id, sizeof mask, mask) < 0) {
+        return;
+    }
+    const unsigned long bit = 1UL << cpu % BITS;
+    if ((mask[cpu / BITS] & bit) == (allowed ? 0 : bit)) {
+        mask[cpu / BITS] ^= bit;
+        member->apart = syscall(SYS_sched_setaffinity, id, sizeof mask, mask) == 0 ? !allowed : allowed;
+    }
+#else
+    (void)member, (void)cpu, (void)allowed;
+#endif
+}
+
+/* Moves a member from the caller's CPU, if it is there and may run on another. */
+static void morello_part(morello_member *member) {
+    const int cpu = morello_cpu();
+    morello_allow(member, cpu, 0);
+    morello_allow(member, cpu, 1);
+}
+
+/* Waits until a member is idle, or no more: awake for a while, then asleep until there is news, of others too. */
+static void morello_await(morello_member *member, int idle) {
+    for (;;) {
+        for (int looks = 0; looks < 200000; ++looks) {
+            if (morello_is_idle(member) == idle) {
+                return;
+            }
+        }
+        if (idle) {
+            morello_part(member);
+        }
         pthread_mutex_lock(&morello_team.lock);
-        pthread_cond_broadcast(&morello_team.news);
+        __atomic_add_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
+        if (morello_is_idle(member) != idle) {
+            pthread_cond_wait(&morello_team.news, &morello_team.lock);
+        }
+        __atomic_sub_fetch(&morello_team.asleep, 1, __ATOMIC_SEQ_CST);
         pthread_mutex_unlock(&morello_team.lock);
+    }
+}
+
+/* Wakes who sleeps: the caller, or members whom a caller asked. Those wake on other CPUs than the caller's, as some
+   schedulers leave both on one. Who goes to sleep says so before a last look: either the sleeper is seen here, or it
+   sees what changed before. The lock is free once those who looked are asleep. */
+static void morello_tell(ptrdiff_t asked) {
+    if (!__atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    const int cpu = asked ? morello_cpu() : -1;
+    for (ptrdiff_t t = 0; t < asked; ++t) {
+        morello_allow(&morello_team.member[t], cpu, 0);
+    }
+    pthread_mutex_lock(&morello_team.lock);
+    pthread_mutex_unlock(&morello_team.lock);
+    pthread_cond_broadcast(&morello_team.news);
+    for (ptrdiff_t t = 0; t < asked; ++t) {
+        morello_allow(&morello_team.member[t], cpu, 1);
     }
 }
 
 static void *morello_work(void *given) {
     morello_member *const member = given;
+#ifdef SYS_gettid
+    __atomic_store_n(&member->id, (pid_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+#endif
     for (;;) {
         morello_await(member, 0);
-        if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
+        if (morello_turns(member, MORELLO_ASKED, MORELLO_BUSY)) {
+            member->body(member->loop, member->thread, member->from, member->to);
+            __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
+            morello_tell(0);
+        } else if (__atomic_load_n(&member->state, __ATOMIC_SEQ_CST) == MORELLO_DISMISSED) {
             return NULL;
         }
-        member->body(member->loop, member->thread, member->from, member->to);
-        __atomic_store_n(&member->state, MORELLO_IDLE, __ATOMIC_SEQ_CST);
-        morello_tell();
     }
 }
 
@@ -114,7 +184,8 @@ static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
     while (morello_team.size < wanted) {
         morello_member *const member = &morello_team.member[morello_team.size];
         member->state = MORELLO_IDLE;
-        if (pthread_create(&member->id, NULL, morello_work, member) != 0) {
+        member->id = member->apart = 0;
+        if (pthread_create(&member->handle, NULL, morello_work, member) != 0) {
             break;
         }
         ++morello_team.size;
@@ -133,9 +204,9 @@ __attribute__((destructor)) static void morello_dismiss(void) {
     for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
         __atomic_store_n(&morello_team.member[t].state, MORELLO_DISMISSED, __ATOMIC_SEQ_CST);
     }
-    morello_tell();
+    morello_tell(0);
     for (ptrdiff_t t = 0; t < morello_team.size; ++t) {
-        pthread_join(morello_team.member[t].id, NULL);
+        pthread_join(morello_team.member[t].handle, NULL);
     }
 }
 #endif
@@ -162,14 +233,21 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         __atomic_store_n(&member->state, MORELLO_ASKED, __ATOMIC_SEQ_CST);
     }
     if (helpers) {
-        morello_tell();
+        morello_tell(helpers);
     }
     body(loop, 0, 0, tiles / shares);
     for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
     for (ptrdiff_t t = 0; t < helpers; ++t) {
-        morello_await(&morello_team.member[t], 1);
+        morello_member *const member = &morello_team.member[t];
+        /* Who has not begun by now may take long to wake. */
+        if (morello_turns(member, MORELLO_ASKED, MORELLO_IDLE)) {
+            morello_part(member);
+            body(loop, member->thread, member->from, member->to);
+        } else {
+            morello_await(member, 1);
+        }
     }
     if (helpers) {
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);

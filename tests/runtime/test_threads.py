@@ -106,6 +106,25 @@ def test_a_program_keeps_its_threads(compiler: Compiler) -> None:
     process.join(60)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="CPUs are listed in /proc")
+def test_threads_may_run_where_they_could_before(compiler: Compiler) -> None:
+    """A caller moves threads that sleep, wake or come late from its own CPU, for a moment."""
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+
+    def cpus(says: Connection) -> None:
+        before = os.sched_getaffinity(0)
+        for call in range(40):
+            assert (made(source, threads=3) == source).all()
+            time.sleep(0.005 * (call % 2))
+        says.send([os.sched_getaffinity(int(task)) == before for task in os.listdir("/proc/self/task")])
+
+    process, hears = forked(cpus)
+    assert hears.poll(60)
+    assert hears.recv() == [True] * 3
+    process.join(60)
+
+
 def test_a_forked_process_has_threads_of_its_own(compiler: Compiler) -> None:
     made = kernel(compiler, WAYS["pthreads"])
     source, _ = operands(made)
