@@ -97,29 +97,34 @@ class ParallelLoops:
         counters: Sequence[Symbol],
         body: Body,
     ) -> str:
-        """Return the struct of variables that a loop is given, and the function that runs a range of its tiles."""
+        """Return the struct of variables that a loop is given, and the functions that run a range of its tiles.
+
+        One of them takes the variables as parameters: of pointers that it read from the struct, compilers would not
+        believe that they share no memory.
+        """
         writer = Writer()
         with writer.block(f"struct {name}", end=";"):
             for variable in captured:
                 writer.line(f"{variable.kind}{variable.name};")
         writer.line()
-        parameters = (
-            f"const void *{names.given}, ptrdiff_t {names.thread}, ptrdiff_t {names.first}, ptrdiff_t {names.end}"
-        )
-        with writer.block(f"static void {name}({parameters})"):
-            writer.line(f"const struct {name} *const {names.loop} = {names.given};")
-            for variable in captured:
-                shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
-                kind = f"{variable.kind}const " if "*" in variable.kind else f"const {variable.kind}"
-                writer.line(f"{kind}{variable.name} = {names.loop}->{variable.name}{shift};")
-            if not body.workspace:
-                writer.line(f"(void){names.thread};")
+        tiles = f"ptrdiff_t {names.first}, ptrdiff_t {names.end}"
+        with writer.block(f"static void {name}_tiles({''.join(f'{_constant(one)}, ' for one in captured)}{tiles})"):
             with writer.block(
                 f"for (ptrdiff_t {names.tile} = {names.first}; {names.tile} < {names.end}; ++{names.tile})"
             ):
                 for line in _counted(counters, names.tile):
                     writer.line(line)
                 writer.add(body.code)
+        writer.line()
+        with writer.block(f"static void {name}(const void *{names.given}, ptrdiff_t {names.thread}, {tiles})"):
+            writer.line(f"const struct {name} *const {names.loop} = {names.given};")
+            if not body.workspace:
+                writer.line(f"(void){names.thread};")
+            values = []
+            for variable in captured:
+                shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
+                values.append(f"{names.loop}->{variable.name}{shift}")
+            writer.line(f"{name}_tiles({', '.join([*values, names.first, names.end])});")
         return writer.text()
 
 
@@ -137,6 +142,11 @@ def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Capture
                 variables[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
     variables[workspace.name] = workspace
     return [*variables.values()]
+
+
+def _constant(variable: Captured) -> str:
+    """Return a variable's declaration as one that does not change."""
+    return f"{variable.kind}const {variable.name}" if "*" in variable.kind else f"const {variable.kind}{variable.name}"
 
 
 def _counted(counters: Sequence[Symbol], tile: str) -> Iterator[str]:

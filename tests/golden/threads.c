@@ -268,12 +268,7 @@ struct threads_part1 {
     ptrdiff_t i0;
 };
 
-static void threads_part1(const void *given, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {
-    const struct threads_part1 *const loop = given;
-    const float *restrict const src_gl = loop->src_gl;
-    float *restrict const out = loop->out;
-    const ptrdiff_t i0 = loop->i0;
-    (void)thread;
+static void threads_part1_tiles(const float *restrict const src_gl, float *restrict const out, const ptrdiff_t i0, ptrdiff_t from, ptrdiff_t to) {
     for (ptrdiff_t tile = from; tile < to; ++tile) {
         const ptrdiff_t i1 = tile / 2;
         const ptrdiff_t i2 = tile % 2;
@@ -296,6 +291,12 @@ static void threads_part1(const void *given, ptrdiff_t thread, ptrdiff_t from, p
             }
         }
     }
+}
+
+static void threads_part1(const void *given, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {
+    const struct threads_part1 *const loop = given;
+    (void)thread;
+    threads_part1_tiles(loop->src_gl, loop->out, loop->i0, from, to);
 }
 
 void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *restrict out, void *restrict workspace, int threads2) {

@@ -273,12 +273,7 @@ struct threads_avx2_part1 {
     float *restrict out;
 };
 
-static void threads_avx2_part1(const void *given, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {
-    const struct threads_avx2_part1 *const loop = given;
-    const float *restrict const lhs = loop->lhs;
-    const float *restrict const rhs = loop->rhs;
-    float *restrict const out = loop->out;
-    (void)thread;
+static void threads_avx2_part1_tiles(const float *restrict const lhs, const float *restrict const rhs, float *restrict const out, ptrdiff_t from, ptrdiff_t to) {
     for (ptrdiff_t tile = from; tile < to; ++tile) {
         const ptrdiff_t m = tile;
         /* MatmulAccum(1×2×8×8, L1, L1, L1): move 2 to VRF as row_major v8 */
@@ -300,6 +295,12 @@ static void threads_avx2_part1(const void *given, ptrdiff_t thread, ptrdiff_t fr
         store_f32x8(&out[16 * m], out_0_0);
         store_f32x8(&out[16 * m + 8], out_1_0);
     }
+}
+
+static void threads_avx2_part1(const void *given, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to) {
+    const struct threads_avx2_part1 *const loop = given;
+    (void)thread;
+    threads_avx2_part1_tiles(loop->lhs, loop->rhs, loop->out, from, to);
 }
 
 void threads_avx2(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads) {
