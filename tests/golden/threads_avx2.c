@@ -1,7 +1,7 @@
 /*
  * MatmulAccum(1×64×8×8, L1, L1, L1) for x86_avx2, made by Morello.
  *
- * Cost 110636; memory in bytes: VRF 128. Schedule:
+ * Cost 20636; memory in bytes: VRF 128. Schedule:
  *     tile [1, 2, 8] parallel
  *     move 2 to VRF as row_major v8
  *     subschedule [0] {

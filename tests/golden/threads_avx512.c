@@ -1,7 +1,7 @@
 /*
  * MatmulAccum(1×64×8×16, L1, L1, L1) for x86_avx512, made by Morello.
  *
- * Cost 110640; memory in bytes: VRF 256. Schedule:
+ * Cost 20640; memory in bytes: VRF 256. Schedule:
  *     tile [1, 2, 16] parallel
  *     move 2 to VRF as row_major v16
  *     subschedule [0] {

@@ -28,7 +28,7 @@ PLUGIN = TargetPlugin(
     levels=levels(registers=32, vectors=VECTORS),
     rewrites=STANDARD,
     kernels=(*kernels(VECTORS, registers=32, tile_rows=(5, 6)), *KERNELS),
-    weights=Weights(threads=24, sync=110_000),
+    weights=Weights(threads=24, sync=20_000),
     profiles=profiles(INFO.name),
     clock=CLOCK,
     tables=tables(size=64),
