@@ -108,19 +108,18 @@ class ParallelLoops:
                 writer.line(f"{variable.kind}{variable.name};")
         writer.line()
         tiles = f"ptrdiff_t {names.first}, ptrdiff_t {names.end}"
-        with writer.block(f"static void {name}_tiles({''.join(f'{_constant(one)}, ' for one in captured)}{tiles})"):
-            with writer.block(
-                f"for (ptrdiff_t {names.tile} = {names.first}; {names.tile} < {names.end}; ++{names.tile})"
-            ):
-                for line in _counted(counters, names.tile):
-                    writer.line(line)
-                writer.add(body.code)
+        parameters = "".join(f"{_constant(variable)}, " for variable in captured) + tiles
+        head = f"for (ptrdiff_t {names.tile} = {names.first}; {names.tile} < {names.end}; ++{names.tile})"
+        with writer.block(f"static void {name}_tiles({parameters})"), writer.block(head):
+            for line in _counted(counters, names.tile):
+                writer.line(line)
+            writer.add(body.code)
         writer.line()
         with writer.block(f"static void {name}(const void *{names.given}, ptrdiff_t {names.thread}, {tiles})"):
             writer.line(f"const struct {name} *const {names.loop} = {names.given};")
             if not body.workspace:
                 writer.line(f"(void){names.thread};")
-            values = []
+            values: list[str] = []
             for variable in captured:
                 shift = f" + {names.thread} * {body.workspace}" if variable.name == self._workspace_name else ""
                 values.append(f"{names.loop}->{variable.name}{shift}")

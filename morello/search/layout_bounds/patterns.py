@@ -12,12 +12,15 @@ from enum import IntEnum
 import attrs
 import numpy as np
 
-from morello.ir.tensor import OperandState
+from morello.ir.tensor import SPACINGS, OperandState
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import DimMap, PipelineTables
 from morello.search.tables.search_tables import SearchTables
+
+#: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
+FAR = SPACINGS[-1]
 
 
 class Run(IntEnum):
@@ -33,13 +36,31 @@ class Run(IntEnum):
 
 @attrs.frozen(cache_hash=True)
 class Pattern:
-    """All that these bounds know of an operand state: class, innermost dimension, and how values lie along that."""
+    """All that these bounds know of an operand state: class, innermost dimension, and how values lie along that.
+
+    Where values are `Run.DENSE`, `far` says that runs lie multiples of `FAR` bytes apart.
+    """
 
     cls: int
     dim: int = -1
     run: Run = Run.NONE
+    far: bool = False
 
-    def tiled(self, whole: Ints, tile: Ints) -> Ints:
+    def tiled(self, whole: Ints, tile: Ints, width: int) -> list[tuple[Pattern, Ints]]:
+        """Return the patterns of tiles, and which have each. Sizes are [dimensions, n], `width` is a value's bytes."""
+        runs = self._tiled_runs(whole, tile)
+        found: list[tuple[Pattern, Ints]] = []
+        for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
+            there = np.flatnonzero(runs == run)
+            if run != Run.DENSE or self.run == Run.DENSE:
+                found.append((self.lying(Run(run), self.far), there))
+                continue
+            apart = whole[self.dim, there] * width
+            far = apart % FAR == 0
+            found += [(self.lying(Run.DENSE, far=bool(each)), there[far == each]) for each in np.unique(far)]
+        return found
+
+    def _tiled_runs(self, whole: Ints, tile: Ints) -> Ints:
         """Return the ways that values of tiles lie, [n]; sizes are [dimensions, n]."""
         if self.run == Run.NONE:
             return np.zeros(whole.shape[1], dtype=np.int64) + int(Run.NONE)
@@ -51,15 +72,17 @@ class Pattern:
         runs: Ints = np.where(single, Run.NONE, np.where(alone, Run.FULL, np.where(cut, Run.DENSE, self.run)))
         return np.where(blurred(tile) & (runs != Run.NONE), int(Run.EITHER), runs)
 
-    def lying(self, run: Run) -> Pattern:
+    def lying(self, run: Run, far: bool = False) -> Pattern:
         """Return the pattern of the same class whose values lie in another way along the same dimension."""
-        return Pattern(self.cls) if run == Run.NONE else attrs.evolve(self, run=run)
+        if run == Run.NONE:
+            return Pattern(self.cls)
+        return attrs.evolve(self, run=run, far=far and run == Run.DENSE)
 
     def under(self, dim_map: DimMap, cls: int) -> Pattern | None:
         """Return the pattern seen under other dimensions, None if its innermost is left out."""
         if self.run == Run.NONE:
             return Pattern(cls)
-        return Pattern(cls, dim_map.index(self.dim), self.run) if self.dim in dim_map else None
+        return Pattern(cls, dim_map.index(self.dim), self.run, self.far) if self.dim in dim_map else None
 
 
 def blurred(sizes: Ints) -> Bools:
@@ -79,7 +102,7 @@ def _pattern(cls: int, state: OperandState) -> Pattern:
         run = Run.ODD_EVEN
     elif layout.has_strips:
         run = Run.STRIPS
-    return Pattern(cls, layout.dims[-1].dim, run)
+    return Pattern(cls, layout.dims[-1].dim, run, run == Run.DENSE and state.spacing == FAR)
 
 
 class Patterns:
@@ -193,11 +216,12 @@ class Patterns:
             rank = self.states.classes[pattern.cls].rank
             whole, tile = self._loops.cut_tensors(rank)
             dims = self._tables.spaces.tensors[rank].dims
-            runs = pattern.tiled(dims[:, whole], dims[:, tile])
-            into = np.full(len(Run), -1, dtype=np.int64)
-            for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
-                into[run] = self._number(pattern.lying(Run(run)))
-            self._tiles.append(into[runs])
+            numbers = np.full(len(whole), -1, dtype=np.int64)
+            for tiles, there in pattern.tiled(
+                dims[:, whole], dims[:, tile], self.states.classes[pattern.cls].dtype.bytes
+            ):
+                numbers[there] = self._number(tiles)
+            self._tiles.append(numbers)
         return self._tiles[number]
 
     def _tile_table(self) -> tuple[Ints, Bools]:

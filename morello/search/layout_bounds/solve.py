@@ -1,4 +1,4 @@
-"""Lower bounds that know of layouts the innermost dimension, and whether values lie in one run.
+"""Lower bounds that know of layouts the innermost dimension, and whether values lie in one run, or in runs far apart.
 
 Those of `morello.search.bounds` forget layouts, so that to lay a tensor out anew seems to cost no more than to copy
 it. Here operands are told apart by their pattern, and memory limits are forgotten instead, but for what the others say
