@@ -29,6 +29,7 @@ class Reach:
     def __init__(self, target: Target):
         self._target = target
         self._alive: dict[OperationClass, bool] = {}
+        self._kernels: dict[Operation, list[Microkernel]] = {}
         #: Rewrites that this knows nothing of: where one applies, there is hope.
         self._others = [rewrite for rewrite in rewrites_of(target) if rewrite not in _KNOWN]
 
@@ -59,7 +60,10 @@ class Reach:
         self._alive.update({kinds: kinds in alive for kinds in ways})
 
     def _has_kernel(self, kinds: OperationClass) -> bool:
-        return any(kernel.implements(kinds[0]) and _takes(kernel, kinds[1]) for kernel in self._target.kernels)
+        op, states = kinds
+        if op not in self._kernels:
+            self._kernels[op] = [kernel for kernel in self._target.kernels if kernel.implements(op)]
+        return any(_takes(kernel, states) for kernel in self._kernels[op])
 
     def _ways(self, kinds: OperationClass, rank: int) -> Iterator[tuple[OperationClass, ...]]:
         """Yield the parts that are left after one step, for each step."""
