@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from morello.search.arrays import Bools, Floats, Ints
@@ -27,9 +28,13 @@ class OperandMoves:
         bounds = grids.bounds
         self._space = bounds.by_key[key].space
         moves = bounds.of(MoveBounds)
-        self._copy_shapes = moves.copy_shapes(self._space, operand)
+        copies = attrs.evolve(moves.copy_key(self._space, operand), serial=True)
         #: The bounds of the Moves that copy it, None if these have none by pattern.
-        self.copies = grids.by_key.get(moves.copy_key(self._space, operand))
+        self.copies = grids.by_key.get(copies)
+        #: Threads that share a copy take a part of the time that one takes, at best.
+        self._threads = 1 if key.serial else bounds.target.weights.threads
+        if self.copies is not None:
+            self._copy_shapes = self.copies.space.numbers(list(self._space.operand_shapes(operand)))
         self._rank = len(self._space.operands[operand].dims)
         self._seen = grids.tables.of(MoveTables).seen
         count = len(numbers)
@@ -84,6 +89,8 @@ class OperandMoves:
             copied += _between(values, first, second)
         if declared.writes:
             copied += np.swapaxes(_between(values, first, second), 1, 2)
+        # Nothing is known of what one thread alone never copies.
+        copied = np.where((shapes >= 0)[:, None, None], copied / self._threads, 0.0)
         cost = own[:, :, None] + own[:, None, :] + np.where(self._view, 0.0, copied)
         return np.where(self._offered[tensors], cost, np.inf)
 

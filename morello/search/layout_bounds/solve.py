@@ -49,7 +49,7 @@ class LayoutBounds(Grids):
         #: Per space, what its operands can become; none where that is not known.
         self.changes: dict[Key, list[Changes]] = {}
         for key in bounds.order:
-            if key not in self.by_key and key.serial and is_moved(key.op, bounds.target):
+            if key not in self.by_key and is_moved(key.op, bounds.target):
                 possible = self.possible(key)
                 moves = [OperandMoves(self, key, operand, numbers) for operand, numbers in enumerate(possible)]
                 if all(one.copies is not None for one in moves):
