@@ -179,6 +179,21 @@ def test_propagated_errors_cover_what_changes_do(op: Operation, step: float) -> 
             assert np.all(np.abs(got - value) <= bound * (1 + 1e-9) + 1e-15)
 
 
+@pytest.mark.parametrize("error", [2000.0, np.inf])
+@pytest.mark.parametrize("name", ["Softmax", "Exp", "SoftmaxDenominator"])
+def test_what_underflows_may_be_moved_back(name: str, error: float) -> None:
+    op = by_name(name)
+    row = [np.array([[0.0]])] if name == "SoftmaxDenominator" else []
+    inputs, moved = ([np.array([[low, 0.0]]), *row] for low in (-1000.0, 1000.0 if name == "Softmax" else 5.0))
+    errors = [np.full(value.shape, error if place == 0 else 0.0) for place, value in enumerate(inputs)]
+    kinds = [F32] * len(op.operands(2))
+    bounds = op.error_analysis.propagate_error((1, 2), inputs, errors)
+    for value, other, bound in zip(
+        op.meaning((1, 2), inputs, kinds), op.meaning((1, 2), moved, kinds), bounds, strict=True
+    ):
+        assert np.all(np.abs(value - other) <= bound)
+
+
 def test_an_operation_without_an_analysis_is_not_part_of_a_compose() -> None:
     @attrs.frozen
     class Negate(Unary):

@@ -97,6 +97,6 @@ def exp(values: np.ndarray) -> np.ndarray:
 
 
 def exp_error(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return by how much e^x may move where x moves by at most an error."""
+    """Return by how much e^x may move where x moves by at most an error, also if it is 0 only as float64 ends there."""
     with np.errstate(all="ignore"):
-        return np.where(np.exp(values) == 0, 0.0, np.exp(values) * np.expm1(errors))
+        return np.where(np.exp(values) == 0, np.exp(values + errors), np.exp(values) * np.expm1(errors))

@@ -93,7 +93,11 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         (value,) = self.op.meaning(shape, inputs, [])
-        return [error_from_logarithm(value, 2 * self.op.max(shape, errors[0]))]
+        moved = 2 * self.op.max(shape, errors[0])
+        above = below(inputs[0], self.op.max(shape, inputs[0]))
+        with np.errstate(all="ignore"):
+            # A value that is 0 only because float64 ends there may be moved as far as 1.
+            return [np.where(value == 0, exp(np.minimum(above + moved, 0)), error_from_logarithm(value, moved))]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 3
