@@ -2,12 +2,12 @@
 
 In go `Bounds`. Out comes what search takes together with those: of two lower bounds the larger is as true. Operands are
 told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and the way values lie
-along it: apart, in runs, in one run, in strips or odd-even. Limits of memory are forgotten instead.
+along it: apart, in runs, in runs a page apart, in one run, in strips or odd-even. Limits of memory are forgotten.
 
 Copies are looked at beforehand: a `Grid` holds the bounds of a space of Moves, one per shape and two patterns, smaller
 shapes first. From these follows what an operand of any other Spec can become by any number of moves, and what that
-costs at least (`Changes`). How these Specs go on, search finds out itself, pattern by pattern, where it is about to
-look into one (`solve/abstract.c`)::
+costs at least (`Changes`). Threads that share a copy take at least their part of what one alone takes. How these Specs
+go on, search finds out itself, pattern by pattern, where it is about to look into one (`solve/abstract.c`)::
 
     Bounds ──> Grids: kernels, loops, moves ──> Changes of operands ──> the abstract problem of `solve`
 
