@@ -27,10 +27,12 @@
 
 #ifndef _OPENMP
 #include <pthread.h>
+#include <stdint.h>
 #include <sys/types.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif
+#include <time.h>
 #endif
 
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
@@ -59,6 +61,8 @@ static struct {
     int taken, asleep;
     pid_t process;
     ptrdiff_t size;
+    /* Of loops that found someone asleep: how long the last took that let them sleep, and when the last ended. */
+    int64_t took, ended;
     pthread_mutex_t lock;
     pthread_cond_t news;
     morello_member member[1024];
@@ -152,6 +156,34 @@ static void morello_tell(ptrdiff_t asked) {
     }
 }
 
+static int64_t morello_now(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Returns when a loop starts that finds someone asleep, else 0. */
+static int64_t morello_start(void) {
+    return __atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST) ? morello_now() : 0;
+}
+
+/* Returns whether to let sleepers sleep: there is little to do, and calls do not come one upon another. */
+static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {
+    return start && __atomic_load_n(&morello_team.size, __ATOMIC_RELAXED) >= wanted
+        && __atomic_load_n(&morello_team.took, __ATOMIC_RELAXED) < 100000
+        && start - __atomic_load_n(&morello_team.ended, __ATOMIC_RELAXED) > 100000;
+}
+
+static void morello_end(int64_t start, int alone) {
+    if (start) {
+        const int64_t now = morello_now();
+        __atomic_store_n(&morello_team.ended, now, __ATOMIC_RELAXED);
+        if (alone) {
+            __atomic_store_n(&morello_team.took, now - start, __ATOMIC_RELAXED);
+        }
+    }
+}
+
 static void *morello_work(void *given) {
     morello_member *const member = given;
 #ifdef SYS_gettid
@@ -188,7 +220,7 @@ static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
         if (pthread_create(&member->handle, NULL, morello_work, member) != 0) {
             break;
         }
-        ++morello_team.size;
+        __atomic_add_fetch(&morello_team.size, 1, __ATOMIC_RELAXED);
     }
     if (morello_team.size == 0) {
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
@@ -225,7 +257,9 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
 #else
-    const ptrdiff_t helpers = morello_take_team(shares - 1);
+    const int64_t start = morello_start();
+    const int alone = morello_lets_sleep(start, shares - 1);
+    const ptrdiff_t helpers = alone ? 0 : morello_take_team(shares - 1);
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
         member->body = body, member->loop = loop, member->thread = t + 1;
@@ -252,6 +286,7 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     if (helpers) {
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
+    morello_end(start, alone);
 #endif
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,41 @@ def test_threads_sleep_between_calls(compiler: Compiler) -> None:
     time.sleep(0.5)
     assert time.process_time() - before < 0.1
     assert (made(source, threads=3) == source).all()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_brief_calls_now_and_then_wake_nobody(compiler: Compiler) -> None:
+    """To wake a thread takes longer than all the work. Calls one upon another do wake them."""
+    made = kernel(compiler, WAYS["pthreads"])
+    source, _ = operands(made)
+
+    def sleeps() -> int:
+        """Count how often the other threads have gone to sleep so far."""
+        tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
+        counts = [re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text()) for task in tasks]
+        return sum(int(count[1]) for count in counts if count)
+
+    def calls(says: Connection) -> None:
+        made(source, threads=3)
+        counts = []
+        for pause, upon in ((0.01, 1), (0.01, 500)):
+            time.sleep(0.1)
+            before = sleeps()
+            for _ in range(10):
+                time.sleep(pause)
+                for _ in range(upon):
+                    made(source, threads=3)
+            time.sleep(0.1)
+            counts.append(sleeps() - before)
+        says.send(counts)
+
+    process, hears = forked(calls)
+    assert hears.poll(60)
+    now_and_then, upon = hears.recv()
+    process.join(60)
+    # What is measured on a busy machine may take long enough once.
+    assert now_and_then <= 4
+    assert upon >= 10
 
 
 def test_threads_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
