@@ -136,7 +136,7 @@ static void morello_tell(ptrdiff_t asked) {{
     }}
 }}
 
-static int64_t morello_now(void) {{
+static int64_t morello_nanoseconds(void) {{
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -144,19 +144,20 @@ static int64_t morello_now(void) {{
 
 /* Returns when a loop starts that finds someone asleep, else 0. */
 static int64_t morello_start(void) {{
-    return __atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST) ? morello_now() : 0;
+    return __atomic_load_n(&morello_team.asleep, __ATOMIC_SEQ_CST) ? morello_nanoseconds() : 0;
 }}
 
 /* Returns whether to let sleepers sleep: there is little to do, and calls do not come one upon another. */
 static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {{
-    return start && __atomic_load_n(&morello_team.size, __ATOMIC_RELAXED) >= wanted
+    return start && morello_team.process == getpid()
+        && __atomic_load_n(&morello_team.size, __ATOMIC_RELAXED) >= wanted
         && __atomic_load_n(&morello_team.took, __ATOMIC_RELAXED) < {_BRIEF}
         && start - __atomic_load_n(&morello_team.ended, __ATOMIC_RELAXED) > {_BRIEF};
 }}
 
 static void morello_end(int64_t start, int alone) {{
     if (start) {{
-        const int64_t now = morello_now();
+        const int64_t now = morello_nanoseconds();
         __atomic_store_n(&morello_team.ended, now, __ATOMIC_RELAXED);
         if (alone) {{
             __atomic_store_n(&morello_team.took, now - start, __ATOMIC_RELAXED);
