@@ -31,8 +31,7 @@ class OperandMoves:
         copies = attrs.evolve(moves.copy_key(self._space, operand), serial=True)
         #: The bounds of the Moves that copy it, None if these have none by pattern.
         self.copies = grids.by_key.get(copies)
-        #: Threads that share a copy take a part of the time that one takes, at best.
-        self._threads = 1 if key.serial else bounds.target.weights.threads
+        self._threads = bounds.target.weights.threads
         if self.copies is not None:
             self._copy_shapes = self.copies.space.numbers(list(self._space.operand_shapes(operand)))
         self._rank = len(self._space.operands[operand].dims)
@@ -89,8 +88,9 @@ class OperandMoves:
             copied += _between(values, first, second)
         if declared.writes:
             copied += np.swapaxes(_between(values, first, second), 1, 2)
-        # Nothing is known of what one thread alone never copies.
-        copied = np.where((shapes >= 0)[:, None, None], copied / self._threads, 0.0)
+        if not self._space.key.serial:
+            # Threads take their part of one's time, at best. Nothing is known of what one alone never copies.
+            copied = np.where((shapes >= 0)[:, None, None], copied / self._threads, 0.0)
         cost = own[:, :, None] + own[:, None, :] + np.where(self._view, 0.0, copied)
         return np.where(self._offered[tensors], cost, np.inf)
 
