@@ -56,7 +56,8 @@ pid_t getpid(void);
 long syscall(long number, ...);
 #endif
 
-/* The threads of this program beside those that call it. One loop has them at a time. */
+/* The threads of this program beside those that call it. One loop has them at a time; what it alone looks at changes
+   plainly. */
 static struct {
     int taken, asleep;
     pid_t process;
@@ -169,19 +170,14 @@ static int64_t morello_start(void) {
 
 /* Returns whether to let sleepers sleep: there is little to do, and calls do not come one upon another. */
 static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {
-    return start && morello_team.process == getpid()
-        && __atomic_load_n(&morello_team.size, __ATOMIC_RELAXED) >= wanted
-        && __atomic_load_n(&morello_team.took, __ATOMIC_RELAXED) < 100000
-        && start - __atomic_load_n(&morello_team.ended, __ATOMIC_RELAXED) > 100000;
+    return start && morello_team.size >= wanted && morello_team.took < 100000
+        && start - morello_team.ended > 100000;
 }
 
 static void morello_end(int64_t start, int alone) {
     if (start) {
-        const int64_t now = morello_nanoseconds();
-        __atomic_store_n(&morello_team.ended, now, __ATOMIC_RELAXED);
-        if (alone) {
-            __atomic_store_n(&morello_team.took, now - start, __ATOMIC_RELAXED);
-        }
+        morello_team.ended = morello_nanoseconds();
+        morello_team.took = alone ? morello_team.ended - start : morello_team.took;
     }
 }
 
@@ -202,8 +198,8 @@ static void *morello_work(void *given) {
     }
 }
 
-/* Takes the team, unless another loop has it or there is none. Returns how many of its threads are to help. */
-static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
+/* Takes the team, unless another loop has it. Returns whether it did. */
+static int morello_take_team(void) {
     if (__atomic_exchange_n(&morello_team.taken, 1, __ATOMIC_ACQUIRE)) {
         return 0;
     }
@@ -214,6 +210,11 @@ static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
         pthread_mutex_init(&morello_team.lock, NULL);
         pthread_cond_init(&morello_team.news, NULL);
     }
+    return 1;
+}
+
+/* Starts the threads that are missing. Returns how many are to help. */
+static ptrdiff_t morello_helpers(ptrdiff_t wanted) {
     while (morello_team.size < wanted) {
         morello_member *const member = &morello_team.member[morello_team.size];
         member->state = MORELLO_IDLE;
@@ -221,10 +222,7 @@ static ptrdiff_t morello_take_team(ptrdiff_t wanted) {
         if (pthread_create(&member->handle, NULL, morello_work, member) != 0) {
             break;
         }
-        __atomic_add_fetch(&morello_team.size, 1, __ATOMIC_RELAXED);
-    }
-    if (morello_team.size == 0) {
-        __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
+        ++morello_team.size;
     }
     return morello_team.size < wanted ? morello_team.size : wanted;
 }
@@ -258,9 +256,10 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
 #else
-    const int64_t start = morello_start();
+    const int taken = morello_take_team();
+    const int64_t start = taken ? morello_start() : 0;
     const int alone = morello_lets_sleep(start, shares - 1);
-    const ptrdiff_t helpers = alone ? 0 : morello_take_team(shares - 1);
+    const ptrdiff_t helpers = taken && !alone ? morello_helpers(shares - 1) : 0;
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
         member->body = body, member->loop = loop, member->thread = t + 1;
@@ -284,10 +283,10 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
             morello_await(member, 1);
         }
     }
-    if (helpers) {
+    if (taken) {
+        morello_end(start, alone);
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
-    morello_end(start, alone);
 #endif
 }
 
