@@ -26,7 +26,7 @@ from morello.codegen.loops import (
 from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
-from morello.codegen.threads import RUNTIME
+from morello.codegen.threads import OWN_STORES, RUNTIME
 from morello.codegen.writer import Names, Writer
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
@@ -186,8 +186,9 @@ class Emission:
 
     def _preamble(self) -> list[str]:
         includes = "\n".join(f"#include <{header}>" for header in self.emitter.includes)
-        runtime = [RUNTIME] if self._parallel else []
+        before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])
         return [
+            *before,
             f"{includes}\n",
             *runtime,
             *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values())),

@@ -256,6 +256,15 @@ _SHARED = """\
     }
 """
 
+#: Keeps gcc from writing back what it has read beside the values of a tile, where another thread may have written
+#: meanwhile: so gcc 12 spares itself stores that a later turn of a loop repeats. It comes first in a C file.
+OWN_STORES = """\
+#if defined(__GNUC__) && !defined(__clang__)
+/* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
+#pragma GCC optimize("no-predictive-commoning")
+#endif
+"""
+
 #: Divides tiles among threads. Names that start with `morello_` are given to nothing else.
 RUNTIME = f"""\
 #ifndef _OPENMP

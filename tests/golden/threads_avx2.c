@@ -20,6 +20,11 @@
  *     tile [1, 1, 8]
  *     select BroadcastVecMultAdd
  */
+#if defined(__GNUC__) && !defined(__clang__)
+/* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
+#pragma GCC optimize("no-predictive-commoning")
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>

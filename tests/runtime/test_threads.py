@@ -73,6 +73,20 @@ def test_results_do_not_depend_on_threads(way: str, threads: int, compiler: Comp
     assert (out == source).all()
 
 
+def test_no_thread_stores_beside_its_tiles(way: str, compiler: Compiler) -> None:
+    """A tile is a column. What lies beside it is another thread's, where gcc 12 stores what it has read before."""
+    made = morello.compile(
+        "target x86_avx2\nspec columns = Move(1000×2×2, (f32, GL, row_major, c0), (f32, GL))\n"
+        "schedule columns {\ntile [1, 0, 0]\ntile [0, 0, 1] parallel\ntile [0, 1, 0]\n"
+        "move 0 to L1\nmove 1 to L1\nselect Assign\n}"
+    )
+    program = attrs.evolve(made.program, source=way + made.source)
+    copies = CompiledKernel(made.impl, made.target, program, compiler)
+    values = np.arange(8000, dtype=np.float32).reshape(1000, 2, 4)[:, :, ::2]
+    for _ in range(20):
+        assert np.array_equal(copies(values, threads=2), values)
+
+
 def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
     """Each share leaves its buffer in a workspace of its own; there are six tiles."""
     made = kernel(compiler)
