@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeVar
@@ -135,10 +136,15 @@ def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], fr
 
 @lru_cache(maxsize=1 << 16)
 def _made_of(extent: int, wanted: frozenset[int]) -> frozenset[tuple[int, ...]]:
-    """Return one size, or two neighbours, of those `wanted` that make up an extent; no size that `tile` offers."""
+    """Return one size, or two neighbours, of those `wanted` that make up an extent; no size that `tile` offers.
+
+    Neighbours differ by what divides all that are wanted. That itself has none: it does alone what a pair with it does.
+    """
     ones = {(size,) for size in wanted if extent > size and extent % size == 0 and size & (size - 1)}
     # Of two sizes the even one comes first, so that its tiles stay aligned.
-    pairs = ((size + size % 2, 2 * size + 1 - (size + size % 2)) for size in wanted if size + 1 in wanted)
+    unit = math.gcd(*wanted)
+    lower = (size for size in wanted if size > unit and size + unit in wanted)
+    pairs = (tuple(sorted((size, size + unit), key=lambda one: one // unit % 2)) for size in lower)
     return frozenset({*ones, *(pair for pair in pairs if extent > max(pair) and _trips(extent, pair))})
 
 

@@ -137,6 +137,7 @@ def test_kernels_say_which_sizes_search_tries(avx2: Target) -> None:
     assert tried_on(rows, "1×30×64×64") == ["fit 1 [6]", "fit 1 [4, 5]", "fit 1 [5]"]
     assert tried_on(rows, "1×7×64×64") == []
     assert tried_on(asking(avx2, m=(6, 12)), "1×36×64×64") == ["fit 1 [12]", "fit 1 [6]"]
+    assert tried_on(asking(avx2, n=(32, 48)), "1×8×64×2048") == ["fit 3 [32, 48]"]
 
 
 def test_dimensions_that_no_kernel_asks_for_have_the_sizes_of_search(avx2: Target) -> None:

@@ -17,11 +17,14 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
-from morello_x86.kernels.tile_code import Matrix, TilePrinter, parts_of
+from morello_x86.kernels.tile_code import AHEAD, Matrix, TilePrinter, parts_of
+from morello_x86.kernels.tile_cost import PAGE_BYTES
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
 _ROW, _COLUMN = 1, 2
+#: The iteration dimension of columns.
+_N = 3
 #: Layouts of a matrix without strips, in normal form.
 PLAIN = tuple(Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_COLUMN, _ROW), (_ROW,), (_COLUMN,), ()))
 _COLUMNS = PLAIN[1]
@@ -67,6 +70,12 @@ def _in_strips(state: OperandState) -> bool:
     return state.contiguous if state.layout == _COLUMNS else state.contig >= 2
 
 
+def _fetches(spec: LogicalSpec, taken: int) -> bool:
+    """Return True for a right-hand side whose rows, from beyond L2, are too far apart for the core to foresee."""
+    rhs = spec.states[1]
+    return rhs.level == "GL" and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
+
+
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
     """Return the condition that the registers suffice, and that tails can be loaded."""
 
@@ -99,6 +108,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
             lanes=lanes,
             accumulate=bool(getattr(site.spec.op, "accumulate", False)),
             fresh=site.fresh,
+            fetches=size == 64 and _fetches(site.spec, taken),
         )
         a = Matrix(lhs.pointer(), lhs.stride(_ROW), lhs.stride(_COLUMN, taken))
         b = Matrix(rhs.pointer(), rhs.stride(_ROW, taken), as_index(taken))
@@ -113,7 +123,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     """Return the register tiles of a multiply-add in vectors of `size` bytes, with operands anywhere in memory.
 
     There are kernels that add to sums that there are, and that start at 0; with sums in memory, and of f32 also in
-    registers. Search makes up rows of tiles of `tile_rows`.
+    registers. Search makes up rows of tiles of `tile_rows`, and columns of two and three wide vectors.
     """
     values = size // adds.sum_bytes
 
@@ -137,6 +147,8 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     ]
     if adds.out == ("f32",):
         places.append(("Sums", sums, Multiple(of=values), beside_sums))
+    # Of 8 rows, three wide vectors are as many sums as there can be: a matrix is read in the fewest pieces.
+    columns_made = {_N: (2 * values, 3 * values)} if size == 64 else {}
     return tuple(
         Microkernel(
             name=f"RegisterTile{adds.name}{'Accum' if accumulate else ''}{suffix}",
@@ -147,7 +159,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
             when=_fits(adds, size, registers),
             cost=cost,
             registers={"VRF": taken},
-            tile_sizes={_ROW: tile_rows},
+            tile_sizes={_ROW: tile_rows, **columns_made},
             cpu_features=adds.cpu_features,
             flushes=adds.flushes,
             emit=_emit(adds, size),

@@ -14,6 +14,8 @@ from morello_x86.kernels.multiply_add import Lanes
 
 #: Steps of k in one round of the loop.
 _UNROLLED = 4
+#: Steps of k that a tile fetches into L2 ahead of those that it takes.
+AHEAD = 64
 #: Steps from which on sums are kept in parts: adding these up takes a few.
 MANY_STEPS = 16
 
@@ -45,7 +47,7 @@ class TilePrinter:
     `accumulate`. The last vector of a row may be narrower: what lies behind it is neither read nor written.
 
     `fresh` returns a new C variable's name, like the one it is given. A tile that is not `alone` may share what it
-    loads with those next to it.
+    loads with those next to it. One that `fetches` asks for rows of the right-hand side before it comes to them.
     """
 
     rows: int
@@ -55,6 +57,7 @@ class TilePrinter:
     accumulate: bool
     fresh: Callable[[str], str]
     alone: bool = True
+    fetches: bool = False
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
@@ -153,6 +156,7 @@ class TilePrinter:
         yield f"        const {types[0]} *const {round_lhs} = {lhs.pointer} + {k} * {lhs.column.grouped()};"
         yield f"        const {types[1]} *const {round_rhs} = {rhs.pointer} + {k} * {rhs.row.grouped()};"
         a, b = attrs.evolve(lhs, pointer=round_lhs), attrs.evolve(rhs, pointer=round_rhs)
+        yield from (f"        {line}" for line in self._fetched(rhs, k) if self.fetches)
         for step in range(_UNROLLED):
             yield from self._step(a, b, step, parts[step % len(parts)], "        ")
         for one in (one for sums in parts for each in sums for one in each):
@@ -160,6 +164,18 @@ class TilePrinter:
         yield "    }"
         for step in range(self.steps - left, self.steps):
             yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")
+
+    def _fetched(self, rhs: Matrix, k: str) -> Iterator[str]:
+        """Yield what fetches the rows of a later round; towards the end those of the next tile, to the right."""
+        ahead, row, most = self.fresh("ahead"), rhs.row.grouped(), self.steps - AHEAD
+        beside = f"({k} - {most}) * {row} + {rhs.column * self.columns}"
+        chosen = f"{k} < {most} ? ({k} + {AHEAD}) * {row} : {beside}"
+        yield f"const {self.lanes.types[1].c_name} *const {ahead} = {rhs.pointer} + ({chosen});"
+        fetched = attrs.evolve(rhs, pointer=ahead)
+        for step in range(_UNROLLED):
+            for vector in range(self.vectors):
+                place = _at(fetched, step, vector * self.lanes.values)
+                yield f"_mm_prefetch((const char *)({place}), _MM_HINT_T1);"
 
     def _step(self, lhs: Matrix, rhs: Matrix, step: int, sums: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
         """Yield one step of k: a row of `rhs`, and each row's value of `lhs` times it."""

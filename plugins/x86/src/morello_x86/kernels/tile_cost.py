@@ -16,10 +16,10 @@ from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32
-_LINE = 64
+LINE = 64
 #: Lines of a page.
 _PAGE = 64
-_PAGE_BYTES = _PAGE * _LINE
+PAGE_BYTES = _PAGE * LINE
 #: Rows of the left-hand side that L1 has room for in one set, and what a line takes that it has not. Measured on a core
 #: of Zen 5: 16 rows 8 KiB apart take 7 cycles a line longer than 8, or than rows at other distances.
 _ROWS, _EVICTED = 8, 50
@@ -65,7 +65,7 @@ class Lines:
 
     def spaced(self, spacing: int) -> int:
         """Return what a run takes for the distance of runs alone, in bytes."""
-        return self.page if spacing == _PAGE_BYTES else self.half_page if spacing else 0
+        return self.page if spacing == PAGE_BYTES else self.half_page if spacing else 0
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +122,7 @@ class TileCycles:
         sums = np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
         stream, friction = self.reading(spec)
         in_memory = self.levels.get(spec.states[2].level)
-        out = spec.operand(2).lines(_LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
+        out = spec.operand(2).lines(LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
         total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
         return total if total.ndim else int(total)
 
@@ -135,7 +135,7 @@ class TileCycles:
             spaced = level.spaced(spec.states[index].spacing)
             if not (level.stream or level.run or level.apart or spaced):
                 continue
-            runs, long = operand.runs, operand.lines_of_run(_LINE)
+            runs, long = operand.runs, operand.lines_of_run(LINE)
             short = np.maximum(_PAGE - long, 0)
             stream = stream + runs * long * level.stream + runs * spaced * short // _PAGE
             friction = friction + runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
@@ -152,10 +152,8 @@ def _evicted(spec: LogicalSpec) -> Num:
     by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
     if state.level == "L1" or not by_rows:
         return 0
-    evict = (m > _ROWS) & (
-        k * state.dtype.bytes % _PAGE_BYTES == 0 if state.contiguous else state.spacing == _PAGE_BYTES
-    )
-    return choose(evict, lhs.lines(_LINE) * _EVICTED, 0)
+    evict = (m > _ROWS) & (k * state.dtype.bytes % PAGE_BYTES == 0 if state.contiguous else state.spacing == PAGE_BYTES)
+    return choose(evict, lhs.lines(LINE) * _EVICTED, 0)
 
 
 def smooth_maximum(*terms: Num) -> npt.NDArray[np.float64]:

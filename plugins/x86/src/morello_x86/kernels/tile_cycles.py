@@ -13,11 +13,15 @@ from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_families import LIMITS, ROWS
 
-#: By memory level, where GL is L3. Rows at other distances than multiples of a page take next to nothing.
+#: By bytes of a vector and memory level, where GL is L3. Rows at other distances than multiples of a page take next to
+#: nothing. Wide tiles read two lines of a row and more, and fetch those ahead that are a page apart.
 LEVEL_LINES = {
-    "L1": Lines(stream=0, run=0, apart=2, out=0, half_page=0, page=0),
-    "L2": Lines(stream=14, run=1, apart=10, out=10, half_page=10, page=80),
-    "GL": Lines(stream=25, run=2, apart=20, out=60, half_page=60, page=110),
+    size: {
+        "L1": Lines(stream=0, run=0, apart=2, out=0, half_page=0, page=0),
+        "L2": Lines(stream=14, run=1, apart=10, out=10, half_page=10, page=80),
+        "GL": Lines(stream=25, run=2, apart=20, out=60, half_page=half, page=page),
+    }
+    for size, half, page in ((32, 60, 110), (64, 20, 50))
 }
 
 #: Rows, vectors, hundredths of a cycle for a step of k, and tenths to start: reading sums, and with sums of 0.
@@ -133,7 +137,7 @@ def _cycles(adds: MultiplyAdd, size: int) -> TileCycles:
         add=add,
         load=load,
         mask=50 if size == 32 else 0,
-        levels=LEVEL_LINES,
+        levels=LEVEL_LINES[size],
         in_parts=adds.in_parts,
     )
 

@@ -51,7 +51,7 @@ def tables(size: int) -> Tables:
     for adds in MULTIPLY_ADDS[size]:
         cycles = TILE_CYCLES[adds.name, size]
         found |= {tiles_table(adds): rows_of(cycles), limits_table(adds): limits_of(cycles)}
-    lines = (LEVEL_LINES[level] for level in LEVELS)
+    lines = (LEVEL_LINES[size][level] for level in LEVELS)
     return {**found, LINES: tuple(map(attrs.astuple, lines))}
 
 
