@@ -218,8 +218,8 @@ class Layout:
         """Return the layout of a tile and how many of its innermost physical dimensions lie contiguously.
 
         Transfer of [Kaufman2025] §2.4.3: the outermost physical dimension that still counts is the innermost one
-        that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip meets the part
-        around it where both together are one plain dimension.
+        that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip in that run meets the
+        part around it where both together are one plain dimension.
         """
         run = contig
         for position, code in enumerate(reversed(codes)):
@@ -236,14 +236,14 @@ class Layout:
 
 
 def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:
-    """Join neighbouring parts of one dimension, unless only one of them is in the contiguous run."""
+    """Join neighbouring parts of one dimension in the contiguous run; elsewhere a gap may lie between them."""
     joined: list[tuple[PhysicalDim, bool]] = []
     for physical, in_run in kept:
         first = all(other.dim != physical.dim for other, _ in joined)
         if first and not physical.odd_even:
             physical = PhysicalDim(physical.dim)
         last = joined[-1] if joined else None
-        if last and last[0].dim == physical.dim and last[1] == in_run and not (last[0].odd_even or physical.odd_even):
+        if last and last[0].dim == physical.dim and last[1] and in_run and not (last[0].odd_even or physical.odd_even):
             size = None if last[0].size is None or physical.size is None else last[0].size * physical.size
             joined[-1] = (PhysicalDim(physical.dim, size), in_run)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -74,6 +75,23 @@ def true_run(offsets: list[int]) -> int:
         )
     )
     return next(fitting)
+
+
+@given(tensors(), st.data())
+def test_values_lie_evenly_apart_along_each_physical_dimension_of_a_tile(
+    case: tuple[Layout, tuple[int, ...]], data: st.DataObject
+) -> None:
+    layout, shape = case
+    whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical().state
+    tile = tuple(data.draw(st.integers(1, size)) for size in shape)
+    codes = whole.tile_codes(shape, tile, 1)
+    assume(not whole.breaks_strips(codes))
+    part = whole.tiled(codes).layout
+    assert part is not None
+    places = [part.point(place, tile) for place in range(math.prod(tile))]
+    offsets = np.reshape([layout.offset(point, shape) for point in places], (*part.physical_shape(tile), 1))
+    for axis in range(offsets.ndim):
+        assert len(np.unique(np.diff(offsets, axis=axis))) <= 1
 
 
 @given(tensors(), st.data())
