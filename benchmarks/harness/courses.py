@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from harness.specs import SPECS, Searched
-from morello.errors import MorelloError, NoImplementation
+from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.search.block_search import BlockSearch
 from morello.search.progress import Phase, Progress
 from morello.search.solve.solver import Effort
@@ -109,11 +109,15 @@ class _Teller:
 
     def __call__(self, progress: Progress) -> None:
         now = time.process_time()
-        if progress.phase == Phase.SEARCH and self._told != (progress.low, progress.high):
-            self._told = progress.low, progress.high
-            print(json.dumps([now, progress.low, progress.high]), flush=True)
+        known = progress.phase == Phase.SEARCH or progress.high is not None
+        if known and self._told != (progress.low, progress.high):
+            self.tell(progress.low, progress.high)
         if now > self._seconds:
             raise _Over
+
+    def tell(self, low: int, high: int | None) -> None:
+        self._told = low, high
+        print(json.dumps([time.process_time(), low, high]), flush=True)
 
 
 def search(name: str, target: str, seconds: float) -> None:
@@ -124,9 +128,10 @@ def search(name: str, target: str, seconds: float) -> None:
     teller = _Teller(seconds)
     try:
         # A program first, then better ones, until the proof.
-        BlockSearch(made, progress=teller).approach(spec, Effort(expansions=1 << 62))
-        end = "proved"
-    except _Over:
+        found = BlockSearch(made, progress=teller).approach(spec, Effort(seconds=seconds - time.process_time()))
+        teller.tell(found.low, found.cost)
+        end = "proved" if found.low >= found.cost else "time"
+    except (_Over, Undecided):
         end = "time"
     except NoImplementation:
         end = "none"

@@ -26,8 +26,8 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
-from morello.search.memory import Full, limited
 from morello.search.progress import Progress
+from morello.search.watch import Full, watched
 
 #: Specs that are solved together; what they have in common is looked at once.
 _BATCH = 64
@@ -63,7 +63,7 @@ def command(
     found = _families(what, target, profile, name)
     specs = list(dict.fromkeys(itertools.chain.from_iterable(_specs(one, _sizes(bound, one)) for one in found)))
     store = SpecStore(_path(path))
-    with _Filling(found[0].target, store) as filling, limited(memory):
+    with _Filling(found[0].target, store) as filling, watched(memory):
         filling.fill(specs)
     click.echo(filling.verdict())
 

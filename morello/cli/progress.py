@@ -142,15 +142,15 @@ def line(what: str, name: str, seconds: float, told: Sequence[str]) -> str:
 
 def facts(progress: Progress, solved: int) -> list[str]:
     """Return how far search is, what matters most first. The time left cannot be told: nobody knows what is left."""
-    if progress.phase != Phase.SEARCH:
-        return []
     parts: list[str] = []
-    if progress.high is not None:
-        gap = progress.high / max(progress.low, 1) - 1
+    if progress.high is not None and progress.low <= 1:
+        parts.append(f"cost at most {short(progress.high)}")
+    elif progress.high is not None:
+        gap = progress.high / progress.low - 1
         parts += [f"cost {short(progress.low)} to {short(progress.high)}", f"gap {100 * gap:,.{gap < 1:d}f} %"]
     elif progress.low:
         parts.append(f"cost at least {short(progress.low)}")
-    return [*parts, f"{short(solved)} Specs"]
+    return [*parts, f"{short(solved)} Specs"] if progress.phase == Phase.SEARCH else parts
 
 
 def short(number: int) -> str:

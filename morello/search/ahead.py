@@ -5,6 +5,7 @@ They are the target's own, at the same cost. What programs cost at least in a sm
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from morello.kernels.target import Target
 from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.solve.solver import Effort, Solver
+from morello.search.watch import Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
 _MANY_SHAPES = 2_000
@@ -25,6 +27,8 @@ _PER_SHAPE = 100
 _LATE = 100_000
 #: What tables and bounds take, in Specs taken apart, where no more than a first program is looked for before.
 _SOON = 100_000
+#: Specs taken apart for better programs in a smaller space, at most: what they cost at least is no bound here.
+_BETTER = 400_000
 #: How close to the cheapest program of the smaller space is close enough.
 _CLOSE = 0.05
 
@@ -69,6 +73,11 @@ class Ahead:
         """Return the best program that is known of a Spec, and its bound: 1 where there is none."""
         return self._known.get(spec)
 
+    def costs(self, spec: Spec | None) -> tuple[int, int | None]:
+        """Return what a Spec costs at least, and what the best program that is known costs: 0 and None without one."""
+        found = self._known.get(spec) if spec else None
+        return (found.low, found.cost) if found else (0, None)
+
     def add(self, found: Found) -> None:
         """Take in another program of a Spec: the cheaper one stays, with the higher bound."""
         before = self._known.get(found.impl.spec, found)
@@ -96,22 +105,25 @@ class Ahead:
     def look(self, spec: Spec, effort: Effort, deadline: float, setup: int = 0) -> Effort:
         """Look for programs in smaller spaces; return the effort that is left.
 
-        Once there is one, half of the effort is for better ones: or all, if search itself would not get past `setup`.
-        What Ctrl-C interrupts leaves its best program so far.
+        Once there is one, `_for_better` is for better ones. What Ctrl-C interrupts leaves its best program so far.
         """
         for space in narrowed(self._target):
             known = self.program(spec)
             # Where set-up takes little, search itself soon comes to better ones.
             if effort.expansions == 0 or (known and 0 < setup < _SOON):
                 break
-            near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
             smaller = self._smaller(space)
             if known:
                 smaller.ahead.add(known)
-            if known and effort.expansions and effort.expansions > setup:
-                near = attrs.evolve(near, expansions=effort.expansions // 2)
             try:
-                self._learn(smaller.near(spec, near, deadline))
+                near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
+                if not known and effort.expansions is None:
+                    self._learn(smaller.near(spec, attrs.evolve(near, gap=float("inf")), deadline))
+                    known = self.program(spec)
+                more = _for_better(near, deadline, setup) if known else (near, deadline)
+                self._learn(smaller.near(spec, *more))
+            except Late:
+                break
             except KeyboardInterrupt:
                 self._learn(smaller.so_far(spec))
                 raise
@@ -126,3 +138,16 @@ class Ahead:
             unproven = attrs.evolve(found, low=1)
             self.add(unproven)
             self._keep(unproven)
+
+
+def _for_better(effort: Effort, deadline: float, setup: int) -> tuple[Effort, float]:
+    """Return what of an effort and its time is for better programs of a smaller space, once there is one.
+
+    It is half at most, so that there is a bound, too: but all where search itself would not get past `setup`.
+    """
+    if effort.expansions is None:
+        now = time.monotonic()
+        return attrs.evolve(effort, expansions=_BETTER), now + (deadline - now) / 2
+    if effort.expansions > setup:
+        effort = attrs.evolve(effort, expansions=min(_BETTER, effort.expansions // 2))
+    return effort, deadline

@@ -17,16 +17,18 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.ahead import Ahead
+from morello.search.bounds.solve import Bounds
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
-from morello.search.memory import Full, check, limited
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
+from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
 from morello.search.solve.solver import Answers, Effort, Solver
 from morello.search.step_kinds import is_known
 from morello.search.tables.search_tables import SearchTables
+from morello.search.watch import Full, Late, check, watched
 
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
@@ -103,8 +105,8 @@ class BlockSearch:
         self._hasty = False
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)
-        #: The effort that it may take now, and for which goal.
-        self._effort = Effort()
+        #: The effort that it may take now, until when, and for which goal.
+        self._effort, self._deadline = Effort(), float("inf")
         self._goal: Spec | None = None
 
     @property
@@ -162,7 +164,7 @@ class BlockSearch:
 
         Raises NoImplementation as `synthesize` does, and Undecided where the effort did not suffice.
         """
-        self._effort, self._goal = effort, spec
+        self._effort, self._goal, self._deadline = effort, spec, effort.deadline()
         try:
             start = self._kept(spec)
             if start and effort.has_made(start):
@@ -175,12 +177,13 @@ class BlockSearch:
             return found
         finally:
             self._effort, self._goal, self._hasty = Effort(), None, False
+            self._deadline = float("inf")
 
     def _best_in_memory(self, spec: Spec, effort: Effort) -> Found:
-        """Return the best program that comes of some effort, or what is known where tables take too much memory."""
+        """Return the best program that comes of some effort, or what is known where tables take too much of it."""
         try:
             return self._best(spec, effort)
-        except Full:
+        except (Full, Late):
             known = self.ahead.program(spec)
             if known is None:
                 raise
@@ -188,7 +191,7 @@ class BlockSearch:
 
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
-        asked, deadline = effort, effort.deadline()
+        asked, deadline = effort, self._deadline
         setup = self.ahead.setup(spec.logical)
         if setup and self._looks_ahead(effort) and self._solver is None:
             # Where tables and bounds take long, they count.
@@ -251,10 +254,11 @@ class BlockSearch:
     def _tell_ahead(self, told: Progress) -> None:
         """Pass on progress in a smaller space: what programs there cost at least is no bound here."""
         if self.progress:
-            self.progress(attrs.evolve(told, low=0))
+            self.progress(attrs.evolve(told, low=self.ahead.costs(self._goal)[0]))
 
     def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
         """Return a program that comes of some effort, with what it costs at least here; None if none does."""
+        self._goal, self._deadline = spec, deadline
 
         def work(solver: Solver, goals: list[int]) -> None:
             self.ahead.inform(spec, solver, goals[0])
@@ -384,8 +388,11 @@ class BlockSearch:
             tables = before.search_tables if same else None
             # There is never the memory of two.
             self._solver = before = None
-        with limited(self._effort.memory):
+        # Better late than without a program.
+        deadline = self._deadline if self.ahead.costs(self._goal)[1] else float("inf")
+        with watched(self._effort.memory, deadline):
             engine = self._engine(tables)
+        self._hasty = engine.hasty
         self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
         return self._solver
 
@@ -400,6 +407,7 @@ class BlockSearch:
             recalls=recalls,
             hasty=self._hasty,
             begin=self._tell_phase,
+            bounded=self._learn_bound,
             tables=tables,
         )
 
@@ -411,7 +419,13 @@ class BlockSearch:
     def _tell_phase(self, phase: Phase) -> None:
         check()
         if self.progress:
-            self.progress(Progress(self.solved, time.monotonic() - self._started, phase=phase))
+            low, high = self.ahead.costs(self._goal)
+            self.progress(Progress(self.solved, time.monotonic() - self._started, low=low, high=high, phase=phase))
+
+    def _learn_bound(self, bounds: Bounds) -> None:
+        """Take in what the goal costs at least, should search end before it begins."""
+        if self._goal and (found := self.ahead.program(self._goal)):
+            self.ahead.add(attrs.evolve(found, low=int(least(bounds, self._goal.logical))))
 
     def _tell(self, solver: Solver) -> None:
         # First, so that what is told is not lost.

@@ -6,13 +6,12 @@ import bisect
 from collections.abc import Callable
 
 import attrs
-import numpy as np
 
 from morello.errors import NoImplementation, Undecided
 from morello.ir.impl import Figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.solve.directory import classes_of
+from morello.search.solve.directory import classes_of, least
 from morello.search.solve.engine import Engine, relaxed
 from morello.search.solve.solver import Effort
 from morello.search.tables.shapes import key_of
@@ -27,10 +26,8 @@ def impossible(engine: Engine, spec: Spec) -> bool:
     """Return True if bounds by class show that a Spec which an engine covers has no program within its limits."""
     if engine.singles:
         return False
-    key, classes = key_of(spec.logical), classes_of(spec.logical, engine.search_tables.states)
-    own = relaxed([(key, classes)], engine.search_tables, spec.limits).by_key[key]
-    shape = own.space.number([int(size) for size in spec.shape])
-    return bool(own.values[shape, own.full[own.tuples[classes]]] == np.inf)
+    goal = key_of(spec.logical), classes_of(spec.logical, engine.search_tables.states)
+    return least(relaxed([goal], engine.search_tables, spec.limits), spec.logical) == float("inf")
 
 
 def missing(spec: Spec, target: Target, some: Some, maybe: Maybe) -> NoImplementation:

@@ -14,7 +14,7 @@ from morello.errors import MorelloError
 from morello.frontend.family import families, family
 from morello.frontend.parser import parse_spec
 from morello.search.block_search import BlockSearch
-from morello.search.memory import Full
+from morello.search.watch import Full
 
 TRANSPOSE = "Move({}, GL, (GL, col_major), serial)"
 PACK = "Move({}, GL, (GL, layout[0, 1, 0p4]), serial)"

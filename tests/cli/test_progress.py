@@ -29,6 +29,8 @@ def test_how_far_search_is() -> None:
     assert shown(*known) == "searching matmul, 0 s, cost at least 91.23M, 2,000 Specs"
     assert shown(5, 0.0) == "searching matmul, 0 s, 0 Specs"
     assert shown(5, 0.0, phase=Phase.BOUNDS) == "making bounds for matmul, 0 s"
+    assert shown(5, 0.0, 0, 0, 1, 2005, phase=Phase.BOUNDS) == "making bounds for matmul, 0 s, cost at most 2,005"
+    assert shown(5, 0.0, 0, 0, 0, 2005) == "searching matmul, 0 s, cost at most 2,005, 0 Specs"
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -77,7 +77,7 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
     spec = parse_spec(TEXTS[0], avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    monkeypatch.setattr("morello.search.memory.resident", lambda: 0)
+    monkeypatch.setattr("morello.search.watch.resident", lambda: 0)
     most = 1 << 50
     ended: list[bool] = []
     for turns in (0, 10, 100, 1000, 100_000):

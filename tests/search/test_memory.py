@@ -9,11 +9,11 @@ import pytest
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
-from morello.search import memory
+from morello.search import watch
 from morello.search.block_search import BlockSearch
-from morello.search.memory import Full, check, limited
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Effort
+from morello.search.watch import Full, check, watched
 
 TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0])"
 
@@ -26,23 +26,23 @@ def steps(most: int) -> Callable[[], int]:
 
 def test_what_is_not_limited_is_not_watched() -> None:
     check(1 << 62)
-    with limited(None):
+    with watched(None):
         check(1 << 62)
 
 
 def test_limits_nest() -> None:
-    with limited(1 << 50):
+    with watched(1 << 50):
         check()
-        with limited(1), pytest.raises(Full, match="more than 1 bytes"):
+        with watched(1), pytest.raises(Full, match="more than 1 bytes"):
             check()
-        with limited(None), pytest.raises(Full, match="more than"):
+        with watched(None), pytest.raises(Full, match="more than"):
             check(1 << 50)
         check()
 
 
 def test_what_is_about_to_be_made_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "resident", lambda: 60)
-    with limited(100):
+    monkeypatch.setattr(watch, "resident", lambda: 60)
+    with watched(100):
         check(40)
         with pytest.raises(Full):
             check(41)
@@ -58,13 +58,13 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
         count += 1
         return 0
 
-    monkeypatch.setattr(memory, "resident", counted)
-    with limited(1 << 50):
+    monkeypatch.setattr(watch, "resident", counted)
+    with watched(1 << 50):
         Engine([spec.logical], avx2)
     assert count > 20
     for most in (1, count // 2, count):
-        monkeypatch.setattr(memory, "resident", steps(most))
-        with limited(most - 1), pytest.raises(Full):
+        monkeypatch.setattr(watch, "resident", steps(most))
+        with watched(most - 1), pytest.raises(Full):
             Engine([spec.logical], avx2)
 
 

@@ -18,10 +18,10 @@ from morello.plugins.registry import installed
 from morello.schedule import Position, apply, schedule_of
 from morello.search import ahead
 from morello.search.block_search import BlockSearch
-from morello.search.memory import Full
 from morello.search.narrow import narrowed, shapes_below
-from morello.search.progress import Progress
+from morello.search.progress import Phase, Progress
 from morello.search.solve.solver import Effort
+from morello.search.watch import Full
 
 TEXTS = [
     "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
@@ -132,13 +132,34 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 
     def fill(progress: Progress) -> None:
         if progress.high is not None:
-            monkeypatch.setattr("morello.search.memory.resident", lambda: 1 << 60)
+            monkeypatch.setattr("morello.search.watch.resident", lambda: 1 << 60)
 
     search = BlockSearch(avx2, progress=fill)
     found = search.approach(spec, effort)
     assert (found.low, found.effort, found.cost) == (1, 0, figures(found.impl).cost)
     with pytest.raises(Full):
         BlockSearch(avx2).approach(spec, effort)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("phase", [Phase.TABLES, Phase.BOUNDS, Phase.LAYOUTS])
+def test_time_that_is_up_before_search_begins_leaves_what_is_known(
+    phase: Phase, avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, effort = parse_spec(TEXTS[0], avx2), Effort(seconds=1000)
+    optimum = BlockSearch(avx2).solve(spec)
+    assert optimum
+    told: list[Progress] = []
+
+    def end(progress: Progress) -> None:
+        told.append(progress)
+        if progress.phase == phase and progress.high is not None:
+            monkeypatch.setattr("morello.search.watch.time.monotonic", lambda: float("inf"))
+
+    found = BlockSearch(avx2, progress=end).approach(spec, effort)
+    assert found.low <= optimum.cost <= found.cost == figures(found.impl).cost
+    # With bounds by class there is one of the goal.
+    assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
 
 
 def never(spec: Spec) -> Impl:

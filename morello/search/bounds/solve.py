@@ -15,10 +15,10 @@ from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
 from morello.search.bounds.walks import Walks
-from morello.search.memory import check
 from morello.search.structs import Structs
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
+from morello.search.watch import check
 
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.
 LEAST = 1.0
@@ -56,6 +56,7 @@ class Bounds(Relaxed):
         stale, solved = {*self.order}, set[Key]()
         while stale:
             for key in self.order:
+                check()
                 if key in stale:
                     stale.remove(key)
                     changed = structs.lib.bounds_lower(model, self.index[key])

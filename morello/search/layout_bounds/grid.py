@@ -11,9 +11,9 @@ from morello.ir.numbers import ceil_div
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.patterns import Patterns
-from morello.search.memory import check
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
+from morello.search.watch import check
 
 #: Spaces that would have more bounds than this do without patterns.
 _MOST = 160_000_000

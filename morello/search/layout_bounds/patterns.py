@@ -18,6 +18,7 @@ from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import DimMap, PipelineTables
 from morello.search.tables.search_tables import SearchTables
+from morello.search.watch import check
 
 #: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
 FAR = SPACINGS[-1]
@@ -180,6 +181,7 @@ class Patterns:
             waiting[self._number(self._blurred(self.all[number])), state] = None
         known = dict(waiting)
         while waiting:
+            check()
             number, state = pair = next(iter(waiting))
             del waiting[pair]
             for found in self._led_to(number, state):

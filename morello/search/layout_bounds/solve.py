@@ -18,6 +18,7 @@ from morello.search.layout_bounds.grid import Grid, Grids, LayoutRelaxer, chunks
 from morello.search.layout_bounds.moves import NEAR, OperandMoves, closed
 from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
+from morello.search.watch import check
 
 #: Elements that are worked on at once.
 _CHUNK = 1 << 21
@@ -62,6 +63,7 @@ class LayoutBounds(Grids):
             relaxer.start(values)
         for layer in grid.space.layers():
             for rows in chunks(layer, len(layer) * grid.width, _CHUNK):
+                check()
                 block = values[rows]
                 for relaxer in relaxers:
                     relaxer.relax(rows, block)
@@ -83,6 +85,7 @@ class LayoutBounds(Grids):
         intos: list[Ints] = [none]
         costs: list[Floats] = [none.astype(np.float64)]
         for rows in chunks(shapes, len(tensors) * count * count, NEAR) if count else ():
+            check()
             cost = moves.cost(rows)
             cost[:, range(count), range(count)] = 0
             start, ends = np.divmod(np.flatnonzero(closed(cost).reshape(-1) < np.inf), count)

@@ -71,6 +71,13 @@ class Directory:
         return LogicalSpec(space.key.op, (1,) * space.key.rank, labels, space.key.serial)
 
 
+def least(bounds: Bounds, logical: LogicalSpec) -> float:
+    """Return what a covered Spec costs at least, with all memory that bounds know of; infinity: it has no program."""
+    own = bounds.by_key[key_of(logical)]
+    shape = own.space.number([int(size) for size in logical.shape])
+    return float(own.values[shape, own.full[own.tuples[classes_of(logical, bounds.states)]]])
+
+
 def classes_of(logical: LogicalSpec, states: States) -> Classes:
     """Return the state classes of the operands, whose states are all known."""
     return tuple(int(states.cls[states.numbers[one]]) for one in ranked_states(logical))

@@ -26,6 +26,7 @@ from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.priorities import Priority
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key, key_of
+from morello.search.watch import Late
 
 
 class Engine:
@@ -33,7 +34,8 @@ class Engine:
 
     Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
     is looked at. `core` may ask for earlier answers if `recalls` is on. If it is `hasty`, search begins sooner, with
-    looser bounds. `begin` hears of what is made next. The tables of an engine with the same seeds may be used again.
+    looser bounds, and so it does where `check` says meanwhile that it is late. `begin` hears of what is made next, and
+    `bounded` of the bounds by class. The tables of an engine with the same seeds may be used again.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Engine:
         recalls: bool = False,
         hasty: bool = False,
         begin: Callable[[Phase], None] = lambda phase: None,
+        bounded: Callable[[Bounds], None] = lambda bounds: None,
         tables: SearchTables | None = None,
     ):
         self.target, self.hasty = target, hasty
@@ -56,19 +59,27 @@ class Engine:
         self.singles = Singles(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
         # Nothing bounds what unknown rewrites lead to.
-        bounded = prune and not self.singles
+        trivial = not prune or bool(self.singles)
         begin(Phase.BOUNDS)
-        self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=not bounded)
+        self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=trivial)
+        bounded(self.bounds)
         begin(Phase.LAYOUTS)
-        by_layout = bounded and not hasty
-        self.layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS]) if by_layout else None
+        self.layouts = None if trivial or hasty else self._layout_bounds()
         self.lanes = Lanes(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
         self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)
         abstraction = Abstraction(self.packing, self.bounds, self.layouts).fields() if self.layouts else {}
-        model = self.packing.model(abstraction, unknown=bool(self.singles), exhaustive=not bounded, asks=recalls)
+        model = self.packing.model(abstraction, unknown=bool(self.singles), exhaustive=trivial, asks=recalls)
         self.core = Core(model)
         self.directory = Directory(self.bounds, self.core, self.lanes)
+
+    def _layout_bounds(self) -> LayoutBounds | None:
+        """Return bounds that know layouts; None, in haste, where the time is up before they are made."""
+        try:
+            return LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
+        except Late:
+            self.hasty = True
+            return None
 
     def step(self, cell: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a cell."""

@@ -20,12 +20,12 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_cost, checked_needs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.memory import check
 from morello.search.tables.asked import Answers
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
+from morello.search.watch import check
 
 #: Costs, [shapes], infinite where a kernel does not apply, and what it needs in bytes.
 _Costs = tuple[Floats, tuple[int, ...]]

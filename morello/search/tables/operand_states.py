@@ -14,8 +14,8 @@ from morello.ir.numbers import partition
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.memory import check
 from morello.search.tables.shapes import Spaces
+from morello.search.watch import check
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
