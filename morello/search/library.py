@@ -11,7 +11,7 @@ from typing import Any
 import cffi
 
 #: The folders that have parts in C. Files of all are built together, so their names differ.
-FOLDERS = tuple(Path(__file__).parent / name for name in ("bounds", "solve"))
+FOLDERS = tuple(Path(__file__).parent / name for name in ("bounds", "layout_bounds", "solve"))
 #: Seconds by which sources of one installation may differ in age from what was built of them.
 _UNPACKING = 60.0
 
@@ -20,7 +20,7 @@ _UNPACKING = 60.0
 def library() -> tuple[Any, Any]:
     """Return the compiled search, and what makes its arguments. Raises ToolchainError where there is no compiler."""
     ffi = cffi.FFI()
-    for header in (path for path in _sources() if path.name in ("_bounds.h", "_engine.h")):
+    for header in (path for path in _sources() if path.name.startswith("_") and path.suffix == ".h"):
         ffi.cdef(header.read_text(encoding="utf-8"))
     return ffi, ffi.dlopen(str(installed() or _built()))
 

@@ -8,6 +8,8 @@ import numpy as np
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.bounds.moves import MoveBounds, MoveClass
 from morello.search.layout_bounds.grid import Grid, Grids, LayoutRelaxer, chunks
+from morello.search.library import library
+from morello.search.structs import Pointer
 from morello.search.tables.moves import MoveTables, is_moved
 from morello.search.tables.shapes import Key
 
@@ -109,18 +111,17 @@ class MoveLayouts(LayoutRelaxer):
             self._close(rows[part], block[part[0] : part[-1] + 1])
 
     def _close(self, rows: Ints, block: Floats) -> None:
+        lib = library()[1]
         # Copies may cost less then, which makes further moves worth while.
         again = bool(self._operands)
         while again:
             before = block.copy()
             for operand, moves in enumerate(self._operands):
                 cost = closed(moves.cost(rows, block if moves.copies is self.grid else None))
-                aside = np.moveaxis(block, 1 + operand, 1)
-                possible = np.any(cost < np.inf, axis=0)
-                for into in range(cost.shape[2]):
-                    start = np.flatnonzero(possible[:, into])
-                    moved = cost[:, start, into, None] + aside[:, into, None]
-                    aside[:, start] = np.minimum(aside[:, start], moved)
+                if operand:
+                    lib.closure_lower_destinations(_pointer(block), _pointer(_turned(cost)), *block.shape)
+                else:
+                    lib.closure_lower_sources(_pointer(block), _pointer(cost), *block.shape)
             again = not np.array_equal(before, block)
 
 
@@ -133,12 +134,15 @@ def _between(values: Floats, sources: Ints, destinations: Ints) -> Floats:
 
 
 def closed(cost: Floats) -> Floats:
-    """Return what any number of steps costs at least, [n, from, to], given what one does."""
-    possible = np.any(cost < np.inf, axis=0)
-    for over in range(cost.shape[1]):
-        start, end = np.flatnonzero(possible[:, over]), np.flatnonzero(possible[over])
-        if len(start) and len(end):
-            block = np.ix_(np.arange(len(cost)), start, end)
-            cost[block] = np.minimum(cost[block], cost[:, start, over, None] + cost[:, over][:, None, end])
-            possible[np.ix_(start, end)] = True
+    """Return what any number of steps costs at least, [n, from, to], given what one does, which is overwritten."""
+    library()[1].closure_close(_pointer(cost), *cost.shape[:2])
     return cost
+
+
+def _turned(cost: Floats) -> Floats:
+    return np.ascontiguousarray(np.swapaxes(cost, 1, 2))
+
+
+def _pointer(values: Floats) -> Pointer:
+    # Unlike a cast, it keeps the array.
+    return library()[0].from_buffer("double[]", values)
