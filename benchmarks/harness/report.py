@@ -136,20 +136,26 @@ def summary(results: Sequence[Result]) -> list[str]:
 
 
 def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
-    """Draw the percent of the limit that each runner reaches on each problem. Raises MorelloError."""
+    """Draw the percent of the core's limit that ours and the best peer reach on each problem. Raises MorelloError."""
     groups = by_problem(results)
-    figure = figures().Figure(figsize=(max(8, 0.6 * len(groups)), 6), layout="constrained")
-    axes = figure.add_subplot()
+    ours = [*dict.fromkeys(one.runner for one in results if one.ours)]
+    figure = figures().Figure(figsize=(max(8, 0.2 * len(groups)), 3 * max(1, len(ours))), layout="constrained")
+    panels = figure.subplots(max(1, len(ours)), sharex=True, squeeze=False)[:, 0]
     names = [problem.name for problem in groups]
-    for runner in dict.fromkeys(one.runner for one in results if one.seconds):
-        heights = []
-        for problem, each in groups.items():
-            own = next((one for one in each if one.runner == runner and one.seconds), None)
-            least = least_seconds(problem, "any", limits, threads)
-            heights.append(100 * least / own.best if own and least else math.nan)
-        mine = any(one.ours for one in results if one.runner == runner)
-        axes.plot(names, heights, "o-" if mine else ".:", label=runner, linewidth=2 if mine else 1)
-    axes.set_ylabel("percent of the core's limit")
-    axes.tick_params(axis="x", rotation=60)
-    axes.legend(fontsize=7, ncols=2)
+    for runner, panel in zip(ours, panels, strict=False):
+        compared = {one.ours.problem: one for one in comparisons(results) if one.ours.runner == runner}
+        of_ours = [compared[each].ours if each in compared else None for each in groups]
+        of_peers = [compared[each].peer if each in compared else None for each in groups]
+        for label, own, style in ((runner, of_ours, "o"), ("best peer", of_peers, "_")):
+            panel.plot(names, [_percent(one, limits, threads) for one in own], style, label=label, mew=1.5)
+        panel.set(ylabel="percent of the limit", ylim=(0, None))
+        panel.grid(axis="y", linewidth=0.3)
+        panel.legend(fontsize=7, ncols=2)
+    panels[-1].tick_params(axis="x", rotation=90, labelsize=6)
     figure.savefig(path)
+
+
+def _percent(result: Result | None, limits: Mapping[str, float], threads: int) -> float:
+    """Return the percent of the limit that a result reaches, NaN without one."""
+    least = least_seconds(result.problem, result.group, limits, threads) if result else None
+    return 100 * least / result.best if result and least else math.nan

@@ -112,6 +112,7 @@ _ALL = [
     *(_matmul("squares", 1, size, size, size) for size in (16, 32, 64, 128, 256, 512, 1024, 2048)),
     *(_matmul("odd", 1, size, size, size) for size in (17, 100, 1000)),
     _matmul("odd", 1, 197, 768, 768),
+    _matmul("odd", 1, 128, 768, 3072),
     _matmul("odd", 1, 49, 2048, 512),
     _matmul("odd", 1, 3, 1000, 7),
     _matmul("odd", 1, 37, 101, 53),

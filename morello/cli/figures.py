@@ -11,7 +11,8 @@ from morello.errors import MorelloError
 def figures() -> Any:
     """Return matplotlib's module of figures. Raises MorelloError where it is not installed."""
     try:
-        # Not imported by name, as it need not be there.
+        # Not imported by name, as it need not be there. Text stays text, and the same figure is the same file.
+        importlib.import_module("matplotlib").rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "morello"})
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
         raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error

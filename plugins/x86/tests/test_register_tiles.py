@@ -175,8 +175,11 @@ def test_which_tiles_fit(values: int) -> None:
 
 
 def test_values_that_have_no_stride_are_told() -> None:
-    spec = product("MatmulAccum", (8, 8, 8), "GL, layout[0, 1, 2, 1p4, 2p4]", "GL, row_major", "GL, row_major")
-    found = trials(8, {spec: "split 1 ; select RegisterTileAccum"})
+    tile = target(8).kernels_by_name["RegisterTileAccum"]
+    anywhere = attrs.evolve(tile.operands[0], layouts=())
+    careless = attrs.evolve(tile, name="Careless", operands=(anywhere, *tile.operands[1:]))
+    spec = product("MatmulAccum", (6, 8, 8), "GL, layout[0, 1, 2, 1p3]", "GL, row_major", "GL, row_major")
+    found = trials(8, {spec: "select Careless"}, careless)
     with pytest.raises(PluginError, match="dimension 1 of lhs has no stride: its values lie in strips"):
         found.target.emitter.emit(found.impls[0], found.target, "p")
 
@@ -209,6 +212,19 @@ def test_operands_that_come_from_afar_overlap_with_the_sums_of_large_tiles() -> 
     assert price(6, "GL") < price(6, "GL", ", c1") < 1.3 * price(6, "GL")
     assert price(2, "GL", ", c1, s2048") > 1.1 * price(2, "GL", ", c1")
     assert price(2, "GL", ", c1, s4096") > 1.1 * price(2, "GL", ", c1, s2048")
+
+
+def test_rows_that_evict_one_another_from_the_nearest_level_come_from_the_next() -> None:
+    def price(steps: int, level: str, spacing: int = 0) -> int:
+        far = f", c1, s{spacing}" if spacing else ", c1"
+        near = "L1, row_major"
+        return cost(16, product("Matmul", (6, steps, 32), near, f"{level}, row_major{far}", near))
+
+    assert price(128, "L1", 4096) > 1.2 * price(128, "L1")
+    assert price(128, "L1", 4096) == price(128, "L2", 4096)
+    # A set keeps eight, and so two keep sixteen of rows that are half a page apart.
+    assert price(8, "L1", 4096) == price(8, "L1")
+    assert price(16, "L1", 2048) == price(16, "L1") < price(17, "L1", 2048) - price(1, "L1")
 
 
 def test_tiles_that_were_not_measured_cost_about_what_their_neighbours_do() -> None:

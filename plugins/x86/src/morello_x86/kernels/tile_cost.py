@@ -12,6 +12,7 @@ import numpy.typing as npt
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
 from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
 
 #: Rows and vectors past which tables do not go.
@@ -20,7 +21,7 @@ LINE = 64
 #: Lines of a page.
 _PAGE = 64
 PAGE_BYTES = _PAGE * LINE
-#: Rows of the left-hand side that L1 has room for in one set, and what a line takes that it has not. Measured on a core
+#: Lines that L1 keeps in one set, and what a line of the left-hand side takes that it does not keep. Measured on a core
 #: of Zen 5: 16 rows 8 KiB apart take 7 cycles a line longer than 8, or than rows at other distances.
 _ROWS, _EVICTED = 8, 50
 #: The dimension of columns.
@@ -131,15 +132,26 @@ class TileCycles:
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):
-            operand, level = spec.operand(index), self.levels[spec.states[index].level]
-            spaced = level.spaced(spec.states[index].spacing)
-            if not (level.stream or level.run or level.apart or spaced):
-                continue
-            runs, long = operand.runs, operand.lines_of_run(LINE)
-            short = np.maximum(_PAGE - long, 0)
-            stream = stream + runs * long * level.stream + runs * spaced * short // _PAGE
-            friction = friction + runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
+            operand, state = spec.operand(index), spec.states[index]
+            read = _reading(operand, self.levels[state.level])
+            if state.spacing and state.level == "L1":
+                # Of rows so far apart a set keeps few: where there are more, all come from L2 each time.
+                evicted = operand.runs > _ROWS * PAGE_BYTES // state.spacing
+                again = _reading(operand, self.levels["L2"])
+                read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
+            stream, friction = stream + read[0], friction + read[1]
         return stream, friction + _evicted(spec)
+
+
+def _reading(operand: TensorSpec, level: Lines) -> tuple[Num, Num]:
+    """Return what reading an operand from one level takes: what overlaps with sums, and what does not."""
+    spaced = level.spaced(operand.state.spacing)
+    if not (level.stream or level.run or level.apart or spaced):
+        return 0, 0
+    runs, long = operand.runs, operand.lines_of_run(LINE)
+    short = np.maximum(_PAGE - long, 0)
+    stream = runs * long * level.stream + runs * spaced * short // _PAGE
+    return stream, runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
 
 
 def _evicted(spec: LogicalSpec) -> Num:
