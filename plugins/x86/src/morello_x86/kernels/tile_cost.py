@@ -134,9 +134,9 @@ class TileCycles:
         for index in (0, 1):
             operand, state = spec.operand(index), spec.states[index]
             read = _reading(operand, self.levels[state.level])
-            if state.spacing and state.level == "L1":
+            if state.spacing == PAGE_BYTES and state.level == "L1":
                 # Of rows so far apart a set keeps few: where there are more, all come from L2 each time.
-                evicted = operand.runs > _ROWS * PAGE_BYTES // state.spacing
+                evicted = operand.runs > _ROWS
                 again = _reading(operand, self.levels["L2"])
                 read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
             stream, friction = stream + read[0], friction + read[1]
