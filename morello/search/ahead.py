@@ -143,11 +143,12 @@ class Ahead:
 def _for_better(effort: Effort, deadline: float, setup: int) -> tuple[Effort, float]:
     """Return what of an effort and its time is for better programs of a smaller space, once there is one.
 
-    It is half at most, so that there is a bound, too: but all where search itself would not get past `setup`.
+    It is a third of the time, or half of an effort in numbers, so that there is a bound, too: tables and bounds take
+    long there. It is all of an effort with which search itself would not get past `setup`.
     """
     if effort.expansions is None:
         now = time.monotonic()
-        return attrs.evolve(effort, expansions=_BETTER), now + (deadline - now) / 2
+        return attrs.evolve(effort, expansions=_BETTER), now + (deadline - now) / 3
     if effort.expansions > setup:
         effort = attrs.evolve(effort, expansions=min(_BETTER, effort.expansions // 2))
     return effort, deadline
