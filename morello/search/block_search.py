@@ -176,8 +176,7 @@ class BlockSearch:
                 self.keeper.drop(spec)
             return found
         finally:
-            self._effort, self._goal, self._hasty = Effort(), None, False
-            self._deadline = float("inf")
+            self._effort, self._goal, self._hasty, self._deadline = Effort(), None, False, float("inf")
 
     def _best_in_memory(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort, or what is known where tables take too much of it."""

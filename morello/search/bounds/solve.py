@@ -56,8 +56,8 @@ class Bounds(Relaxed):
         stale, solved = {*self.order}, set[Key]()
         while stale:
             for key in self.order:
-                check()
                 if key in stale:
+                    check()
                     stale.remove(key)
                     changed = structs.lib.bounds_lower(model, self.index[key])
                     if changed < 0:

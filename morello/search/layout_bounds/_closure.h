@@ -1,9 +1,6 @@
 /* What Python and the compiled layout bounds share. Python reads this file too (`library.py`). */
 
-/* Let `cost`, [matrices, count, count], be what any number of steps costs at least, given what one does. */
-void closure_close(double *cost, int64_t matrices, int64_t count);
-
-/* Lower bounds of copies, `values` [shapes, sources, destinations], by what their sources can become at a cost,
- * [shapes, from, to], or their destinations, [shapes, to, from]. */
-void closure_lower_sources(double *values, const double *cost, int64_t shapes, int64_t sources, int64_t destinations);
-void closure_lower_destinations(double *values, const double *cost, int64_t shapes, int64_t sources, int64_t destinations);
+/* Lower `rows`, [matrices, height, width], to what `others`, [matrices, through, width], have for so much `more`,
+ * [matrices, height, through]. Arrays may be the same: what is lowered counts from then on. */
+void closure_lower(double *rows, const double *more, const double *others, int64_t matrices, int64_t height,
+                   int64_t through, int64_t width);

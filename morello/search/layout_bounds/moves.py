@@ -9,7 +9,6 @@ from morello.search.arrays import Bools, Floats, Ints
 from morello.search.bounds.moves import MoveBounds, MoveClass
 from morello.search.layout_bounds.grid import Grid, Grids, LayoutRelaxer, chunks
 from morello.search.library import library
-from morello.search.structs import Pointer
 from morello.search.tables.moves import MoveTables, is_moved
 from morello.search.tables.shapes import Key
 
@@ -111,7 +110,6 @@ class MoveLayouts(LayoutRelaxer):
             self._close(rows[part], block[part[0] : part[-1] + 1])
 
     def _close(self, rows: Ints, block: Floats) -> None:
-        lib = library()[1]
         # Copies may cost less then, which makes further moves worth while.
         again = bool(self._operands)
         while again:
@@ -119,9 +117,9 @@ class MoveLayouts(LayoutRelaxer):
             for operand, moves in enumerate(self._operands):
                 cost = closed(moves.cost(rows, block if moves.copies is self.grid else None))
                 if operand:
-                    lib.closure_lower_destinations(_pointer(block), _pointer(_turned(cost)), *block.shape)
+                    _lower(block, block, np.ascontiguousarray(np.swapaxes(cost, 1, 2)))
                 else:
-                    lib.closure_lower_sources(_pointer(block), _pointer(cost), *block.shape)
+                    _lower(block, cost, block)
             again = not np.array_equal(before, block)
 
 
@@ -135,14 +133,12 @@ def _between(values: Floats, sources: Ints, destinations: Ints) -> Floats:
 
 def closed(cost: Floats) -> Floats:
     """Return what any number of steps costs at least, [n, from, to], given what one does, which is overwritten."""
-    library()[1].closure_close(_pointer(cost), *cost.shape[:2])
+    _lower(cost, cost, cost)
     return cost
 
 
-def _turned(cost: Floats) -> Floats:
-    return np.ascontiguousarray(np.swapaxes(cost, 1, 2))
-
-
-def _pointer(values: Floats) -> Pointer:
-    # Unlike a cast, it keeps the array.
-    return library()[0].from_buffer("double[]", values)
+def _lower(rows: Floats, more: Floats, others: Floats) -> None:
+    """Lower rows, [n, height, width], to what others, [n, through, width], have for more, [n, height, through]."""
+    ffi, lib = library()
+    pointers = (ffi.from_buffer("double[]", each) for each in (rows, more, others))
+    lib.closure_lower(*pointers, *more.shape, rows.shape[2])

@@ -181,7 +181,6 @@ class Patterns:
             waiting[self._number(self._blurred(self.all[number])), state] = None
         known = dict(waiting)
         while waiting:
-            check()
             number, state = pair = next(iter(waiting))
             del waiting[pair]
             for found in self._led_to(number, state):
@@ -214,6 +213,7 @@ class Patterns:
     def _tile_row(self, number: int) -> Ints:
         """Return the patterns of the tiles of one, [cuts of its rank]."""
         while len(self._tiles) <= number or len(self._tiles) < len(self.all):
+            check()
             pattern = self.all[len(self._tiles)]
             rank = self.states.classes[pattern.cls].rank
             whole, tile = self._loops.cut_tensors(rank)
