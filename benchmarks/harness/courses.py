@@ -116,6 +116,7 @@ class _Teller:
             raise _Over
 
     def tell(self, low: int, high: int | None) -> None:
+        """Print between which costs the optimum must be."""
         self._told = low, high
         print(json.dumps([time.process_time(), low, high]), flush=True)
 

@@ -141,9 +141,9 @@ def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, p
     ours = [*dict.fromkeys(one.runner for one in results if one.ours)]
     figure = figures().Figure(figsize=(max(8, 0.2 * len(groups)), 3 * max(1, len(ours))), layout="constrained")
     panels = figure.subplots(max(1, len(ours)), sharex=True, squeeze=False)[:, 0]
-    names = [problem.name for problem in groups]
+    names, every = [problem.name for problem in groups], comparisons(results)
     for runner, panel in zip(ours, panels, strict=False):
-        compared = {one.ours.problem: one for one in comparisons(results) if one.ours.runner == runner}
+        compared = {one.ours.problem: one for one in every if one.ours.runner == runner}
         of_ours = [compared[each].ours if each in compared else None for each in groups]
         of_peers = [compared[each].peer if each in compared else None for each in groups]
         for label, own, style in ((runner, of_ours, "o"), ("best peer", of_peers, "_")):

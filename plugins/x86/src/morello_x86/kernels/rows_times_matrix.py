@@ -17,11 +17,12 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.core import LINE
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
 from morello_x86.kernels.register_tiles import PLAIN, side_by_side
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import LINE, smooth_maximum
+from morello_x86.kernels.tile_cost import smooth_maximum
 from morello_x86.kernels.tile_tables import cycles_of
 
 _ROW, _COLUMN = 1, 2

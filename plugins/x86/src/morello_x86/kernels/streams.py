@@ -8,11 +8,11 @@ from morello.ir.numbers import Mask, Num, choose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.core import LINE
 from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.lanes import VectorTemplate, in_lanes, lanewise, vectors, whole, width
 from morello_x86.kernels.transpose import DTYPES_OF
 
-_LINE = 64
 #: Outputs of so many bytes leave little of themselves in caches, and nothing of what came before.
 LARGE = 16 << 20
 #: Tenths of a cycle for a line of such an output, measured on a core of Zen 5, and for one that caches would have kept.
@@ -26,7 +26,7 @@ def by_traffic(spec: LogicalSpec, computing: Num, machine: Machine) -> Num:
     """
     *inputs, out = spec.operands
     reading = sum(machine.move_cost(tensor) for tensor in inputs)
-    lines, is_large = out.lines(_LINE), out.bytes >= LARGE
+    lines, is_large = out.lines(LINE), out.bytes >= LARGE
     traffic = reading + lines * _LARGE_LINE
     slower = choose(traffic > computing, traffic, computing)
     return choose(is_large, slower, computing + reading + lines * _SMALL_LINE)

@@ -13,11 +13,11 @@ from morello.ir.numbers import Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
+from morello_x86.core import LINE
 from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32
-LINE = 64
 #: Lines of a page.
 _PAGE = 64
 PAGE_BYTES = _PAGE * LINE
