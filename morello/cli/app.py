@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import click
 
-from morello import crash
-from morello.cli import bench, calibrate, check, compile, db, explain, precompute, run, streams, targets
+from morello.cli import streams
 from morello.errors import MorelloError
-from morello.frontend.diagnostics import SourceError
 from morello.interrupt import INTERRUPTED, raised
+
+#: One line about each command; its module, of the same name, is imported where it runs.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "Find the best program of every Spec in FILE, check and time it.",
+        "compile": "Compile the Spec in FILE to C.",
+        "check": "Verify the programs of FILE thoroughly.",
+        "bench": "Time the programs of FILE, and numpy on the same in f32.",
+        "explain": "Show the programs of FILE with what each part costs and holds.",
+        "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
+        "targets": "List the installed targets, and what they have.",
+        "calibrate": "Measure what this machine costs, and write it to a profile.",
+        "db": "Look after databases of solved Specs.",
+    }
+)
 
 
 class CommandGroup(click.Group):
     """A group of commands whose errors are messages on stderr, and never exit with status 0."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing its module, or None if there is none of this name."""
+        return import_module(f"morello.cli.{cmd_name}").command if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does, without importing it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the program. Of an exception that nobody foresaw it tells where all that is known of it is kept."""
@@ -28,6 +57,8 @@ class CommandGroup(click.Group):
             _tell(error)  # help that cannot be written
             sys.exit(1)
         except Exception as error:
+            from morello import crash
+
             click.echo(crash.told(error), err=True)
             sys.exit(crash.EXIT)
 
@@ -40,6 +71,8 @@ class CommandGroup(click.Group):
             click.echo(str(error) or "interrupted", err=True)
             ctx.exit(INTERRUPTED)
         except MorelloError as error:
+            from morello.frontend.diagnostics import SourceError
+
             click.echo(str(error) if isinstance(error, SourceError) else f"error: {error}", err=True)
             ctx.exit(1)
         except MemoryError:
@@ -65,7 +98,3 @@ def main() -> None:
 
     A .spec file says what to compute; `morello run FILE` compiles it, checks it and times it.
     """
-
-
-for module in (run, compile, check, bench, explain, precompute, targets, calibrate, db):
-    main.add_command(module.command)

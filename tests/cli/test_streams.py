@@ -33,7 +33,9 @@ def _handles(handler: signal.Handlers | Callable) -> Callable[[], object]:
     return lambda: signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.parametrize("moment", ["morello.cli.app", "click", "numpy", "rich", "lark", "morello.cli.db", "the end"])
+@pytest.mark.parametrize(
+    "moment", ["morello.cli.app", "click", "numpy", "rich", "lark", "morello.cli.targets", "the end"]
+)
 def test_ctrl_c_outside_of_commands(moment: str) -> None:
     command = [sys.executable, "-c", f"MOMENT = {moment!r}\n{PRESSED}", "targets"]
     press = _handles(signal.default_int_handler)
@@ -80,3 +82,10 @@ def test_messages_that_cannot_be_written(arguments: str, code: int) -> None:
         done = subprocess.run([*MORELLO, *arguments.split()], stdout=subprocess.PIPE, stderr=err, timeout=60)
     assert done.returncode == code
     assert bool(done.stdout) == (code == 0)
+
+
+def test_help_imports_no_command() -> None:
+    code = "import sys\nfrom morello.cli.app import main\nmain(['--help'], standalone_mode=False)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "  precompute  Fill a database" in done.stdout
+    assert not {"numpy", "rich", "lark", "morello.cli.run"} & {*done.stdout.splitlines()[-1].split()}
