@@ -17,7 +17,7 @@ from morello.ir.limits import Grid, Limits, fits, lower, raise_peak
 from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
-from morello.ir.tensor import TensorSpec
+from morello.ir.tensor import DimMap, TensorSpec
 
 
 class StepLike(Protocol):
@@ -48,7 +48,7 @@ class Part:
     there, a tensor the node introduces. `times` multiplies its cost; `live` is what the node holds, in bytes
     per level, while the child runs. `region` is where a loop's body lies, None elsewhere. Where `dim_maps` is given,
     the child sees its operand i under other dimensions: its dimension d is dimension `dim_maps[i][d]` of what `args[i]`
-    says (None: of size 1), and dimensions that are left out have size 1.
+    says (None: of size 1; or every so many values of it), and dimensions that are left out have size 1.
     """
 
     logical: LogicalSpec
@@ -57,7 +57,7 @@ class Part:
     live: tuple[Num, ...]
     region: tuple[Segment, ...] | None = None
     role: str = "body"
-    dim_maps: tuple[tuple[int | None, ...], ...] | None = None
+    dim_maps: tuple[DimMap, ...] | None = None
 
     @property
     def tiles(self) -> Num:

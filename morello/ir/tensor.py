@@ -12,6 +12,18 @@ from morello.ir.dtypes import DType
 from morello.ir.layout import Layout, TileCode
 from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
+
+@attrs.frozen
+class Every:
+    """Each value of a dimension whose index is a multiple of `step`, from 0 on."""
+
+    dim: int
+    step: int
+
+
+#: Per dimension of a tensor, the one that it is of a tensor seen under other dimensions; None: it has size 1.
+DimMap = tuple[int | Every | None, ...]
+
 #: Distances of runs, in bytes, of whose multiples states tell: caches of a few ways keep few lines so far apart.
 SPACINGS = (2048, 4096)
 
@@ -157,21 +169,41 @@ class OperandState:
         spacing = (0, *SPACINGS)[number] if contig < len(layout.dims) else 0
         return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(aligned), spacing=spacing)
 
-    def under(self, dim_map: Sequence[int | None]) -> OperandState:
+    def under(self, dim_map: DimMap) -> OperandState:
         """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.
 
-        Raises Inapplicable where the layout has a dimension that is left out.
+        Raises Inapplicable where the layout has a dimension that is left out, or cannot skip values of one.
         """
         if self.layout is None:
             return self
-        names = {axis: dim for dim, axis in enumerate(dim_map) if axis is not None}
+        names = {axis: dim for dim, axis in enumerate(plain(dim_map)) if axis is not None}
         if any(physical.dim not in names for physical in self.layout.dims):
             raise Inapplicable(
                 f"{self.layout} has dimensions that are not of size 1 but left out",
                 "move the operand to row_major first",
             )
         dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
-        return attrs.evolve(self, layout=Layout(dims))
+        state = attrs.evolve(self, layout=Layout(dims))
+        for dim, axis in enumerate(dim_map):
+            if isinstance(axis, Every):
+                state = state._skipping(dim)
+        return state
+
+    def _skipping(self, dim: int) -> OperandState:
+        """Return the state of a tensor of which some values along a dimension are left out: no two are neighbours."""
+        assert self.layout is not None
+        parts = [position for position, physical in enumerate(self.layout.dims) if physical.dim == dim]
+        if len(parts) != 1 or self.vector is not None:
+            raise Inapplicable(
+                f"values of dimension {dim} of {self.layout} cannot be skipped: they lie in strips or vectors",
+                "move the operand to memory as row_major first",
+            )
+        return attrs.evolve(self, contig=min(self.contig, len(self.layout.dims) - 1 - parts[0]), spacing=0)
+
+
+def plain(dim_map: DimMap) -> tuple[int | None, ...]:
+    """Return a map of dimensions without what is skipped."""
+    return tuple(axis.dim if isinstance(axis, Every) else axis for axis in dim_map)
 
 
 def spacing_number(spacing: int) -> int:

@@ -8,7 +8,7 @@ import attrs
 
 from morello.ir.index import Index, as_index
 from morello.ir.layout import row_major
-from morello.ir.tensor import TensorSpec
+from morello.ir.tensor import DimMap, Every, TensorSpec, plain
 
 #: Of buffers that emitted code makes, and of the workspace.
 ALIGNMENT = 64
@@ -47,33 +47,37 @@ def strides_of(tensor: TensorSpec) -> tuple[int, ...]:
 class View:
     """A tile of a buffer: the tensor it is seen as, and where it starts in the buffer's coordinates.
 
-    Dimension d of the tensor is dimension `dim_map[d]` of the buffer (None: it has size 1 and is none of the buffer's).
+    Dimension d of the tensor is dimension `dim_map[d]` of the buffer (None: it has size 1 and is none of the buffer's),
+    whose values it has one of `steps[d]` of.
     """
 
     buffer: Buffer
     tensor: TensorSpec
     starts: tuple[Index | int, ...]
     dim_map: tuple[int | None, ...]
+    steps: tuple[int, ...]
 
     @classmethod
     def whole(cls, buffer: Buffer) -> View:
         rank = len(buffer.tensor.shape)
-        return cls(buffer, buffer.tensor, (0,) * rank, tuple(range(rank)))
+        return cls(buffer, buffer.tensor, (0,) * rank, tuple(range(rank)), (1,) * rank)
 
-    def tile(
-        self, tensor: TensorSpec, starts: Sequence[Index | int], dim_map: Sequence[int | None] | None = None
-    ) -> View:
+    def tile(self, tensor: TensorSpec, starts: Sequence[Index | int], dim_map: DimMap | None = None) -> View:
         """Return a tile of this tile, which starts at `starts` within it, with the dimensions that `dim_map` says."""
         moved = list(self.starts)
-        for axis, start in zip(self.dim_map, starts, strict=True):
+        for axis, step, start in zip(self.dim_map, self.steps, starts, strict=True):
             if axis is not None:
-                moved[axis] = moved[axis] + start
-        seen = (
-            self.dim_map if dim_map is None else tuple(None if axis is None else self.dim_map[axis] for axis in dim_map)
-        )
-        return View(self.buffer, tensor, tuple(moved), seen)
+                moved[axis] = moved[axis] + as_index(start) * step
+        if dim_map is None:
+            return View(self.buffer, tensor, tuple(moved), self.dim_map, self.steps)
+        steps = (axis.step if isinstance(axis, Every) else 1 for axis in dim_map)
+        seen = [
+            (None, 1) if axis is None else (self.dim_map[axis], self.steps[axis] * step)
+            for axis, step in zip(plain(dim_map), steps, strict=True)
+        ]
+        return View(self.buffer, tensor, tuple(moved), tuple(axis for axis, _ in seen), tuple(step for _, step in seen))
 
-    def seen_as(self, tensor: TensorSpec, dim_map: Sequence[int | None] | None = None) -> View:
+    def seen_as(self, tensor: TensorSpec, dim_map: DimMap | None = None) -> View:
         """Return the same values as another tensor."""
         return self.tile(tensor, (0,) * len(self.dim_map), dim_map)
 
@@ -82,9 +86,9 @@ class View:
         shape = tuple(int(size) for size in self.tensor.shape)
         layout = self.tensor.state.layout or row_major(len(shape))
         point = list(self.starts)
-        for axis, at in zip(self.dim_map, layout.point(position, shape), strict=True):
+        for axis, step, at in zip(self.dim_map, self.steps, layout.point(position, shape), strict=True):
             if axis is not None:
-                point[axis] = point[axis] + at
+                point[axis] = point[axis] + at * step
         return self.buffer.offset(point)
 
     def stride(self, dim: int, strip: int = 1) -> Index:
@@ -97,7 +101,7 @@ class View:
             return Index()
         # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
         first, *others = (
-            self.buffer.offset([place * strip if at == axis else 0 for at in range(len(self.starts))])
+            self.buffer.offset([place * strip * self.steps[dim] if at == axis else 0 for at in range(len(self.starts))])
             for place in (0, 1, last)
         )
         stride, whole = (other + first * -1 for other in others)

@@ -19,7 +19,7 @@ from morello.ir.layout import Layout
 from morello.ir.numbers import CellIndices, Num, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import OperandState, TensorSpec
+from morello.ir.tensor import DimMap, OperandState, TensorSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import (
     Case,
@@ -52,7 +52,7 @@ class Job:
     op: Operation
     shape: tuple[Num, ...]
     args: tuple[int, ...]
-    dim_maps: tuple[tuple[int | None, ...], ...] | None = None
+    dim_maps: tuple[DimMap, ...] | None = None
     role: str = "body"
 
 
@@ -134,7 +134,7 @@ def pipeline(
         live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
         below = tuple(states[arg] for arg in job.args)
         if job.dim_maps is not None:
-            below = tuple(state.under(dim_maps) for state, dim_maps in zip(below, job.dim_maps, strict=True))
+            below = tuple(state.under(dim_map) for state, dim_map in zip(below, job.dim_maps, strict=True))
         made = LogicalSpec(job.op, job.shape, below, logical.serial)
         parts.append(Part(made, job.args, 1, live, role=job.role, dim_maps=job.dim_maps))
     if not fresh:

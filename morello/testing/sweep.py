@@ -40,19 +40,26 @@ NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing", "uneven")
 #: What Matmul of f32 in GL costs on x86_avx2 with all its memory. A plain recursion needs hours for it.
 FULL = {(1, 2, 2, 8): 144, (1, 4, 4, 4): 214, (1, 4, 4, 8): 267}
 
+_MOVE, _ZERO, _MATMUL, _ACCUM = map(by_name, ("Move", "FillZero", "Matmul", "MatmulAccum"))
+#: Its products see every other pixel.
+_STRIDED = by_name("ConvAccum").configured({"stride": 2})
 #: Operations, sizes and types of random goals: no more than the recursion solves in seconds.
 DRAWS = [
     *[
-        ("Move", shape, dtypes)
+        (_MOVE, shape, dtypes)
         for shape in ((2, 3), (5, 3), (1, 8), (6, 7), (4, 8))
         for dtypes in ("f32 f32", "i32 i32")
     ],
-    *[("Move", shape, "bf16 f32") for shape in ((3, 5), (2, 8), (1, 7))],
-    *[("FillZero", shape, dtype) for shape in ((3, 7), (2, 8), (13,)) for dtype in ("f32", "i32")],
-    *[("Matmul", shape, "f32 f32 f32") for shape in ((1, 1, 2, 3), (1, 2, 3, 2), (1, 1, 1, 8), (1, 5, 1, 3))],
-    *[("MatmulAccum", shape, "f32 f32 f32") for shape in ((1, 3, 1, 5), (2, 1, 3, 1), (1, 1, 8, 1), (1, 2, 1, 8))],
-    ("MatmulAccum", (1, 1, 7, 1), "bf16 f32 f32"),
-    ("Matmul", (1, 2, 2, 3), "i32 i32 i32"),
+    *[(_MOVE, shape, "bf16 f32") for shape in ((3, 5), (2, 8), (1, 7))],
+    *[(_ZERO, shape, dtype) for shape in ((3, 7), (2, 8), (13,)) for dtype in ("f32", "i32")],
+    *[(_MATMUL, shape, "f32 f32 f32") for shape in ((1, 1, 2, 3), (1, 2, 3, 2), (1, 1, 1, 8), (1, 5, 1, 3))],
+    *[(_ACCUM, shape, "f32 f32 f32") for shape in ((1, 3, 1, 5), (2, 1, 3, 1), (1, 1, 8, 1), (1, 2, 1, 8))],
+    (_ACCUM, (1, 1, 7, 1), "bf16 f32 f32"),
+    (_MATMUL, (1, 2, 2, 3), "i32 i32 i32"),
+    *[
+        (_STRIDED, shape, "f32 f32 f32")
+        for shape in ((1, 1, 2, 1, 2, 1, 1), (1, 2, 1, 1, 3, 1, 1), (2, 1, 1, 1, 2, 1, 2))
+    ],
 ]
 
 
@@ -138,14 +145,14 @@ def uneven(plugin: Any) -> Any:
 def random_goal(rng: random.Random, target: Target) -> Spec:
     """Draw a goal of a few values, with operands anywhere and little memory."""
     while True:
-        name, shape, types = rng.choice(DRAWS)
+        op, shape, types = rng.choice(DRAWS)
         dtypes = [dtype_named(one) for one in types.split()]
         if len({*dtypes}) == 1 or target.info.casts:
             break
     serial = target.weights.sync > _SOON and rng.random() < 0.8
     levels = [level.name for level in target.levels]
     # Where vectors do not fit, operands go elsewhere.
-    spec = random_spec(rng, target, by_name(name), shape, dtypes, rng.choice([levels, levels[-2:], levels[-2:-1]]))
+    spec = random_spec(rng, target, op, shape, dtypes, rng.choice([levels, levels[-2:], levels[-2:-1]]))
     return Spec(attrs.evolve(spec.logical, serial=serial), random_limits(rng, target))
 
 

@@ -66,3 +66,11 @@ def test_a_value_is_not_compared_with_itself(name: str, avx2: Target, prove) -> 
     """Compilers warn of that."""
     text = f"Compose([y = {name}(c, c), c = Relu(x)], [x: (1×1, i32, GL), y: (1×1, i32, GL)], serial)"
     prove(goal(text, target=avx2.name).synthesize().impl, avx2)
+
+
+@pytest.mark.parametrize("image", ["GL", "GL, nhwc", "GL, nchw4c", "GL, layout[0, 1, 3, 2]"])
+@pytest.mark.parametrize("stride", ["2", "[1, 3]"])
+def test_products_that_see_pixels_that_lie_apart(image: str, stride: str, avx2: Target, prove) -> None:
+    conv = f"ConvAccum[stride={stride}](1×9×4×3×7×2×2, (f32, {image}), (f32, GL), (f32, GL, nhwc), serial)"
+    done = goal(conv, target="x86_avx2").tile(0, 0, 0, 1, 0, 1, 1).apply("spatial_split").synthesize()
+    prove(done.impl, avx2)

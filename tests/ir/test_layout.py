@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from morello.errors import SpecError
+from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, I8
 from morello.ir.layout import Dynamic, Layout, OddEven, Packed, PhysicalDim, col_major, nhwc, row_major
 from morello.ir.numbers import Num
-from morello.ir.tensor import OperandState, TensorSpec
+from morello.ir.tensor import Every, OperandState, TensorSpec
 
 
 @st.composite
@@ -116,6 +116,35 @@ def test_a_tile_has_the_contiguity_and_alignment_it_claims(
         assert true_run(offsets) % part.run == 0
         if part.state.aligned:
             assert offsets[0] * 4 % 16 == 0
+
+
+@given(tensors(), st.data())
+def test_every_so_many_values_have_the_contiguity_that_is_claimed(
+    case: tuple[Layout, tuple[int, ...]], data: st.DataObject
+) -> None:
+    layout, shape = case
+    assume(max(shape) > 2)
+    whole = TensorSpec(shape, OperandState(F32, "GL", layout, len(layout.dims))).canonical().state
+    dim = data.draw(st.sampled_from([dim for dim, size in enumerate(shape) if size > 2]))
+    step = data.draw(st.integers(2, shape[dim] - 1))
+    order = data.draw(st.permutations(range(len(shape))))
+    kept = tuple((size - 1) // step + 1 if own == dim else size for own, size in enumerate(shape))
+    try:
+        state = whole.under(tuple(Every(own, step) if own == dim else own for own in order))
+    except Inapplicable:
+        assert whole.layout is not None
+        assert sum(physical.dim == dim for physical in whole.layout.dims) > 1
+        return
+    seen = TensorSpec(tuple(kept[own] for own in order), state)
+    assert state.layout is not None
+    assert whole.layout is not None
+    offsets = []
+    for position in range(int(seen.volume)):
+        point = dict(zip(order, state.layout.point(position, tuple(map(int, seen.shape))), strict=True))
+        offsets.append(
+            whole.layout.offset([point[own] * (step if own == dim else 1) for own in range(len(shape))], shape)
+        )
+    assert true_run(offsets) % seen.run == 0
 
 
 @given(tensors(), st.data())

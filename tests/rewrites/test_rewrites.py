@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import morello
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import Alloc, Leaf, Loop, Node
+from morello.ir.impl import Alloc, Loop, Node
 from morello.rewrites import Tile
 from morello.rewrites.base import rewrites_of
 
@@ -199,14 +199,25 @@ def test_tiles_do_not_split_vectors_or_strips() -> None:
         matmul(operands="L1, (f32, L1, layout[0, 2, 1, 2p16]), L1", shape="1×4×8×32").tile(1, 4, 24)
 
 
-@pytest.mark.parametrize(("stride", "dims"), [("1", {5, 6}), ("[2, 1]", {3, 5, 6}), ("2", {3, 4, 5, 6})])
-def test_search_takes_what_a_stride_skips_past_one_by_one(stride: str, dims: set[int]) -> None:
-    goal = morello.goal(
-        f"ConvAccum[stride={stride}](1×8×8×8×8×3×3, (f32, L1), (f32, L1), (f32, L1))", target="x86_avx2"
+def convolution(stride: str, image: str = "L1") -> morello.Goal:
+    return morello.goal(
+        f"ConvAccum[stride={stride}](1×8×4×1×6×1×1, (f32, {image}), (f32, L1), (f32, L1), serial)", target="x86_avx2"
     )
-    assert isinstance(goal.impl, Leaf)
-    tiles = [step.sizes for step in Tile.steps(goal.impl.spec.logical, goal.target) if not step.parallel]
-    assert {dim for dim in range(1, 7) if {sizes[dim] for sizes in tiles} == {0, 1}} == dims
+
+
+@pytest.mark.parametrize(("image", "contig"), [("L1", 0), ("L1, nhwc", 1), ("L1, nchw4c", 1)])
+def test_a_product_sees_the_pixels_that_a_stride_comes_to(image: str, contig: int) -> None:
+    (part,) = node(convolution("2", image).apply("spatial_split")).expansion.parts
+    assert part.logical.shape == (1, 6, 4, 8)
+    assert part.logical.states[0].contig == contig
+    (plain,) = node(convolution("[2, 1]", image).apply("spatial_split")).expansion.parts
+    assert plain.logical.states[0].contiguous
+
+
+def test_pixels_in_strips_cannot_be_skipped() -> None:
+    strips = "ConvAccum[stride=3](1×8×4×1×6×1×1, (f32, L1, layout[0, 2, 3, 1, 3p4]), (f32, L1), (f32, L1), serial)"
+    with pytest.raises(Inapplicable, match="cannot be skipped: they lie in strips or vectors"):
+        morello.goal(strips, target="x86_avx2").apply("spatial_split")
 
 
 def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:

@@ -180,9 +180,7 @@ class Conv(_Convolution):
     @property
     def search_hints(self) -> SearchHints:
         # Sums stay in registers while the positions of the filter go by, each of which is a product of matrices.
-        # Rows and pixels that a stride leads past others to are taken one by one: no product has several of them.
-        skipping = tuple(dim for dim, stride in zip((3, 4), self.strides, strict=True) if stride > 1)
-        return SearchHints(in_registers=(2,), unit_tiles_only=(*skipping, 5, 6))
+        return SearchHints(in_registers=(2,), unit_tiles_only=(5, 6))
 
 
 @attrs.frozen(cache_hash=True)

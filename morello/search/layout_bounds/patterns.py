@@ -12,11 +12,11 @@ from enum import IntEnum
 import attrs
 import numpy as np
 
-from morello.ir.tensor import SPACINGS, OperandState
+from morello.ir.tensor import SPACINGS, DimMap, Every, OperandState
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER
-from morello.search.tables.pipelines import DimMap, PipelineTables
+from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import check
 
@@ -81,9 +81,13 @@ class Pattern:
 
     def under(self, dim_map: DimMap, cls: int) -> Pattern | None:
         """Return the pattern seen under other dimensions, None if its innermost is left out."""
-        if self.run == Run.NONE:
+        if self.run == Run.NONE or any(isinstance(axis, Every) and axis.dim == self.dim for axis in dim_map):
             return Pattern(cls)
-        return Pattern(cls, dim_map.index(self.dim), self.run, self.far) if self.dim in dim_map else None
+        if self.dim not in dim_map:
+            return None
+        seen = Pattern(cls, dim_map.index(self.dim), self.run, self.far)
+        skips = any(isinstance(axis, Every) for axis in dim_map)
+        return seen.lying(Run.DENSE) if skips and self.run not in (Run.STRIPS, Run.ODD_EVEN) else seen
 
 
 def blurred(sizes: Ints) -> Bools:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from morello.ir.tensor import DimMap
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import Changes, LayoutBounds
 from morello.search.solve.packing import Packing
 from morello.search.tables.kernels import KernelTables
-from morello.search.tables.pipelines import DimMap, PipelineTable, PipelineTables
+from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from morello.errors import MorelloError
+from morello.ir.tensor import DimMap
 from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.moves import MoveBounds, MoveClass
@@ -19,7 +20,7 @@ from morello.search.tables.kernels import KernelTables
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
 from morello.search.tables.moves import MoveTables
-from morello.search.tables.pipelines import DimMap, PipelinePart, PipelineTable
+from morello.search.tables.pipelines import PipelinePart, PipelineTable
 from morello.search.tables.shapes import Key, Space
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion, Part
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import OperandState
+from morello.ir.tensor import DimMap, OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.staged import lifetimes
@@ -36,8 +36,6 @@ from morello.search.tables.shapes import (
 )
 from morello.search.tables.step_tables import StepTables
 
-#: Per dimension of a part's operand, the dimension that it is of the pipeline's operand; None: it has size 1.
-DimMap = tuple[int | None, ...]
 #: What steps of one table have in common of a part: its space, its operands, how it sees them, what it holds.
 _Shared = tuple[Key, tuple[int, ...], tuple[DimMap, ...] | None, tuple[int, ...]]
 
