@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
+from morello.codegen.threads import KEEPS_SHARES
 from morello.errors import ArgumentError, ToolchainError, VerificationError
 from morello.ir.program import Parameter, Program
 from morello.ir.spec import Spec
@@ -21,7 +22,11 @@ from morello.runtime.process import run
 from morello.runtime.toolchain import CHOOSE_HINT, Compiler, timeout_seconds
 from morello.testing.batch import translation_unit, units
 
-FLAGS = ("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+FLAGS = (
+    *("-std=gnu11", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"),
+    # Of two shares that one thread does, no race would be seen.
+    f"-D{KEEPS_SHARES}=1",
+)
 #: What is looked for unless something else is asked for.
 SANITIZERS = "address,undefined"
 #: Threads that parallel loops are shared among: theirs, as sanitizers know nothing of OpenMP's.

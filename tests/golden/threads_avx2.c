@@ -44,6 +44,10 @@
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
 
 #ifndef _OPENMP
+#ifndef MORELLO_KEEPS_SHARES
+#define MORELLO_KEEPS_SHARES 0
+#endif
+
 enum { MORELLO_IDLE, MORELLO_ASKED, MORELLO_BUSY, MORELLO_DISMISSED };
 
 typedef struct {
@@ -281,7 +285,7 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
         /* Who has not begun by now may take long to wake. */
-        if (morello_turns(member, MORELLO_ASKED, MORELLO_IDLE)) {
+        if (!MORELLO_KEEPS_SHARES && morello_turns(member, MORELLO_ASKED, MORELLO_IDLE)) {
             morello_part(member);
             body(loop, member->thread, member->from, member->to);
         } else {
