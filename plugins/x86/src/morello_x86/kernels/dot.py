@@ -5,195 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import attrs
-
-from morello.ir.dtypes import BF16, F32, I16, U16, U32, DType
+from morello.ir.dtypes import BF16, F32, I16, U16, U32
 from morello.ir.layout import Dynamic, OddEven
 from morello.ir.numbers import Mask, Num
-from morello.ir.ops.binary import Add
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
+from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, INTEGERS, NEAR, PREFIX
 from morello_x86.kernels.convert import even_and_odd, unsigned, vector_as
+from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
 from morello_x86.kernels.pairs import FACTORS
-from morello_x86.kernels.reduce import combine_lanes
-
-#: A C expression for `count` values of an operand along k, from a place on: of operand, place in the step, and count.
-Values = Callable[[int, int, int], str]
-#: A C expression for a vector of sums to which products are added: of the site, the bytes of a vector, the sums, and
-#: the factors.
-Step = Callable[[KernelSite, int, str, Values], str]
-
-#: Vectors of sums that one dot product has at most, and those of several together.
-_SUMS, _SUMS_TOGETHER = 4, 8
-
-#: The sums of the lanes of four vectors, as four lanes.
-_ADD_UP_FOUR = """static inline {four} add_up_four_{kind}({kind} a, {kind} b, {kind} c, {kind} d) {{
-    const {register} pairs = {add}({add}(({register})a, ({register})b), {add}(({register})c, ({register})d));
-    {four} half[2];
-    memcpy(half, &pairs, sizeof pairs);
-    return half[0] + half[1];
-}}"""
-
-
-_HALVES = """static inline {half} {name}({kind} v) {{
-    {half} half[2];
-    memcpy(half, &v, sizeof v);
-    return half[0] + half[1];
-}}"""
-
-
-@attrs.frozen
-class Together:
-    """Dot products that are printed together: their sites, and for each the vectors that its sums are in."""
-
-    sites: Sequence[KernelSite]
-    pointers: Sequence[tuple[str, str]]
-    sums: Sequence[Sequence[str]]
-
-
-@attrs.frozen
-class DotProduct:
-    """A way to print a dot product: `step` takes as many values along k as fill `taken` vectors of sums."""
-
-    widest: int
-    step: Step
-    taken: int = 1
-
-    def emit(self, site: KernelSite) -> None:
-        self.emit_all([site])
-
-    def emit_all(self, sites: Sequence[KernelSite]) -> None:
-        """A loop into as many accumulators as divide the number of steps. Factors that are the same are read once."""
-        length = int(sites[0].spec.shape[2])
-        sites[0].line("{")
-        products = self.begin(sites, length // self.count(sites[0]))
-        self.loop(products, length)
-        self.end(products)
-        sites[0].line("}")
-
-    def count(self, site: KernelSite) -> int:
-        """Return values along k that a step takes."""
-        return self.taken * self.widest // site.spec.states[2].dtype.bytes
-
-    def begin(self, sites: Sequence[KernelSite], steps: int) -> Together:
-        """Declares pointers to the factors, and sums for so many steps."""
-        site = sites[0]
-        names: dict[str, str] = {}
-        pointers: list[tuple[str, str]] = []
-        for one in sites:
-            places = [one.operand(index).pointer() for index in range(2)]
-            for index, (place, name) in enumerate(zip(places, ("lhs_at", "rhs_at"), strict=True)):
-                if place not in names:
-                    names[place] = site.fresh(name)
-                    c_type = site.spec.states[index].dtype.c_name
-                    site.line(f"    const {c_type} *const {names[place]} = {place};")
-            pointers.append((names[places[0]], names[places[1]]))
-        each = accumulators(steps, min(_SUMS, _SUMS_TOGETHER // len(sites)))
-        sums = [[site.fresh("sum") for _ in range(each)] for _ in sites]
-        site.line(f"    {self._kind(site)} {', '.join(f'{name} = {{0}}' for own in sums for name in own)};")
-        return Together(sites, pointers, sums)
-
-    def loop(self, products: Together, length: int) -> None:
-        """Add the products of the first `length` values, whole vectors, to the sums by turns."""
-        site = products.sites[0]
-        count, each = self.count(site), len(products.sums[0])
-        i = site.fresh("i")
-        site.line(f"    for (ptrdiff_t {i} = 0; {i} < {length}; {i} += {each * count}) {{")
-        for lane in range(each):
-            for pointers, sums in zip(products.pointers, products.sums, strict=True):
-
-                def values(
-                    index: int, place: int, number: int, addresses: tuple[str, str] = pointers, base: int = lane * count
-                ) -> str:
-                    load = site.load(site.spec.states[index].dtype, number)
-                    return f"{load}({addresses[index]} + {i}{f' + {base + place}' if base + place else ''})"
-
-                site.line(f"        {sums[lane]} = {self.step(site, self.widest, sums[lane], values)};")
-        site.line("    }")
-
-    def end(self, products: Together) -> None:
-        """Add all sums to the outputs, four at once where these are neighbours."""
-        rest = list(zip(products.sites, products.sums, strict=True))
-        while rest:
-            four = rest[:4]
-            if self._are_neighbours([site for site, _ in four]):
-                self._four([site for site, _ in four], [sums for _, sums in four])
-                rest = rest[4:]
-            else:
-                self._one(*rest.pop(0))
-
-    def _one(self, site: KernelSite, sums: Sequence[str]) -> None:
-        dtype = site.spec.states[2].dtype
-        self._add(site, f"{combine_lanes(site, Add, _lanes(site), self.widest // dtype.bytes)}({' + '.join(sums)})")
-
-    def _add(self, site: KernelSite, total: str) -> None:
-        dtype, out = site.spec.states[2].dtype, site.operand(2).scalar()
-        if dtype.is_float:
-            site.line(f"    {out} += {total};")
-        else:
-            site.line(f"    {out} = ({dtype.c_name})((uint32_t){out} + {total});")
-
-    def _are_neighbours(self, sites: Sequence[KernelSite]) -> bool:
-        """Return True for four sites with outputs of 32 bits: in scalar registers, or a vector in memory."""
-        outs = [site.operand(2) for site in sites]
-        if len(outs) < 4 or sites[0].spec.states[2].dtype.bytes != 4:
-            return False
-        return outs[0].in_registers or [outs[0].distance(out) for out in outs] == [0, 1, 2, 3]
-
-    def _four(self, sites: Sequence[KernelSite], sums: Sequence[Sequence[str]]) -> None:
-        site, four = sites[0], sites[0].vector_type(_lanes(sites[0]), 4)
-        total = self._sums_of_four(site, four, sums)
-        if site.operand(2).in_registers:
-            name = site.fresh("totals")
-            site.line(f"    const {four} {name} = {total};")
-            for lane, one in enumerate(sites):
-                self._add(one, f"{name}[{lane}]")
-            return
-        dtype, address = site.spec.states[2].dtype, site.operand(2).pointer()
-        before = f"{site.load(dtype, 4)}({address})"
-        if dtype.is_float:
-            site.line(f"    {site.store(dtype, 4)}({address}, {before} + {total});")
-        else:
-            out = site.vector_type(dtype, 4)
-            site.line(f"    {site.store(dtype, 4)}({address}, ({out})(({four}){before} + {total}));")
-
-    def _sums_of_four(self, site: KernelSite, four: str, sums: Sequence[Sequence[str]]) -> str:
-        """Return a vector of the sums over the lanes of four dot products."""
-        dtype, kind, lanes = site.spec.states[2].dtype, self._kind(site), _lanes(site)
-        totals = [" + ".join(each) for each in sums]
-        if self.widest == 64:
-            totals = [f"{_halved(site, kind, site.vector_type(lanes, 8))}({total})" for total in totals]
-            kind = site.vector_type(lanes, 8)
-        register, add = ("__m256", "_mm256_hadd_ps") if dtype.is_float else ("__m256i", "_mm256_hadd_epi32")
-        text = _ADD_UP_FOUR.format(four=four, kind=kind, register=register, add=add)
-        return f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
-
-    @property
-    def jam(self) -> Jam:
-        return Jam(most=_SUMS_TOGETHER, registers={"VRF": _SUMS_TOGETHER + 4}, emit=self.emit_all)
-
-    def _kind(self, site: KernelSite) -> str:
-        lanes = _lanes(site)
-        return site.vector_type(lanes, self.widest // lanes.bytes)
-
-
-def _lanes(site: KernelSite) -> DType:
-    """Return the type of sums: integers are added up as unsigned ones, which wrap around."""
-    dtype = site.spec.states[2].dtype
-    return dtype if dtype.is_float else unsigned(dtype)
-
-
-def _halved(site: KernelSite, kind: str, half: str) -> str:
-    """Return the C function that adds the upper half of a vector to the lower one."""
-    name = f"halves_of_{kind}"
-    return site.helper(name, _HALVES.format(kind=kind, half=half, name=name))
-
-
-def accumulators(steps: int, most: int = _SUMS) -> int:
-    return max(count for count in range(1, most + 1) if steps % count == 0)
+from morello_x86.kernels.row_times_columns import in_columns
 
 
 def f32_step(site: KernelSite, size: int, total: str, values: Values) -> str:
@@ -279,18 +102,16 @@ def _odd_even(values: int) -> Callable[[LogicalSpec], bool]:
 SUMMING = 50
 
 
-def per_values(cost: int, values: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """Half cycles for so many values along k, rounded up, adding up the lanes, and what touching the output costs."""
-    return lambda spec, machine: (
-        -(-cost * HALF_CYCLE * spec.shape[2] // values) + SUMMING + machine.move_cost(spec.operand(2))
-    )
+def per_values(cost: int, values: int) -> Computing:
+    """Return half cycles for so many values along k, rounded up, and what adding up the lanes takes."""
+    return lambda spec: -(-cost * HALF_CYCLE * spec.shape[2] // values) + SUMMING
 
 
-def _wrapping_cost(widest: int) -> Callable[[LogicalSpec, Machine], Num]:
+def _wrapping_cost(widest: int) -> Computing:
     """Return the cost: two cycles per vector of sums, by measurement of i32, whose multiplication is the slowest."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return per_values(2, widest // spec.states[2].dtype.bytes)(spec, machine)
+    def cost(spec: LogicalSpec) -> Num:
+        return per_values(2, widest // spec.states[2].dtype.bytes)(spec)
 
     return cost
 
@@ -302,50 +123,63 @@ _MIXED = (("f32",), ("bf16",), ("f32",))
 _BYTES = (("u8",), ("i8",), ("i16",))
 
 
-def _kernel(
+def _kernels(
     widest: int,
     name: str,
     operands: tuple[OperandPattern, ...],
     step: Step,
-    cost: Callable[[LogicalSpec, Machine], Num],
+    computing: Computing,
     multiple: int | None,
     taken: int = 1,
     when: Callable[[LogicalSpec], Mask] | None = None,
     op: Matmul = _ACCUMULATE,
-) -> Microkernel:
-    """Return a dot product with vectors of `widest` bytes, of k values that `multiple` divides."""
+    columns: bool = False,
+) -> tuple[Microkernel, ...]:
+    """Return a dot product with vectors of `widest` bytes, of k values that `multiple` divides.
+
+    With `columns` also many of them, on columns that are read one after the other.
+    """
     product = DotProduct(widest, step, taken)
-    return Microkernel(
+    kernel = Microkernel(
         name=name,
         op=op,
         operands=operands,
         shape=(1, 1, None if multiple is None else Multiple(of=multiple), 1),
         when=when,
-        cost=cost,
+        cost=lambda spec, machine: computing(spec) + machine.move_cost(spec.operand(2)),
         registers={"VRF": 4 if step is f32_step else 6},
         emit=product.emit,
         jam=product.jam,
     )
+    return (kernel, in_columns(kernel, product, computing)) if columns else (kernel,)
 
 
 def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return the dot products of a core with vectors of these sizes in bytes."""
     widest = max(vectors)
     values = widest // 4
-    kernel = partial(_kernel, widest)
+    kernel = partial(_kernels, widest)
     # Costs of floats are [Kaufman2025]'s, whatever the size of vectors.
     return (
-        kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values),
-        kernel(
+        *kernel("DotProductLoop", row_times_column(*_F32), f32_step, per_values(8, 32), values, columns=True),
+        *kernel(
             "DotProductLoopBf16Bf16F32",
             row_times_column(("bf16",), ("bf16",), ("f32",)),
             _bf16_step,
             per_values(12, 64),
             2 * values,
             taken=2,
+            columns=True,
         ),
-        kernel("DotProductLoopF32Bf16F32", row_times_column(*_MIXED), _f32_bf16_step, per_values(32, 64), values),
-        kernel(
+        *kernel(
+            "DotProductLoopF32Bf16F32",
+            row_times_column(*_MIXED),
+            _f32_bf16_step,
+            per_values(32, 64),
+            values,
+            columns=True,
+        ),
+        *kernel(
             "DotProductLoopF32InterleavedBf16F32",
             (OperandPattern(levels=("L1",), dtypes=("f32",)), *row_times_column(*_MIXED)[1:]),
             _odd_even_bf16_step,
@@ -354,7 +188,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             taken=2,
             when=_odd_even(values),
         ),
-        kernel(
+        *kernel(
             "DotProductLoopInt",
             row_times_column(INTEGERS, INTEGERS, INTEGERS),
             _wrapping_step,
@@ -362,15 +196,16 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
             None,
             when=_wraps(widest),
         ),
-        kernel(
+        *kernel(
             "DotProductLoopPairs",
             row_times_column(FACTORS, FACTORS, ("i32", "u32")),
             _pairs_step,
             per_values(2, widest // 2),
             widest // 2,
             taken=2,
+            columns=True,
         ),
-        kernel(
+        *kernel(
             "DotProductLoopU8S8S16",
             row_times_column(*_BYTES),
             _saturating_step,

@@ -7,7 +7,9 @@ from functools import partial
 
 import attrs
 from morello_x86.kernels.common import HALF_CYCLE
-from morello_x86.kernels.dot import SUMMING, DotProduct, Step, Values, f32_step, row_times_column
+from morello_x86.kernels.dot import SUMMING, f32_step, row_times_column
+from morello_x86.kernels.dot_code import Computing, DotProduct, Step, Values
+from morello_x86.kernels.row_times_columns import in_columns
 
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
@@ -52,15 +54,15 @@ class TailedDotProduct(DotProduct):
         site.line("}")
 
 
-def _cost(count: int) -> Callable[[LogicalSpec, Machine], Num]:
-    """[Kaufman2025]'s for vdpbf16ps: one cycle a vector, four to add up each accumulator, and the output."""
+def _computing(count: int) -> Computing:
+    """Return [Kaufman2025]'s cost for vdpbf16ps: one cycle a vector, and four to add up each accumulator."""
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+    def computing(spec: LogicalSpec) -> Num:
         steps: Num = spec.shape[2] // count
         sums = choose(steps % 4 == 0, 4, choose(steps % 3 == 0, 3, choose(steps % 2 == 0, 2, 1)))
-        return HALF_CYCLE * (steps + 4 * sums) + machine.move_cost(spec.operand(2))
+        return HALF_CYCLE * (steps + 4 * sums)
 
-    return cost
+    return computing
 
 
 def _tailed_cost(count: int, each: int) -> Callable[[LogicalSpec, Machine], Num]:
@@ -76,6 +78,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
     count = instruction.taken * WIDTH // 4
     arguments = WIDTH, _step(instruction), instruction.taken
     whole, tailed = DotProduct(*arguments), TailedDotProduct(*arguments)
+    computing = _computing(count)
     shared = partial(
         Microkernel,
         op=_ACCUMULATE,
@@ -84,15 +87,17 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
         flushes=instruction.flushes,
         registers={"VRF": 6},
     )
+    loop = shared(
+        name=f"DotProductLoop{instruction.name}",
+        shape=(1, 1, Multiple(of=count), 1),
+        when=instruction.takes,
+        cost=lambda spec, machine: computing(spec) + machine.move_cost(spec.operand(2)),
+        emit=whole.emit,
+        jam=whole.jam,
+    )
     return (
-        shared(
-            name=f"DotProductLoop{instruction.name}",
-            shape=(1, 1, Multiple(of=count), 1),
-            when=instruction.takes,
-            cost=_cost(count),
-            emit=whole.emit,
-            jam=whole.jam,
-        ),
+        loop,
+        in_columns(loop, whole, computing),
         shared(
             name=f"DotProductTail{instruction.name}",
             shape=(1, 1, None, 1),
