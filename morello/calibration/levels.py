@@ -16,8 +16,9 @@ RUNS = (1, 2, 4, 8, 16, 32)
 _PITCH = RUNS[-1] + 1
 #: Lines that are touched without a jump in the code.
 _UNROLLED = 16
-#: How many times as large as the largest cache the data is that is read from memory.
-_BEYOND = 16
+#: How many times as large as the largest cache the data is that is read from memory: the least of it may come from a
+#: cache that the target does not know.
+_BEYOND = (16, 128)
 #: Bytes that are read from a memory without caches before it, and at most.
 _ALONE, _LARGEST = 8 << 20, 64 << 20
 
@@ -39,29 +40,35 @@ class LevelFit:
         return float(np.mean([abs((self.miss + self.hit * lines) / taken - 1) for lines, taken in self.points]))
 
 
-def footprint(levels: Sequence[MemoryLevel], level: MemoryLevel) -> int:
+def footprints(levels: Sequence[MemoryLevel], level: MemoryLevel) -> list[int]:
     """Return the bytes to read so that they come from a level: three quarters of a cache, much more than all caches."""
     if level.kind == "cache":
-        return level.capacity * 3 // 4
+        return [level.capacity * 3 // 4]
     caches = [one.capacity for one in levels if one.kind == "cache"]
-    return min(_BEYOND * max(caches) if caches else _ALONE, level.capacity, _LARGEST)
+    wanted = [times * max(caches) for times in _BEYOND] if caches else [_ALONE]
+    return sorted({min(one, level.capacity, _LARGEST) for one in wanted})
 
 
 def fit_levels(meter: UnitMeter, levels: Sequence[MemoryLevel]) -> list[LevelFit]:
-    """Return the costs of caches and memories, fastest first."""
+    """Return the costs of caches and memories, fastest first; of memories, the mean of what was read from there."""
     fits: list[LevelFit] = []
     for level in levels:
         if level.is_register:
             continue
-        # A tiny level is read as rows all the same.
-        rows = max(2, footprint(levels, level) // (level.unit * _PITCH))
-        names = [f"touch_{lines}" for lines in RUNS]
-        source = "\n".join(_touches(name, rows, lines, level.unit) for name, lines in zip(names, RUNS, strict=True))
-        times = meter.units(source, names)
-        counts = [rows * (RUNS[-1] // lines) for lines in RUNS]
-        points = tuple((lines, taken / count) for lines, taken, count in zip(RUNS, times, counts, strict=True))
+        seen = [_points(meter, size, level.unit) for size in footprints(levels, level)]
+        points = tuple((lines, float(np.mean([one[lines] for one in seen]))) for lines in RUNS)
         fits.append(LevelFit(level.name, *fitted(points), points))
     return fits
+
+
+def _points(meter: UnitMeter, footprint: int, unit: int) -> dict[int, float]:
+    """Return what a run of so many lines takes, of so many bytes."""
+    # A tiny level is read as rows all the same.
+    rows = max(2, footprint // (unit * _PITCH))
+    names = [f"touch_{lines}" for lines in RUNS]
+    source = "\n".join(_touches(name, rows, lines, unit) for name, lines in zip(names, RUNS, strict=True))
+    times = meter.units(source, names)
+    return {lines: taken / (rows * (RUNS[-1] // lines)) for lines, taken in zip(RUNS, times, strict=True)}
 
 
 def fitted(points: Sequence[tuple[int, float]]) -> tuple[float, float]:

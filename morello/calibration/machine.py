@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from morello.calibration.levels import LevelFit, fit_levels, footprint
+from morello.calibration.levels import LevelFit, fit_levels, footprints
 from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
 from morello.calibration.threads import start_up
@@ -74,7 +74,7 @@ def calibrate(
         what = f"this machine lacks {', '.join(missing)}, which {target.name} needs"
         raise MorelloError(what, "calibrate another target with --target; `morello targets` lists them")
     start = time.monotonic()
-    memory = max(footprint(target.levels, level) for level in target.levels if not level.is_register)
+    memory = max(max(footprints(target.levels, level)) for level in target.levels if not level.is_register)
     deadline = start + (_QUICKEST if quick else _LONGEST)
     meters = [
         # Not every emitter has flags that are the same for all programs.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+import attrs
 
 from morello.plugins import Clock, Measurement, Meter, Profile
 from morello.plugins.measure import Rows
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
 from morello_x86.kernels.tile_cost import TileCycles
-from morello_x86.kernels.tile_tables import limits_of, limits_table, rows_of, tables, tiles_table
+from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_table, rows_of, tables, tiles_table
 
 _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
@@ -44,8 +47,17 @@ def _tile(row: tuple[int, ...]) -> float:
 
 
 def measurements(size: int) -> tuple[Measurement, ...]:
-    """Return how the tables of register tiles in vectors of `size` bytes are measured."""
-    return tuple(one for adds in MULTIPLY_ADDS[size] for one in _of_family(adds, size))
+    """Return how the tables of register tiles in vectors of `size` bytes are measured, what lines take first."""
+    families = (one for adds in MULTIPLY_ADDS[size] for one in _of_family(adds, size))
+    return (Measurement(table=LINES, keys=0, measure=partial(_lines, size)), *families)
+
+
+def _lines(size: int, meter: Meter) -> Rows:
+    # What measures is no part of what costs depend on.
+    from morello_x86_testing.tile_lines import measure
+
+    measured = measure(size, meter)
+    return tuple(attrs.astuple(measured[level]) for level in LEVELS)
 
 
 def _of_family(adds: MultiplyAdd, size: int) -> tuple[Measurement, Measurement]:
