@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from morello_x86.kernels import register_tiles
-from morello_x86.kernels.multiply_add import F32_FMA
+from morello_x86.kernels.multiply_add import F32_FMA, NARROW
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
 from morello_x86.kernels.tile_tables import tables
 from morello_x86_avx2.plugin import PLUGIN as AVX2
@@ -229,7 +229,7 @@ def test_rows_that_evict_one_another_from_the_nearest_level_come_from_the_next()
 
 def test_tiles_that_were_not_measured_cost_about_what_their_neighbours_do() -> None:
     for (name, size), cycles in TILE_CYCLES.items():
-        plain = target(size // 4)
+        plain = target(16 if name == NARROW.name else size // 4)
         kernel = plain.kernels_by_name[f"RegisterTile{name}"]
         lhs, rhs, out = (pattern.dtypes[0] for pattern in kernel.operands)
         # The smallest tiles of two instructions wait for one of them.
@@ -261,6 +261,22 @@ def test_many_rows_that_evict_one_another_cost_more(values: int) -> None:
 def test_few_sums_do_not_wait_for_one_another(values: int) -> None:
     few, many = (cost(values, product("Matmul", (3, k, values), *("L1, row_major",) * 3)) for k in (100, 300))
     assert many - few < 20 * 0.6 * 400
+
+
+def test_few_columns_take_narrow_vectors_where_these_are_faster() -> None:
+    """A core that computes wide vectors in two halves takes twice as long for those."""
+    rows = tuple((m, n, 2 * step, 2 * start, 2 * zero) for m, n, step, start, zero in tables(64)["tiles_f32"])
+    halves = Profile(name="halves", target="x86_avx512", tables={"tiles_f32": rows})
+    own = registry(16).target("x86_avx512", halves)
+
+    def cheapest(columns: int) -> str:
+        text = product("MatmulAccum", (5, 64, columns), *("L1, row_major",) * 3)
+        logical = parse_spec(text, own).logical
+        kernels = [one for one in own.kernels if one.accepts(logical)]
+        return min(kernels, key=lambda one: one.cost(logical, own)).name
+
+    assert [cheapest(columns) for columns in (1, 7, 8)] == ["RegisterTileNarrowAccum"] * 3
+    assert [cheapest(columns) for columns in (9, 16)] == ["RegisterTileAccum"] * 2
 
 
 def test_no_tile_is_faster_than_its_multiply_adds() -> None:

@@ -62,7 +62,7 @@ class Case:
 
 @attrs.frozen
 class Taken:
-    """What a call of a case took, and with all in L1, in tenths of a cycle, and what it read: runs of so many lines."""
+    """The tenths of a cycle that a call of a case took, and would with all in L1, and what it read: runs of lines."""
 
     case: Case
     time: float
@@ -154,10 +154,12 @@ def measure(size: int, meter: Meter) -> Mapping[str, Lines]:
     calls = {case: time / walks.calls(case) for case, time in zip(every, times, strict=True)}
     near = {tile: calls[Case(f"L1_0_{tile[0]}x{tile[1]}", *tile, "rhs")] for tile in _TILES[size]}
     taken = {one: Taken(one, calls[one], near[one.rows, one.vectors], *walks.shape(one)) for one in every}
-    return {
+    found = {
         level: _mean([_fitted([taken[one] for one in own if one.walked == walked]) for walked in _WALKED[level]])
         for level, own in cases.items()
     }
+    # What tiles take with all in L1 is told by their own tables, but for rows that evict one another.
+    return {**found, "L1": attrs.evolve(found["L1"], stream=0, run=0, out=0)}
 
 
 def _mean(fits: Sequence[Lines]) -> Lines:

@@ -212,6 +212,9 @@ F32_FMA = MultiplyAdd(
     out=("f32",),
     in_parts=True,
 )
+#: In vectors half as wide as there are: for so few columns that wider ones would not be full, which takes cores that
+#: compute them in two halves twice as long.
+NARROW = attrs.evolve(F32_FMA, name="Narrow")
 #: bf16 becomes f32 while it is loaded.
 BF16_FMA = attrs.evolve(F32_FMA, name="Bf16", lhs=("f32", "bf16"), rhs=("f32", "bf16"), pairs=_one_narrow)
 MADDWD = MultiplyAdd(
@@ -289,3 +292,9 @@ MULTIPLY_ADDS = {
     32: (F32_FMA, BF16_FMA, DPBUSD_AVX, MADDWD, MADDUBSW, MULLD, MULLW),
     64: (F32_FMA, DPBF16, BF16_FMA, DPBUSD, DPWSSD, MADDWD, MADDUBSW, MULLD, MULLW),
 }
+
+
+def families(widest: int) -> tuple[tuple[MultiplyAdd, int], ...]:
+    """Return the multiply-adds of a core with vectors of up to so many bytes, each with those it is used in."""
+    narrow = ((NARROW, 32),) if widest > 32 else ()
+    return (*((adds, widest) for adds in MULTIPLY_ADDS[widest]), *narrow)

@@ -16,7 +16,7 @@ from morello.kernels.microkernel import Registers, SizeRule
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
+from morello_x86.kernels.multiply_add import NARROW, Lanes, MultiplyAdd, families
 from morello_x86.kernels.tile_code import AHEAD, Matrix, TilePrinter, parts_of
 from morello_x86.kernels.tile_cost import PAGE_BYTES
 from morello_x86.kernels.tile_tables import cycles_of
@@ -82,6 +82,8 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
     def fits(spec: LogicalSpec) -> Mask:
         lanes = _lanes(adds, size, spec)
         valid: Mask = vector_registers(spec, lanes) <= registers
+        if adds is NARROW:
+            valid = valid & (spec.shape[3] <= lanes.values)
         if size == 32:
             # Its masked loads are of 4 bytes.
             valid = valid & (
@@ -145,7 +147,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     places: list[tuple[str, OperandPattern, SizeRule, Registers]] = [
         ("", attrs.evolve(rows, dtypes=adds.out), None, registers)
     ]
-    if adds.out == ("f32",):
+    if adds.out == ("f32",) and adds is not NARROW:
         places.append(("Sums", sums, Multiple(of=values), beside_sums))
     # Of 8 rows, three wide vectors are as many sums as there can be: a matrix is read in the fewest pieces.
     columns_made = {_N: (2 * values, 3 * values)} if size == 64 else {}
@@ -171,4 +173,4 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
 
 def kernels(size: int, registers: int, tile_rows: Sequence[int]) -> tuple[Microkernel, ...]:
     """Return all families of a core with so many registers for vectors of `size` bytes."""
-    return tuple(kernel for adds in MULTIPLY_ADDS[size] for kernel in family(adds, size, registers, tile_rows))
+    return tuple(kernel for one in families(size) for kernel in family(*one, registers, tile_rows))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import starmap
 
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
+from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, NARROW, MultiplyAdd, families
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_families import LIMITS, ROWS
 
@@ -125,7 +125,12 @@ _AVX512 = (
     (2, 8, 809, 129, 60),
 )
 
-_ROWS = {**ROWS, ("", 32): _AVX2, ("", 64): _AVX512}
+_ROWS = {
+    **ROWS,
+    ("", 32): _AVX2,
+    ("", 64): _AVX512,
+    (NARROW.name, 32): tuple(row for row in _AVX2 if row[1] == 1),
+}
 
 
 def _cycles(adds: MultiplyAdd, size: int) -> TileCycles:
@@ -145,5 +150,5 @@ def _cycles(adds: MultiplyAdd, size: int) -> TileCycles:
 
 #: By multiply-add and bytes of a vector.
 TILE_CYCLES: Mapping[tuple[str, int], TileCycles] = {
-    (adds.name, size): _cycles(adds, size) for size, families in MULTIPLY_ADDS.items() for adds in families
+    (adds.name, size): _cycles(adds, size) for widest in MULTIPLY_ADDS for adds, size in families(widest)
 }

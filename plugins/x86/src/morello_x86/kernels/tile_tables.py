@@ -9,7 +9,7 @@ import attrs
 
 from morello.plugins import Machine, Tables
 from morello.plugins.measure import Rows
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
+from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import Lines, TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import LEVEL_LINES, TILE_CYCLES
 
@@ -46,10 +46,10 @@ def limits_of(cycles: TileCycles) -> Rows:
 
 
 def tables(size: int) -> Tables:
-    """Return what tiles in vectors of `size` bytes cost on the machine that the shipped tables are for."""
+    """Return what tiles in vectors of up to `size` bytes cost on the machine that the shipped tables are for."""
     found: dict[str, Rows] = {}
-    for adds in MULTIPLY_ADDS[size]:
-        cycles = TILE_CYCLES[adds.name, size]
+    for adds, width in families(size):
+        cycles = TILE_CYCLES[adds.name, width]
         found |= {tiles_table(adds): rows_of(cycles), limits_table(adds): limits_of(cycles)}
     lines = (LEVEL_LINES[size][level] for level in LEVELS)
     return {**found, LINES: tuple(map(attrs.astuple, lines))}
