@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.plugins import MemoryLevel, Profile, TargetPlugin, choice
 from morello.plugins.choice import by_cpu, machine, usual
 from morello.plugins.profile import ProfileError, parsed, read_profile
-from morello.plugins.registry import Registry
+from morello.plugins.registry import Registry, installed
 
 #: A profile that changes something of every kind.
 TEXT = """\
@@ -240,6 +240,20 @@ def test_the_profile_is_that_of_the_nearest_cpu(
 ) -> None:
     host(monkeypatch, cpu)
     assert chosen(toys) == (name, reason)
+
+
+@pytest.mark.usefixtures("any_machine")
+@pytest.mark.parametrize("target", ["x86_avx2", "x86_avx512"])
+@pytest.mark.parametrize(
+    ("cpu", "name"), [("zen4", "zen4"), ("zen5", "zen5"), ("zen3", "x86_64"), ("sapphirerapids", "x86_64")]
+)
+def test_x86_targets_bring_profiles_of_machines(
+    target: str, cpu: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(monkeypatch, cpu)
+    registry = installed()
+    assert registry.choice(target).profile == registry.profiles(target)[name]
+    assert registry.target(target).profile == name
 
 
 @pytest.mark.usefixtures("any_machine")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from importlib.resources import files
 
 import attrs
 
-from morello.plugins import Clock, Measurement, Meter, Profile
+from morello.plugins import Clock, Measurement, Meter, Profile, Tables
 from morello.plugins.measure import Rows
-from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, MultiplyAdd
+from morello.plugins.profile import ALL_CPUS, ProfileFile
+from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import TileCycles
 from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_table, rows_of, tables, tiles_table
 
@@ -34,10 +36,21 @@ static void morello_clock(void *memory) {{
 _REPEATS, _FEW = 30, 6
 
 
-def profiles(target: str) -> tuple[Profile, ...]:
-    """Return the profiles of a target: parallel loops of any x86-64 count with the threads that it has."""
-    what = "as declared, with a thread for each CPU of the machine"
-    return (Profile(name="x86_64", target=target, description=what, cpus=("x86_64",), weights={"threads": "cpus"}),)
+def profiles(package: str, target: str) -> tuple[Profile | ProfileFile, ...]:
+    """Return the profiles of a target: those in its package, of machines that were measured, and any x86-64's.
+
+    What is declared was measured on a core of Zen 5. Parallel loops count with the threads that a machine has.
+    """
+    declared = (
+        Profile(name=cpu, target=target, description=what, cpus=(cpu,), weights={"threads": ALL_CPUS})
+        for cpu, what in (
+            ("zen5", "as declared, which was measured on Zen 5, with a thread for each CPU of the machine"),
+            ("x86_64", "as declared, with a thread for each CPU of the machine"),
+        )
+    )
+    folder = files(package) / "profiles"
+    measured = sorted((one for one in folder.iterdir() if one.name.endswith(".toml")), key=lambda one: one.name)
+    return (*declared, *measured)
 
 
 def _tile(row: tuple[int, ...]) -> float:
@@ -48,8 +61,8 @@ def _tile(row: tuple[int, ...]) -> float:
 
 def measurements(size: int) -> tuple[Measurement, ...]:
     """Return how the tables of register tiles in vectors of `size` bytes are measured, what lines take first."""
-    families = (one for adds in MULTIPLY_ADDS[size] for one in _of_family(adds, size))
-    return (Measurement(table=LINES, keys=0, measure=partial(_lines, size)), *families)
+    lines = Measurement(table=LINES, keys=0, measure=partial(_lines, size))
+    return (lines, *(one for adds, width in families(size) for one in _of_family(adds, width, tables(size))))
 
 
 def _lines(size: int, meter: Meter) -> Rows:
@@ -60,7 +73,7 @@ def _lines(size: int, meter: Meter) -> Rows:
     return tuple(attrs.astuple(measured[level]) for level in LEVELS)
 
 
-def _of_family(adds: MultiplyAdd, size: int) -> tuple[Measurement, Measurement]:
+def _of_family(adds: MultiplyAdd, size: int, shipped: Tables) -> tuple[Measurement, Measurement]:
     def measured(meter: Meter, shapes: Sequence[tuple[int, int]]) -> TileCycles:
         # What measures is no part of what costs depend on.
         from morello_x86_testing.tile_cycles import measure
@@ -68,7 +81,7 @@ def _of_family(adds: MultiplyAdd, size: int) -> tuple[Measurement, Measurement]:
         return measure(adds, size, [meter.compiler], _FEW if meter.quick else _REPEATS, shapes)
 
     def tiles(meter: Meter) -> Rows:
-        return rows_of(measured(meter, [(rows, vectors) for rows, vectors, *_ in tables(size)[tiles_table(adds)]]))
+        return rows_of(measured(meter, [(rows, vectors) for rows, vectors, *_ in shipped[tiles_table(adds)]]))
 
     def limits(meter: Meter) -> Rows:
         return limits_of(measured(meter, [(1, 1)]))

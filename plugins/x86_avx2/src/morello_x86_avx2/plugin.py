@@ -17,7 +17,7 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=kernels(target.VECTORS, registers=16, tile_rows=(3, 5, 6)),
     weights=target.WEIGHTS,
-    profiles=profiles(target.NAME),
+    profiles=profiles("morello_x86_avx2", target.NAME),
     clock=CLOCK,
     tables=tables(size=32),
     measurements=measurements(size=32),

@@ -29,7 +29,7 @@ PLUGIN = TargetPlugin(
     rewrites=STANDARD,
     kernels=(*kernels(VECTORS, registers=32, tile_rows=(5, 6)), *KERNELS),
     weights=Weights(threads=24, sync=20_000),
-    profiles=profiles(INFO.name),
+    profiles=profiles("morello_x86_avx512", INFO.name),
     clock=CLOCK,
     tables=tables(size=64),
     measurements=measurements(size=64),
