@@ -98,7 +98,11 @@ class Values:
 
     def _sequence(self, value: Any) -> Iterator[str | bytes]:
         yield type(value).__name__
-        yield from map(self.of, value)
+        if all(type(one) is int for one in value):
+            # Rows of tables: hashed one by one, they would take most of the time of all values.
+            yield repr([*value])
+        else:
+            yield from map(self.of, value)
 
     def _set(self, value: Any) -> Iterator[str | bytes]:
         yield "set"
