@@ -26,8 +26,8 @@ from harness.crew import Worker
 from harness.measure import Result, measure
 from harness.problems import Problem
 from harness.suite import PROBLEMS, SUITES
+from morello.host import missing_features
 from morello.plugins.registry import installed
-from morello.runtime.machine import missing_features
 from peers.base import Peer
 
 _TARGETS = ("x86_avx2", "x86_avx512")

@@ -11,9 +11,9 @@ import pytest
 
 import morello
 from morello.frontend import read_file
+from morello.host import missing_features
 from morello.ir.impl import KernelCall, Loop, Node, figures, leaves, walk
 from morello.plugins.registry import installed
-from morello.runtime.machine import missing_features
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

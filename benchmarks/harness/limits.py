@@ -11,7 +11,7 @@ import numpy as np
 
 from harness import native
 from harness.problems import empty
-from morello.runtime.machine import cpu_features
+from morello.host import cpu_features
 
 #: Bytes that are read again and again: of the first cache, the second, the third and of memory, on most machines.
 FOOTPRINTS = (1 << 14, 1 << 18, 1 << 22, 1 << 28)

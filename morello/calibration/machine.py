@@ -15,11 +15,11 @@ from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import MeasuredTable, measure_table
 from morello.calibration.threads import start_up
 from morello.errors import MorelloError
+from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.choice import machine
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import MEASURED, Profile
-from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import Compiler
 
 #: Seconds that calibration takes at most, about.
@@ -134,10 +134,17 @@ def _profile(
         target=target.name,
         description=f"measured on {machine()[0]} with {meter.compiler.name}, in {clock.unit}",
         cpus=machine()[:1],
+        cpu_features=_features(target),
         weights=weights,
         levels={one.level: {key: round(new) for key, new in _costs(one)} for one in levels},
         tables={one.name: one.rows for one in tables},
     )
+
+
+def _features(target: Target) -> tuple[str, ...]:
+    """Return what this CPU has of the features that some kernels need."""
+    needed = {feature for kernel in target.kernels for feature in kernel.cpu_features}
+    return tuple(sorted(needed - {*missing_features(needed)}))
 
 
 def _level_lines(target: Target, levels: Sequence[LevelFit]) -> list[Line]:

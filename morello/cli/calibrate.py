@@ -17,10 +17,10 @@ from morello.cli.common import cc_option, print_json, print_table, profile_optio
 from morello.cli.figures import figures
 from morello.cli.output import check_writable, write_file
 from morello.errors import MorelloError
+from morello.host import missing_features
 from morello.plugins.choice import machine
 from morello.plugins.measure import Clock
 from morello.plugins.registry import Registry, installed
-from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import available_compilers, find_compiler
 
 #: The load of a machine from which on something else is going on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
@@ -39,6 +40,8 @@ class Target(Machine):
     profile: str = BASE
     #: Neighbouring tile sizes that search tries differ by so many factors of two, besides those that kernels ask for.
     size_bits: int = 1
+    #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
+    withheld: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
     #: The names of levels that search moves nothing to.
     bypassed: frozenset[str] = frozenset()
 

@@ -12,12 +12,15 @@ from typing import Any, Literal, NoReturn, Protocol, cast
 import attrs
 
 from morello.errors import MorelloError
+from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel, Tables, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins.validation import is_integer, level_rule, rows_rule
 
 #: The threads of a profile that stands for all machines with a CPU: as many as there are CPUs.
 ALL_CPUS = "cpus"
+#: The CPU features of a profile that stands for several machines: those that this machine has.
+THIS_CPU = "cpu"
 #: What a profile may say of a level: all of its numbers but those that emitted code is made for.
 MEASURED = tuple(
     field.name
@@ -42,15 +45,18 @@ class ProfileFile(Protocol):
 class Profile:
     """The costs of a machine, in place of what the plugins of `target` declare.
 
-    `cpus` are the microarchitectures that it was made for, in archspec's names. `levels` has numbers of memory
-    levels by level and field, `weights` those of `Weights`, where threads may be "cpus", and `tables` whole tables.
-    What it leaves out stays as declared. `place` is where it comes from. Raises ProfileError for what makes no sense.
+    `cpus` are the microarchitectures that it was made for, in archspec's names. `cpu_features` are what it has beside
+    what the target needs, or "cpu" for those of this machine: kernels that need others are left out. `levels` has
+    numbers of memory levels by level and field, `weights` those of `Weights`, where threads may be "cpus", and `tables`
+    whole tables. What it leaves out stays as declared. `place` is where it comes from. Raises ProfileError for what
+    makes no sense.
     """
 
     name: str
     target: str
     description: str = ""
     cpus: tuple[str, ...] = ()
+    cpu_features: tuple[str, ...] | Literal["cpu"] | None = None
     levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
     weights: Mapping[str, int | Literal["cpus"]] = attrs.field(factory=dict[str, int | Literal["cpus"]])
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
@@ -65,6 +71,11 @@ class Profile:
             self.broken("name", rule, "rename the profile")
         if not isinstance(self.cpus, tuple) or not all(isinstance(one, str) for one in self.cpus):
             self.broken("cpus", "a list of names", 'write cpus = ["zen5"], names as archspec has them')
+        listed = isinstance(self.cpu_features, tuple) and all(isinstance(one, str) for one in self.cpu_features)
+        if not listed and self.cpu_features not in (None, THIS_CPU):
+            self.broken(
+                "cpu_features", f'a list of names, or "{THIS_CPU}"', 'write ["avx_vnni"], as /proc/cpuinfo does'
+            )
         self._check_levels()
         self._check_weights()
         self._check_tables()
@@ -109,6 +120,8 @@ class Profile:
         if self.description:
             lines.append(f"description = {json.dumps(self.description, ensure_ascii=False)}")
         lines.append(f"cpus = {json.dumps(self.cpus)}")
+        if self.cpu_features is not None:
+            lines.append(f"cpu_features = {json.dumps(self.cpu_features)}")
         if self.weights:
             lines += ["", "[weights]", *_pairs(self.weights)]
         for name, changed in self.levels.items():
@@ -135,8 +148,9 @@ def parsed(text: str, place: str) -> Profile:
     for key in ("name", "target"):
         if key not in settings:
             raise ProfileError(f"{place}: there is no {key}", f'write {key} = "..." at the head of the file')
-    if isinstance(settings.get("cpus"), list):
-        settings["cpus"] = tuple(settings["cpus"])
+    for key in ("cpus", "cpu_features"):
+        if isinstance(settings.get(key), list):
+            settings[key] = tuple(settings[key])
     if isinstance(settings.get("tables"), Mapping):
         settings["tables"] = {name: _frozen(rows) for name, rows in settings["tables"].items()}
     return Profile(**settings, place=place)
@@ -157,10 +171,25 @@ def applied(profile: Profile, base: Target) -> Target:
     """Return a target with the costs of a profile. Raises ProfileError for what the target does not have."""
     if profile.target != base.name:
         profile.broken("target", f"{base.name}, for which it is used", f"it is a profile of {profile.target}")
+    withheld = _withheld(profile, base)
     return attrs.evolve(
         base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
+        kernels=tuple(kernel for kernel in base.kernels if kernel.name not in withheld), withheld=withheld,
         profile=profile.name,
     )  # fmt: skip
+
+
+def _withheld(profile: Profile, base: Target) -> dict[str, tuple[str, ...]]:
+    """Return the kernels that the machine cannot run, and the features that it lacks for each."""
+    has = profile.cpu_features
+    if has is None:
+        return {}
+    lacking = {
+        kernel.name: tuple(missing_features(needed) if has == THIS_CPU else [one for one in needed if one not in has])
+        for kernel in base.kernels
+        if (needed := kernel.cpu_features)
+    }
+    return {name: features for name, features in lacking.items() if features}
 
 
 def _levels(profile: Profile, base: Target) -> tuple[MemoryLevel, ...]:

@@ -32,6 +32,10 @@ class Select(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
         kernel = target.kernels_by_name.get(self.kernel)
+        if self.kernel in target.withheld:
+            lacks = ", ".join(target.withheld[self.kernel])
+            what = f"{target.label} leaves out {self.kernel}: its CPU lacks {lacks}"
+            raise Inapplicable(what, "choose another profile with --profile; that named base has all microkernels")
         if kernel is None:
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")

@@ -13,11 +13,11 @@ from pathlib import Path
 import attrs
 
 from morello.errors import ToolchainError
+from morello.host import missing_features
 from morello.plugins.choice import machine
 from morello.runtime.build import key_of
 from morello.runtime.cache import cache_directory
 from morello.runtime.kernel import Kernel
-from morello.runtime.machine import missing_features
 from morello.runtime.timing import KernelTimer, duration, random_operands
 from morello.runtime.toolchain import AUTO, Compiler, available_compilers, find_compiler
 from morello.unfinished import unfinished

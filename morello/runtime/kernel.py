@@ -14,6 +14,7 @@ import numpy as np
 from morello import schedule
 from morello.codegen.threads import MAX_THREADS
 from morello.errors import ArgumentError, EmitError, ToolchainError, remedy
+from morello.host import missing_features
 from morello.ir.impl import Figures, Impl, figures
 from morello.ir.limits import Limits
 from morello.ir.program import Program
@@ -23,7 +24,7 @@ from morello.runtime.arguments import Argument, arguments_of, check_apart
 from morello.runtime.arrays import ALIGNMENT, empty, workspace_bytes
 from morello.runtime.build import build
 from morello.runtime.cache import is_whole
-from morello.runtime.machine import default_threads, missing_features
+from morello.runtime.machine import default_threads
 from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
 
 

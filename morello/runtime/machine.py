@@ -1,13 +1,8 @@
-"""The abilities of the machine that this runs on."""
+"""The threads of the machine that this runs on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from functools import cache
-
-import archspec.cpu
-import archspec.cpu.detect
 
 from morello.codegen.threads import MAX_THREADS
 from morello.errors import MorelloError
@@ -25,19 +20,3 @@ def default_threads() -> int:
         return int(text)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cpus, MAX_THREADS)
-
-
-@cache
-def cpu_features() -> frozenset[str]:
-    """Names of this machine's CPU features, as `/proc/cpuinfo` has them.
-
-    What is detected and what the recognised microarchitecture implies: inside a virtual machine the latter is
-    often an older one that lacks features the machine has.
-    """
-    return frozenset(archspec.cpu.detect.detected_info().features | archspec.cpu.host().features)
-
-
-def missing_features(needed: Iterable[str]) -> list[str]:
-    """Return those of `needed` that this machine lacks."""
-    host = archspec.cpu.host()
-    return [feature for feature in needed if feature not in cpu_features() and feature not in host]

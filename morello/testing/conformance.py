@@ -14,6 +14,7 @@ import numpy as np
 from morello.codegen.loops import jam_of
 from morello.errors import Inapplicable, MorelloError, PluginError
 from morello.frontend.printer import show_logical
+from morello.host import missing_features
 from morello.ir import dtypes
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
@@ -26,7 +27,6 @@ from morello.kernels.microkernel import Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.select import Select, checked_cost
 from morello.rewrites.tile import Tile
-from morello.runtime.machine import missing_features
 from morello.runtime.toolchain import Compiler
 from morello.schedule import rewrite_leaf, with_child
 from morello.testing.generate import layout_choices, random_parameters

@@ -14,11 +14,11 @@ from morello import api, crash
 from morello.errors import NoImplementation, VerificationError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
+from morello.host import missing_features
 from morello.ir.impl import Impl, Node, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.runtime.machine import missing_features
 from morello.search.block_search import BlockSearch
 from morello.search.library import library
 from morello.testing.specs import drawn_spec

@@ -22,13 +22,13 @@ from morello.calibration.meter import Timer, UnitMeter
 from morello.calibration.tables import difference, measure_table, ratios
 from morello.cli.app import main
 from morello.errors import PluginError
+from morello.host import missing_features
 from morello.kernels.machine import Weights
 from morello.plugins import Clock, Measurement, Meter, TargetPlugin
 from morello.plugins.measure import Rows
 from morello.plugins.profile import MEASURED, read_profile
 from morello.plugins.registry import Registry, installed
 from morello.runtime import find_compiler
-from morello.runtime.machine import missing_features
 
 TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
 CLOCK = Clock(unit="beats", source="static void morello_clock(void *memory) { (void)memory; }", units=500)
@@ -95,6 +95,7 @@ def test_it_finds_what_the_machine_costs(machine: Registry, tmp_path: Path) -> N
     if "miss_cost" in MEASURED:
         assert {name: costs["miss_cost"] for name, costs in profile.levels.items()} == {"C": 6, "MEM": 90}
     assert profile.weights == {"threads": 4, "sync": SYNC}
+    assert profile.cpu_features == ()
     assert profile.tables == {"rows": ((1, 25, 7), (2, 50, 7))}
     # The registry takes it: it is of this target.
     target = machine.target("toy_cpu", path)

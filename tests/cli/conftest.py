@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from morello import crash
 from morello.cli.app import main
+from morello.host import missing_features
 from morello.plugins.registry import installed
-from morello.runtime.machine import missing_features
 
 #: Runs a command line: arguments, then perhaps environment variables.
 Cli = Callable[..., Result]

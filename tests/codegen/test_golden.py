@@ -14,8 +14,8 @@ import pytest
 import morello
 from morello.codegen.threads import RUNTIME
 from morello.errors import EmitError
+from morello.host import missing_features
 from morello.runtime import CompiledKernel
-from morello.runtime.machine import missing_features
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

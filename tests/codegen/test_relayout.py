@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 import morello
+from morello.host import missing_features
 from morello.plugins.registry import installed
-from morello.runtime.machine import missing_features
 
 #: Per shape: layouts, between each two of which is moved, and the data types that take turns, as do the targets.
 LAYOUTS = {

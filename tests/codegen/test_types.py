@@ -11,11 +11,11 @@ import pytest
 import morello
 from morello.errors import VerificationError
 from morello.goals import Goal
+from morello.host import missing_features
 from morello.ir.dtypes import ALL
 from morello.ir.ops.matmul import Matmul
 from morello.plugins.registry import installed
 from morello.runtime import CompiledKernel
-from morello.runtime.machine import missing_features
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from morello.cli.app import main
+from morello.host import missing_features
 from morello.plugins.registry import installed
-from morello.runtime.machine import missing_features
 
 #: Runs a command line in a directory; gives what it prints.
 Shell = Callable[[str, Path], str]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from morello.db.sources import core, hash_of
-from morello.runtime.machine import missing_features
+from morello.host import missing_features
 
 #: One worker builds the environment for all of them.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheels")]

@@ -28,6 +28,7 @@ name = "fast"
 target = "toy_cpu"
 description = "a \\"fast\\" toy"
 cpus = ["zen5", "a64fx"]
+cpu_features = ["sve"]
 
 [weights]
 threads = 4
@@ -110,6 +111,36 @@ def test_threads_may_be_those_of_the_machine(toys: Registry) -> None:
     assert target.weights.threads == os.cpu_count()
 
 
+def test_kernels_are_those_that_the_machine_can_run(toy_plugin: TargetPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = toy_plugin.kernels
+    needy = attrs.evolve(first, name="Needy", cpu_features=("sse2", "quick"))
+    registry = Registry.of(toy_cpu=attrs.evolve(toy_plugin, kernels=(needy, first, *others)))
+
+    def withheld(features: Any) -> dict[str, tuple[str, ...]]:
+        target = registry.target("toy_cpu", Profile(name="own", target="toy_cpu", cpu_features=features))
+        assert ("Needy" in target.kernels_by_name) == (not target.withheld)
+        assert {one.name for one in others} <= {*target.kernels_by_name}
+        return {**target.withheld}
+
+    assert withheld(None) == withheld(("sse2", "quick")) == {}
+    assert withheld(("sse2",)) == {"Needy": ("quick",)}
+    assert withheld(()) == {"Needy": ("sse2", "quick")}
+    monkeypatch.setattr(
+        "morello.plugins.profile.missing_features", lambda needed: [one for one in needed if one == "quick"]
+    )
+    assert withheld("cpu") == {"Needy": ("quick",)}
+
+
+def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:
+    none = Profile(name="plain", target="x86_avx2", cpu_features=())
+    text = "Matmul(1×6×64×16, (u8, L1), (i8, L1, layout[0, 1, 2, 1p4]), (i32, L1), serial)"
+    goal = morello.goal(text, target="x86_avx2", profile=none)
+    with pytest.raises(MorelloError, match=r"leaves out RegisterTileVpdpbusd: its CPU lacks avx_vnni") as raised:
+        goal.select("RegisterTileVpdpbusd")
+    assert raised.value.hint == "choose another profile with --profile; that named base has all microkernels"
+    assert morello.goal(text, target="x86_avx2", profile="base").select("RegisterTileVpdpbusd").impl
+
+
 #: What is wrong with a file: what of TEXT is replaced, by what, and the key and the rule that the message names.
 FAULTS = [
     ('name = "fast"', "name =", "this is no TOML"),
@@ -119,8 +150,14 @@ FAULTS = [
     ('name = "fast"', 'name = "a/b"', "name must be a word"),
     ('target = "toy_cpu"', "", "there is no target"),
     ('target = "toy_cpu"', 'target = "x86_avx2"', "target must be toy_cpu"),
-    ("cpus = [", "cpu = [", "cpu must be one of name, target, description, cpus, levels, weights, tables"),
+    (
+        "cpus = [",
+        "cpu = [",
+        "cpu must be one of name, target, description, cpus, cpu_features, levels,",
+    ),
     ('["zen5", "a64fx"]', '"zen5"', "cpus must be a list of names"),
+    ('["sve"]', '"sve"', 'cpu_features must be a list of names, or "cpu"'),
+    ('["sve"]', "[5]", 'cpu_features must be a list of names, or "cpu"'),
     ("threads = 4", "threads = 0", "weights.threads must be an integer of at least 1"),
     ("threads = 4", "threads = true", "weights.threads must be an integer"),
     ("threads = 4", 'threads = "many"', "weights.threads must be an integer"),

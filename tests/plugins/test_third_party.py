@@ -13,13 +13,13 @@ import pytest
 from morello import api
 from morello.errors import Inapplicable, PluginError
 from morello.goals import Goal
+from morello.host import missing_features
 from morello.ir.impl import Impl, KernelCall, Node, figures, walk
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.unary import Relu
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
 from morello.runtime import CompiledKernel, empty
-from morello.runtime.machine import missing_features
 from morello.testing.generate import RandomPrograms
 from morello.testing.sanitize import run_sanitized
 

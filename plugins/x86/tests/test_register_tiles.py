@@ -15,10 +15,10 @@ from morello_x86_testing.tile_cycles import FEATURES, measure
 
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
+from morello.host import missing_features
 from morello.plugins import Microkernel, Profile, Target, TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
-from morello.runtime.machine import missing_features
 from morello.testing import KernelCheck, Trials, kernel_checks
 
 PLUGINS = {8: AVX2, 16: AVX512}

@@ -10,7 +10,7 @@ import attrs
 
 from morello.plugins import Clock, Measurement, Meter, Profile, Tables
 from morello.plugins.measure import Rows
-from morello.plugins.profile import ALL_CPUS, ProfileFile
+from morello.plugins.profile import ALL_CPUS, THIS_CPU, ProfileFile
 from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import TileCycles
 from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_table, rows_of, tables, tiles_table
@@ -39,13 +39,16 @@ _REPEATS, _FEW = 30, 6
 def profiles(package: str, target: str) -> tuple[Profile | ProfileFile, ...]:
     """Return the profiles of a target: those in its package, of machines that were measured, and any x86-64's.
 
-    What is declared was measured on a core of Zen 5. Parallel loops count with the threads that a machine has.
+    What is declared was measured on a core of Zen 5. Parallel loops count with the threads that a machine has,
+    and kernels are those that it can run.
     """
     declared = (
-        Profile(name=cpu, target=target, description=what, cpus=(cpu,), weights={"threads": ALL_CPUS})
+        Profile(
+            name=cpu, target=target, description=what, cpus=(cpu,), cpu_features=THIS_CPU, weights={"threads": ALL_CPUS}
+        )
         for cpu, what in (
-            ("zen5", "as declared, which was measured on Zen 5, with a thread for each CPU of the machine"),
-            ("x86_64", "as declared, with a thread for each CPU of the machine"),
+            ("zen5", "as declared, which was measured on Zen 5, with the threads and instructions of the machine"),
+            ("x86_64", "as declared, with the threads and instructions of the machine"),
         )
     )
     folder = files(package) / "profiles"

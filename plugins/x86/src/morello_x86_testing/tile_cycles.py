@@ -24,11 +24,11 @@ from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import TileCycles, TileTimes
 from morello_x86.kernels.tile_cycles import TILE_CYCLES
 
+from morello.host import missing_features
 from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.build import build
-from morello.runtime.machine import missing_features
 
 FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
 REGISTERS = {32: 16, 64: 32}
