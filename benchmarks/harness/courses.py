@@ -37,8 +37,10 @@ class Moment:
 
     @property
     def gap(self) -> float:
-        """Return how much dearer than the optimum the program may be."""
-        return self.high / self.low - 1 if self.low else math.inf if self.high else 0.0
+        """Return how much dearer than the optimum the program may be. That no program costs nothing is no bound."""
+        if self.high <= self.low:
+            return 0.0
+        return self.high / self.low - 1 if self.low > 1 else math.inf
 
 
 @attrs.frozen
