@@ -68,6 +68,7 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
         "levels": [_level(level) for level in target.levels],
         "rewrites": list(target.rewrites_by_name),
         "microkernels": list(target.kernels_by_name),
+        "left_out": {name: list(lacking) for name, lacking in target.withheld.items()},
         "extended_by": [
             {**attrs.asdict(plugins[plugin]), "contributes": dict(counts)}
             for plugin, counts in sorted(contributed.items())
@@ -110,6 +111,9 @@ def _print(target: Target, described: dict[str, Any]) -> None:
         click.echo(f"  extended by plugin {plugin['name']} ({plugin['distribution']} {plugin['version']}): {what}")
     click.echo(f"  {len(target.rewrites)} rewrites: {', '.join(target.rewrites_by_name)}")
     click.echo(f"  {len(target.kernels)} microkernels: {', '.join(target.kernels_by_name)}")
+    if target.withheld:
+        lacking = ", ".join(sorted({feature for features in target.withheld.values() for feature in features}))
+        click.echo(f"  {len(target.withheld)} left out for lack of {lacking}: {', '.join(target.withheld)}")
     for profile in described["profiles"]:
         mark, why = ("*", f"; chosen: {profile['reason']}") if profile["chosen"] else (" ", "")
         what = f": {profile['description']}" if profile["description"] else ""
