@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
-from morello.ir.numbers import Mask, Num, is_batch
+from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
@@ -86,7 +86,8 @@ def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> N
         raise target.fault(kernel, f"its cost is an integer of at least 1, not {wrong}")
     if np.any(values < 1):
         raise target.fault(kernel, f"its cost is an integer of at least 1, not {values.min()}")
-    cells = np.broadcast_shapes(*(np.shape(size) for size in logical.shape)) if is_batch(logical.shape) else ()
+    shapes = {size.shape for size in logical.shape if isinstance(size, np.ndarray)}
+    cells = np.broadcast_shapes(*shapes)
     if values.shape not in ((), cells):
         raise target.fault(kernel, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
     return cost

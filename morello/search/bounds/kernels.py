@@ -62,9 +62,13 @@ class KernelBounds(StepBounds):
         """Return the least cost of kernels, [shapes], by class tuples that have columns and by needs."""
         cheapest: dict[tuple[Classes, tuple[int, ...]], Floats] = {}
         number = self.relaxed.states.cls.tolist()
-        for table in self.by_key[bounds.space.key]:
-            classes = tuple(number[state] for state in table.states)
+        # In many states of a class operands cost the same.
+        distinct = {
+            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table.cost
+            for table in self.by_key[bounds.space.key]
+        }
+        for (classes, needs, _), cost in distinct.items():
             if classes in bounds.tuples:
-                known = cheapest.get((classes, table.needs))
-                cheapest[classes, table.needs] = table.cost if known is None else np.minimum(known, table.cost)
+                known = cheapest.get((classes, needs))
+                cheapest[classes, needs] = cost if known is None else np.minimum(known, cost)
         return [*cheapest.items()]

@@ -14,8 +14,8 @@ class KernelLayouts(LayoutRelaxer):
 
     def start(self, values: Floats) -> None:
         members = [self.patterns.members[numbers] for numbers in self.grid.patterns]
+        standing = [[np.flatnonzero(column) for column in rows.T] for rows in members]
         for table in self.grids.tables.of(KernelTables).by_key[self.key]:
             cells = np.flatnonzero(table.cost < np.inf)
-            places = [np.flatnonzero(rows[:, state]) for rows, state in zip(members, table.states, strict=True)]
-            block = np.ix_(cells, *places)
+            block = np.ix_(cells, *(places[state] for places, state in zip(standing, table.states, strict=True)))
             values[block] = np.minimum(values[block], per_shape(table.cost[cells]))

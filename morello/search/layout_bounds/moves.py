@@ -61,11 +61,9 @@ class OperandMoves:
                         if into in places:
                             self._offered[where, place, places[into]] = True
                 continue
-            there = np.flatnonzero(row >= 0)
-            patterns = self._patterns.of_tensors(row, self._rank)
-            for into in np.unique(patterns[there]).tolist():
+            for into, where in self._patterns.made(row, self._rank):
                 if into in places:
-                    self._offered[there[patterns[there] == into], place, places[into]] = True
+                    self._offered[where, place, places[into]] = True
         if move.view:
             seen = self._seen[self._grids.bounds.target.levels[move.level].name][: len(members)][members]
             for state in np.unique(seen[seen >= 0]).tolist():

@@ -131,6 +131,8 @@ class Patterns:
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
         self._tiles: list[Ints] = []
+        #: What moves make, with the states it is made of: many patterns move alike.
+        self._made: dict[tuple[int, int], tuple[Ints, list[tuple[int, Ints]]]] = {}
         self.members = self._closed()
         self.tile, self.cuttable = self._tile_table()
         self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
@@ -154,6 +156,15 @@ class Patterns:
         """Return the patterns of states of tensors of one rank, [tensors]; -1 where the state is -1."""
         numbers = np.where(self.blurred[rank][: len(states)], self.either[self.of[states]], self.of[states])
         return np.where(states >= 0, numbers, -1)
+
+    def made(self, states: Ints, rank: int) -> list[tuple[int, Ints]]:
+        """Return the patterns of states that a move makes of tensors of a rank, [tensors], and of which tensors."""
+        if (id(states), rank) not in self._made:
+            there = np.flatnonzero(states >= 0)
+            patterns = self.of_tensors(states, rank)[there]
+            found = [(pattern, there[patterns == pattern]) for pattern in np.unique(patterns).tolist()]
+            self._made[id(states), rank] = states, found
+        return self._made[id(states), rank][1]
 
     def images(self, state: int, rank: int) -> Iterator[tuple[int, Bools]]:
         """Yield the patterns that a state has, and for which tensors of its rank."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,16 @@ class Abstraction:
 
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return kernels by the patterns that stand for the states they take."""
-        least: dict[tuple[int, ...], Floats] = {}
-        for table in self._bounds.tables.of(KernelTables).by_key[space.key]:
-            known = least.get(table.states)
-            least[table.states] = table.cost if known is None else np.minimum(known, table.cost)
+        standing = [np.flatnonzero(column).tolist() for column in self._patterns.members.T]
         by_pattern: dict[tuple[int, ...], Floats] = {}
-        for states, cost in least.items():
-            choices = [np.flatnonzero(self._patterns.members[:, state]) for state in states]
-            grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(*choices, indexing="ij")], axis=-1)
-            for row in map(tuple, grid.tolist()):
-                known = by_pattern.get(row)
-                by_pattern[row] = cost if known is None else np.minimum(known, cost)
+        known: set[tuple[tuple[int, ...], int]] = set()
+        for table in self._bounds.tables.of(KernelTables).by_key[space.key]:
+            for row in product(*(standing[state] for state in table.states)):
+                # Many states that a pattern stands for cost the same.
+                if (row, id(table.cost)) not in known:
+                    known.add((row, id(table.cost)))
+                    cost = by_pattern.get(row)
+                    by_pattern[row] = table.cost if cost is None else np.minimum(cost, table.cost)
         rows = sorted(by_pattern)
         return {
             "kernels": len(rows),

@@ -169,7 +169,9 @@ class Packing(Structs):
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
-        needs = [(row, self._lanes.least(row.needs)) for row in self._bounds.tables.of(KernelTables).by_key[space.key]]
+        tables = self._bounds.tables.of(KernelTables).by_key[space.key]
+        least = {needs: self._lanes.least(needs) for needs in {table.needs for table in tables}}
+        needs = [(row, least[row.needs]) for row in tables]
         rows = sorted(((row, need) for row, need in needs if need is not None), key=lambda pair: pair[0].states)
         return {
             "kernels": len(rows),

@@ -43,17 +43,25 @@ class Answers(Generic[T]):
     def __init__(self, function: Callable[[Sequence[OperandState]], T]):
         self._function = function
         self._known: dict[tuple[_Asked, ...], dict[tuple[object, ...], T]] = {}
+        #: What the function asks for now, and the states that note it there.
+        self._asked: set[_Asked] = set()
+        self._watched: dict[tuple[int, OperandState], OperandState] = {}
 
     def __call__(self, states: Sequence[OperandState]) -> T:
         for fields, answers in self._known.items():
             values = _values(states, fields)
             if values in answers:
                 return answers[values]
-        asked: set[_Asked] = set()
-        answer = self._function([_Watched.of(state, operand, asked) for operand, state in enumerate(states)])
-        fields = tuple(sorted(asked))
+        self._asked.clear()
+        answer = self._function([self._watch(state, operand) for operand, state in enumerate(states)])
+        fields = tuple(sorted(self._asked))
         self._known.setdefault(fields, {})[_values(states, fields)] = answer
         return answer
+
+    def _watch(self, state: OperandState, operand: int) -> OperandState:
+        if (operand, state) not in self._watched:
+            self._watched[operand, state] = _Watched.of(state, operand, self._asked)
+        return self._watched[operand, state]
 
 
 def _values(states: Sequence[OperandState], fields: Sequence[_Asked]) -> tuple[object, ...]:

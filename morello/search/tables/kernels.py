@@ -126,13 +126,19 @@ class KernelTables(StepTables):
             return lambda states: []
         cells = masked(None, mask)
         fitting = inside if cells is None else inside[cells]
-        needs = checked_needs(kernel, select_cells(logical, cells), self.target)
+        taken = select_cells(logical, cells)
+        needs = checked_needs(kernel, taken, self.target)
         parts = [*_by_needs(needs, len(fitting))]
+        spread: dict[bytes, list[_Costs]] = {}
 
         def costs(states: Sequence[OperandState]) -> list[_Costs]:
             check()
-            cost = checked_cost(kernel, space.batch(states, fitting), self.target)
-            return _spread(cost, parts, fitting, space)
+            cost = checked_cost(kernel, attrs.evolve(taken, states=tuple(states)), self.target)
+            # In many states operands cost the same.
+            content = np.asarray(cost).tobytes()
+            if content not in spread:
+                spread[content] = _spread(cost, parts, fitting, space)
+            return spread[content]
 
         return Answers(costs)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
-from morello.ir.numbers import partition
+from morello.ir.numbers import CellIndices, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
@@ -37,6 +37,8 @@ from morello.search.tables.step_tables import StepTables
 
 #: Numbers of states; there is one for each state and each way to cut a tensor.
 _StateNumbers = npt.NDArray[np.int32]
+#: How many codes of tiles are kept.
+_MOST_CODES = 1 << 22
 #: In place of the number of a cut: the tile is the whole operand.
 WHOLE = -1
 
@@ -84,6 +86,8 @@ class LoopTables(StepTables):
         self._cuts = self._all_cuts()
         self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
         self._rows: list[_StateNumbers] = []
+        #: States that differ in level follow each other, and their tiles have the same codes.
+        self._codes: dict[tuple[object, ...], list[tuple[tuple[int, ...], CellIndices]]] = {}
         self.tile: _StateNumbers = np.zeros((0, 0), dtype=np.int32)
 
     @staticmethod
@@ -168,7 +172,7 @@ class LoopTables(StepTables):
             there = valid[whole]
             cut, from_, to = (cuts, whole, tile) if there.all() else (cuts[there], whole[there], tile[there])
             if len(cut):
-                for tiles, tiled in self._tiled(state, sliding, dims[:, from_], dims[:, to]):
+                for tiles, tiled in self._tiled(state, rank, sliding, dims[:, from_], dims[:, to]):
                     row[cut[tiles]] = states.number(rank, tiled)
         self._rows.append(row)
 
@@ -185,14 +189,13 @@ class LoopTables(StepTables):
         return self._by_sliding[rank]
 
     def _tiled(
-        self, state: OperandState, sliding: Sequence[bool], whole: Ints, tile: Ints
+        self, state: OperandState, rank: int, sliding: Sequence[bool], whole: Ints, tile: Ints
     ) -> Iterator[tuple[Ints, OperandState]]:
         """Yield the states that tiles have, and which tiles; shapes are [rank, tiles]."""
         if state.layout is None:
             yield np.arange(tile.shape[1]), state
             return
-        alignment = self.target.level(state.level).alignment
-        for codes, cells in partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding)):
+        for codes, cells in self._tile_codes(state, rank, sliding, whole, tile):
             if state.breaks_strips(codes):
                 continue
             tiled = state.tiled(codes)
@@ -201,9 +204,24 @@ class LoopTables(StepTables):
             if fills.any():
                 yield part[fills], tiled
 
+    def _tile_codes(
+        self, state: OperandState, rank: int, sliding: Sequence[bool], whole: Ints, tile: Ints
+    ) -> list[tuple[tuple[int, ...], CellIndices]]:
+        """Return the distinct `tile_codes` of all tiles that a state has of a rank, and which tiles have each."""
+        # Of the level they look at the alignment only, and of the type at the size.
+        alignment = self.target.level(state.level).alignment
+        place = state.layout, state.contig, state.vector, state.aligned, state.spacing, state.dtype.bytes
+        key = rank, tuple(sliding), place, alignment
+        if key not in self._codes:
+            if len(self._codes) * tile.shape[1] > _MOST_CODES:
+                self._codes.clear()
+            self._codes[key] = [*partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding))]
+        return self._codes[key]
+
     def finish(self, states: States) -> None:
         self.tile = stacked(self._rows, -1)
         self._rows.clear()
+        self._codes.clear()
         self._by_sliding.clear()
 
     def _all_cuts(self) -> dict[int, Ints]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.dtypes import DType
+from morello.ir.layout import Layout
 from morello.ir.numbers import partition
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
@@ -67,6 +68,7 @@ class States:
         self.class_of: list[int] = []
         self._costs: list[Floats] = []
         self._bytes: list[Ints] = []
+        self._described: dict[tuple[int, Layout | None, int, int | None], Ints] = {}
         for rank, state in goals:
             self.number(rank, state)
         for kind in kinds:
@@ -108,7 +110,11 @@ class States:
         """Work out what a state costs and takes."""
         rank, state = self.states[number]
         tensors = self.tensors[rank]
-        cells = np.flatnonzero(_describes(state, tensors.dims))
+        # Levels and types make no difference to it.
+        key = rank, state.layout, state.contig, state.vector
+        if key not in self._described:
+            self._described[key] = np.flatnonzero(_describes(state, tensors.dims))
+        cells = self._described[key]
         cost, used = np.full(len(tensors), np.inf), np.full(len(tensors), NEVER)
         if len(cells):
             tensor = TensorSpec(tuple(dim[cells] for dim in tensors.dims), state)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -15,6 +16,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello_x86.core import LINE
 from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
+
+T = TypeVar("T")
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32
@@ -28,6 +31,8 @@ _ROWS, _EVICTED = 8, 50
 _COLUMN = 2
 #: Steps of k that two calls overlap in at least: what starts a tile is never hidden altogether.
 _CALL = 60
+#: How many answers are kept.
+_MOST_KEPT = 1 << 12
 #: What reading sums that the call before stored takes, and steps of k that come behind it at most in the least cost.
 _FORWARDED, _FEW = 80, 4
 
@@ -107,25 +112,43 @@ class TileCycles:
             starts[:, one.rows, one.vectors] = one.start, one.zero
         return starts
 
+    @cached_property
+    def _kept(self) -> dict[tuple[object, ...], object]:
+        """What was worked out of sizes, which are the same for many operand states."""
+        return {}
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what is made once for a key, of which it may depend on nothing else."""
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        found: T = self._kept[key]  # pyright: ignore[reportAssignmentType]
+        return found
+
     def cost(self, spec: LogicalSpec) -> Num:
         """Return the tenths of a cycle of one call. What is read overlaps with the sums, but for some friction."""
         _, m, k, n = spec.shape
+        # Sums in registers are not read either.
+        zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
+        sums = self._once((zero, _content(m), _content(k), _content(n)), lambda: self._sums(m, k, n, zero))
+        stream, friction = self.reading(spec)
+        in_memory = self.levels.get(spec.states[2].level)
+        out = self._lines(spec.operand(2)) * in_memory.out * (1 if zero else 2) if in_memory else 0
+        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
+        return total if total.ndim else int(total)
+
+    def _sums(self, m: Num, k: Num, n: Num, zero: int) -> npt.NDArray[np.int64]:
+        """Return what a tile takes whose operands are at hand."""
         steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
         entry = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
-        # Sums in registers are not read either.
-        zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
         step = self._steps[entry] + choose(n % self.values != 0, self.mask, 0)
         floor = _CALL + steps * m * vectors * self.add // 10
         if not zero:
             # Calls that split k further add to the same sums, one after the other.
             floor = np.maximum(floor, _FORWARDED + np.minimum(steps, _FEW) * self.latency // 10)
-        sums = np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
-        stream, friction = self.reading(spec)
-        in_memory = self.levels.get(spec.states[2].level)
-        out = spec.operand(2).lines(LINE) * in_memory.out * (1 if zero else 2) if in_memory else 0
-        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
-        return total if total.ndim else int(total)
+        return np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
 
     def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
         """Return the tenths of a cycle that reading the factors takes: what overlaps with sums, and what does not."""
@@ -133,39 +156,64 @@ class TileCycles:
         friction: Num = 0
         for index in (0, 1):
             operand, state = spec.operand(index), spec.states[index]
-            read = _reading(operand, self.levels[state.level])
+            read = self._reading(operand, state.level)
             if state.spacing == PAGE_BYTES and state.level == "L1":
                 # Of rows so far apart a set keeps few: where there are more, all come from L2 each time.
                 evicted = operand.runs > _ROWS
-                again = _reading(operand, self.levels["L2"])
+                again = self._reading(operand, "L2")
                 read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
             stream, friction = stream + read[0], friction + read[1]
-        return stream, friction + _evicted(spec)
+        return stream, friction + self._evicted(spec)
+
+    def _evicted(self, spec: LogicalSpec) -> Num:
+        """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
+
+        They do where many are read side by side whose distance is a multiple of a page's size.
+        """
+        lhs, state = spec.operand(0), spec.states[0]
+        by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
+        if state.level == "L1" or not by_rows:
+            return 0
+        if not state.contiguous and state.spacing != PAGE_BYTES:
+            return 0
+        return self._once(("evicted", state.contiguous, *_runs_key(lhs)), lambda: _evicting(lhs))
+
+    def _lines(self, operand: TensorSpec) -> Num:
+        return self._once(("lines", *_runs_key(operand)), lambda: operand.lines(LINE))
+
+    def _reading(self, operand: TensorSpec, level: str) -> tuple[Num, Num]:
+        """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
+        lines = self.levels[level]
+        spaced = lines.spaced(operand.state.spacing)
+        if not (lines.stream or lines.run or lines.apart or spaced):
+            return 0, 0
+        return self._once((level, spaced, *_runs_key(operand)), lambda: _by_runs(operand, lines, spaced))
 
 
-def _reading(operand: TensorSpec, level: Lines) -> tuple[Num, Num]:
-    """Return what reading an operand from one level takes: what overlaps with sums, and what does not."""
-    spaced = level.spaced(operand.state.spacing)
-    if not (level.stream or level.run or level.apart or spaced):
-        return 0, 0
+def _content(number: Num) -> object:
+    """Return what is the same for the same numbers, and takes no time to compare."""
+    return number.tobytes() if isinstance(number, np.ndarray) else number
+
+
+def _runs_key(operand: TensorSpec) -> tuple[object, ...]:
+    """Return all that the runs of an operand depend on."""
+    state = operand.state
+    return state.layout, state.contig, state.dtype.bytes, *map(_content, operand.shape)
+
+
+def _by_runs(operand: TensorSpec, level: Lines, spaced: int) -> tuple[Num, Num]:
+    """Return what the runs of an operand take from a level: what overlaps with sums, and what does not."""
     runs, long = operand.runs, operand.lines_of_run(LINE)
     short = np.maximum(_PAGE - long, 0)
     stream = runs * long * level.stream + runs * spaced * short // _PAGE
     return stream, runs * long * level.run + (runs - 1) * level.apart * short // _PAGE
 
 
-def _evicted(spec: LogicalSpec) -> Num:
-    """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
-
-    They do where many are read side by side whose distance is a multiple of a page's size.
-    """
-    _, m, k, _ = spec.shape
-    lhs, state = spec.operand(0), spec.states[0]
-    by_rows = state.layout is not None and [one.dim for one in state.layout.dims[-1:]] == [_COLUMN]
-    if state.level == "L1" or not by_rows:
-        return 0
-    evict = (m > _ROWS) & (k * state.dtype.bytes % PAGE_BYTES == 0 if state.contiguous else state.spacing == PAGE_BYTES)
-    return choose(evict, lhs.lines(LINE) * _EVICTED, 0)
+def _evicting(lhs: TensorSpec) -> Num:
+    """Return what many rows take that lie a multiple of a page apart: those of a contiguous matrix as long as that."""
+    _, m, k = lhs.shape
+    apart = k * lhs.state.dtype.bytes % PAGE_BYTES == 0 if lhs.state.contiguous else True
+    return choose((m > _ROWS) & apart, lhs.lines(LINE) * _EVICTED, 0)
 
 
 def smooth_maximum(*terms: Num) -> npt.NDArray[np.float64]:
