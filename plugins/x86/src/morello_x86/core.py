@@ -54,13 +54,13 @@ def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:
     )
 
 
-def layouts(vectors: Sequence[int], f32_strips: Sequence[int]):
-    """Return the layouts for buffers: both orders of the last two dimensions, alone or with one inner strip.
+def layouts(vectors: Sequence[int], strips: Sequence[int]):
+    """Return the layouts for buffers: both orders of the last two dimensions, and the strips that kernels ask for.
 
-    Strips of f32 are `f32_strips` values long, as kernels ask for them; others are of 2 values or of a whole vector,
-    and odd-even ones of two vectors. Bytes and values of 16 bits also lie in strips of so many rows as fill 4 bytes, by
-    rows or by strips of columns. Images, of rank 4, are also laid out with channels last, and in strips of as many
-    channels as a vector has values, but in no other strips.
+    These are `strips` of columns, which register tiles read; for bytes and values of 16 bits also strips of so many
+    rows as a multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, as
+    sums of odd-even factors are. Images, of rank 4, are also laid out with channels last, and in strips of as many
+    channels as a vector has values.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
@@ -68,17 +68,11 @@ def layouts(vectors: Sequence[int], f32_strips: Sequence[int]):
         if rank == 4:
             return [row_major(4), col_major(4), nhwc(4), *(nchwc(4, strip) for strip in values)]
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
+        found = [*orders, *with_strips(col_major(rank), strips, [])[1:]] if rank > 1 else orders
         if dtype == F32:
-            # Strips of columns are what register tiles read; no kernel asks for strips of rows.
-            strips = with_strips(col_major(rank), f32_strips, [])[1:] if rank > 1 else ()
-            # Sums of odd-even factors are odd-even, too.
-            odd_even = (layout for order in orders for layout in with_strips(order, [], [2 * max(values)])[1:])
-            return [*orders, *strips, *odd_even]
-        packs = sorted({2, *values})
-        found = [layout for order in orders for layout in with_strips(order, packs, [2 * size for size in values])]
-        if rank > 1 and dtype.bytes < 4:
-            found += _in_words(rank, 4 // dtype.bytes, f32_strips)
-        return found
+            return [*found, *(one for order in orders for one in with_strips(order, [], [2 * max(values)])[1:])]
+        words = [taken for taken in (2, 4) if taken * dtype.bytes <= 4] if rank > 1 else []
+        return [*found, *(layout for taken in words for layout in _in_words(rank, taken, strips))]
 
     return offered
 
@@ -86,7 +80,6 @@ def layouts(vectors: Sequence[int], f32_strips: Sequence[int]):
 def _in_words(rank: int, taken: int, strips: Sequence[int]) -> Iterator[Layout]:
     """Yield layouts in strips of so many rows, which multiply-adds take at once: by rows, and by strips of columns."""
     row, column = rank - 2, rank - 1
-    if taken != 2:
-        yield Layout((*row_major(rank).dims, Packed(row, taken)))
+    yield Layout((*row_major(rank).dims, Packed(row, taken)))
     for strip in strips:
         yield Layout((*col_major(rank).dims, Packed(column, strip), Packed(row, taken)))

@@ -17,7 +17,7 @@ WEIGHTS = Weights(threads=16, sync=20_000)
 INFO = TargetInfo(
     name=NAME,
     description="x86-64 with AVX2 and FMA",
-    layouts=layouts(VECTORS, f32_strips=(16,)),
+    layouts=layouts(VECTORS, strips=(16,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx2", "fma"),
 )

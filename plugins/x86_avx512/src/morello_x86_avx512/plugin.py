@@ -18,7 +18,7 @@ VECTORS = (16, 32, 64)
 INFO = TargetInfo(
     name="x86_avx512",
     description="x86-64 with AVX-512 F, VL and BW",
-    layouts=layouts(VECTORS, f32_strips=(64,)),
+    layouts=layouts(VECTORS, strips=(64,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw"),
 )

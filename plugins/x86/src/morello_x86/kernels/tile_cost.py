@@ -114,7 +114,7 @@ class TileCycles:
 
     @cached_property
     def _kept(self) -> dict[tuple[object, ...], object]:
-        """What was worked out of sizes, which are the same for many operand states."""
+        """Keep what was worked out of sizes, which are the same for many operand states."""
         return {}
 
     def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
