@@ -66,7 +66,7 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
     def offered(dtype: DType, rank: int) -> list[Layout]:
         values = [size // dtype.bytes for size in vectors]
         if rank == 4:
-            return [row_major(4), col_major(4), nhwc(4), *(nchwc(4, strip) for strip in values)]
+            return [row_major(4), col_major(4), nhwc(4), *(nchwc(4, strip) for strip in [max(values)])]
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         found = [*orders, *with_strips(col_major(rank), strips, [])[1:]] if rank > 1 else orders
         if dtype == F32:
