@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.loops import LoopBounds
@@ -22,6 +23,16 @@ class LoopLayouts(LayoutRelaxer):
         self._loops = grids.tables.of(LoopTables)
         self._within = [*loops.within(self.space)]
         self._leaving = loops.leaving(self.space)
+        operands = zip(self.space.operands, grid.patterns, strict=True)
+        self._tile = [self._tile_table(len(operand.dims), numbers) for operand, numbers in operands]
+
+    def _tile_table(self, rank: int, numbers: Sequence[int]) -> npt.NDArray[np.int32]:
+        """Return the patterns of tiles of some patterns of a rank, [cuts and one more, patterns]."""
+        cuts = len(self._loops.cut_tensors(rank)[0])
+        table = np.full((cuts + 1, len(numbers)), -1, dtype=np.int32)
+        for place, number in enumerate(numbers):
+            table[:cuts, place] = self.patterns.tile[number]
+        return table
 
     def relax(self, rows: Ints, block: Floats) -> None:
         for bodies in self._within:
@@ -70,5 +81,5 @@ class LoopLayouts(LayoutRelaxer):
         whole, tile = self.space.tensors[arg][cells], child.space.tensors[position][shape]
         cuts = self._loops.cut_numbers(self.space.operands[arg].sliding, whole, tile)
         own = np.array(self.grid.patterns[arg], dtype=np.int64)
-        numbers = np.where((cuts == WHOLE)[:, None], own, self.patterns.tile[own, cuts[:, None]])
+        numbers = np.where((cuts == WHOLE)[:, None], own, self._tile[arg][cuts])
         return np.where(numbers >= 0, child.place[position][numbers], -1)

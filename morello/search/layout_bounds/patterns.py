@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.ir.tensor import SPACINGS, DimMap, Every, OperandState
 from morello.search.arrays import Bools, Floats, Ints
@@ -20,6 +21,8 @@ from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import check
 
+#: Numbers of patterns; there is one for each pattern and each way to cut a tensor.
+_Numbers = npt.NDArray[np.int32]
 #: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
 FAR = SPACINGS[-1]
 
@@ -116,8 +119,8 @@ class Patterns:
     `of`, [states], is the pattern of each state, and `either`, [patterns], what stands for a pattern where tensors are
     blurred: mostly itself. `members`, [patterns, states], says which states each stands for. `cost` and `bytes`,
     [patterns, tensors], are what the cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes;
-    infinite where none can be. `tile`, [patterns, cuts], is the pattern of tiles, and `cuttable` says where some state
-    has such tiles; `seen` is the pattern under other dimensions, [patterns], -1 where no state has one.
+    infinite where none can be. `tile` has per pattern that of its tiles, [cuts of its rank], and `cuttable` says where
+    some state has such tiles; `seen` is the pattern under other dimensions, [patterns], -1 where no state has one.
     """
 
     def __init__(self, tables: SearchTables):
@@ -130,11 +133,11 @@ class Patterns:
         self.blurred = {rank: blurred(tensors.dims) for rank, tensors in tables.spaces.tensors.items()}
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
-        self._tiles: list[Ints] = []
+        self.tile: list[_Numbers] = []
         #: What moves make, with the states it is made of: many patterns move alike.
         self._made: dict[tuple[int, int], tuple[Ints, list[tuple[int, Ints]]]] = {}
         self.members = self._closed()
-        self.tile, self.cuttable = self._tile_table()
+        self.cuttable = [self._cuttable(number) for number in range(len(self.all))]
         self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
         self.seen = self._seen_tables()
         shape = len(self.all), self.states.cost.shape[1]
@@ -210,13 +213,13 @@ class Patterns:
         """Yield patterns and states of what a state that a pattern stands for leads to."""
         rank = self.rank(number)
         tiles = self._tile_row(number)
-        actual = self._loops.tile[state, : len(tiles)].astype(np.int64)
+        actual = self._loops.tile[state]
         cuts = np.flatnonzero(actual >= 0)
         if self.all[number].run in (Run.DENSE, Run.FULL):
             cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
         width = len(self.of)
         there = np.zeros(len(self.all) * width, dtype=np.bool_)
-        there[tiles[cuts] * width + actual[cuts]] = True
+        there[tiles[cuts].astype(np.int64) * width + actual[cuts]] = True
         for place in np.flatnonzero(there).tolist():
             yield divmod(place, width)
         for (own, dim_map), numbers in self._pipelines.under.items():
@@ -225,31 +228,28 @@ class Patterns:
                 assert seen is not None, "what a state has, its pattern has"
                 yield self._number(seen), int(numbers[state])
 
-    def _tile_row(self, number: int) -> Ints:
+    def _tile_row(self, number: int) -> _Numbers:
         """Return the patterns of the tiles of one, [cuts of its rank]."""
-        while len(self._tiles) <= number or len(self._tiles) < len(self.all):
+        while len(self.tile) <= number or len(self.tile) < len(self.all):
             check()
-            pattern = self.all[len(self._tiles)]
+            pattern = self.all[len(self.tile)]
             rank = self.states.classes[pattern.cls].rank
             whole, tile = self._loops.cut_tensors(rank)
             dims = self._tables.spaces.tensors[rank].dims
-            numbers = np.full(len(whole), -1, dtype=np.int64)
+            numbers = np.full(len(whole), -1, dtype=np.int32)
             for tiles, there in pattern.tiled(
                 dims[:, whole], dims[:, tile], self.states.classes[pattern.cls].dtype.bytes
             ):
                 numbers[there] = self._number(tiles)
-            self._tiles.append(numbers)
-        return self._tiles[number]
+            self.tile.append(numbers)
+        return self.tile[number]
 
-    def _tile_table(self) -> tuple[Ints, Bools]:
-        """Return the patterns of tiles, and where some state has them."""
-        table = np.full((len(self.all), self._loops.tile.shape[1]), -1, dtype=np.int64)
-        there = np.zeros(table.shape, dtype=np.bool_)
-        for number, members in enumerate(self.members):
-            tiles = self._tile_row(number)
-            table[number, : len(tiles)] = tiles
-            there[number, : len(tiles)] = np.any(self._loops.tile[members, : len(tiles)] >= 0, axis=0)
-        return table, there
+    def _cuttable(self, number: int) -> Bools:
+        """Return where some state has tiles that a pattern stands for, [cuts of its rank]."""
+        there = np.zeros(len(self.tile[number]), dtype=np.bool_)
+        for state in np.flatnonzero(self.members[number]).tolist():
+            there |= self._loops.tile[state] >= 0
+        return there
 
     def _seen_tables(self) -> dict[tuple[int, DimMap], Ints]:
         tables: dict[tuple[int, DimMap], Ints] = {}

@@ -41,6 +41,7 @@ class Abstraction:
         """Return what is to be added to the fields of the model."""
         packing, patterns = self._packing, self._patterns
         cls = [pattern.cls for pattern in patterns.all]
+        tiles = zip(patterns.cuttable, patterns.tile, strict=True)
         model = {
             **packing.common(),
             "spaces": self._count,
@@ -52,7 +53,7 @@ class Abstraction:
             "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
             "cost": packing.array(patterns.cost, "double"),
             "bytes": packing.array(patterns.bytes, "int64_t"),
-            "tile": packing.array(np.where(patterns.cuttable, patterns.tile, -1), "int32_t"),
+            "tile": packing.rows([np.where(each, tile, -1) for each, tile in tiles], "int32_t"),
             **self._naming(np.arange(len(patterns)), patterns.either),
         }
         return {

@@ -101,7 +101,7 @@ class Packing(Structs):
             "relevant": self.array(words[states.level], "uint64_t"),
             "cost": self.array(states.cost, "double"),
             "bytes": self.array(states.bytes, "int64_t"),
-            "tile": self.array(loops.tile, "int32_t"),
+            "tile": self.rows(loops.tile, "int32_t"),
             **abstraction,
         }
         return self.keep(self.ffi.new("Model *", fields))
@@ -114,7 +114,6 @@ class Packing(Structs):
             "levels": len(lanes.counts),
             "width": max(len(key.op.operands(key.rank)) for key in self._index),
             "tensors": states.cost.shape[1],
-            "cuts": self._bounds.tables.of(LoopTables).tile.shape[1],
             "counts": self.array(lanes.counts, "int32_t"),
             "values": self.rows(lanes.values, "int64_t"),
             "steps": self.rows([*self._bounds.limit_steps], "int64_t"),

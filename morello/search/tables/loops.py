@@ -20,7 +20,7 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.search.arrays import Bools, Ints
-from morello.search.tables.operand_states import States, stacked
+from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import (
     DTypes,
@@ -73,9 +73,10 @@ class LoopTable:
 
 
 class LoopTables(StepTables):
-    """All loops, by space, and the states of the tiles that they cut: `tile`, [states, cuts], -1 where there is none.
+    """All loops, by space, and the states of the tiles that they cut.
 
-    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank.
+    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank. `tile` has per
+    state those of its tiles, [cuts of its rank], -1 where there is none.
     """
 
     def __init__(self, spaces: Spaces, target: Target):
@@ -85,10 +86,9 @@ class LoopTables(StepTables):
         }
         self._cuts = self._all_cuts()
         self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
-        self._rows: list[_StateNumbers] = []
         #: States that differ in level follow each other, and their tiles have the same codes.
         self._codes: dict[tuple[object, ...], list[tuple[tuple[int, ...], CellIndices]]] = {}
-        self.tile: _StateNumbers = np.zeros((0, 0), dtype=np.int32)
+        self.tile: list[_StateNumbers] = []
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
@@ -174,7 +174,7 @@ class LoopTables(StepTables):
             if len(cut):
                 for tiles, tiled in self._tiled(state, rank, sliding, dims[:, from_], dims[:, to]):
                     row[cut[tiles]] = states.number(rank, tiled)
-        self._rows.append(row)
+        self.tile.append(row)
 
     def _cuts_by_sliding(self, rank: int) -> list[tuple[list[bool], Ints, Ints, Ints]]:
         """Return all cuts of a rank by the dimensions that slide: the cuts, [n], and their two tensors."""
@@ -219,8 +219,6 @@ class LoopTables(StepTables):
         return self._codes[key]
 
     def finish(self, states: States) -> None:
-        self.tile = stacked(self._rows, -1)
-        self._rows.clear()
         self._codes.clear()
         self._by_sliding.clear()
 
