@@ -124,7 +124,7 @@ def from_dlpack(array: Any) -> np.ndarray:
 
 
 class Shared:
-    """A numpy array for the `from_dlpack` of any library."""
+    """A numpy array, of bf16 too, for the `from_dlpack` of any library."""
 
     def __init__(self, array: np.ndarray):
         self._array = array
@@ -152,7 +152,7 @@ def to_library_of(array: Any) -> Callable[[np.ndarray], Any] | None:
     else:
         libraries = [sys.modules.get(_package(kind)) for kind in type(array).__mro__]
     take = next(filter(None, (getattr(library, "from_dlpack", None) for library in libraries)), None)
-    return take and (lambda made: take(Shared(made)))
+    return take and (lambda made: take(Shared(made) if made.dtype == ml_dtypes.bfloat16 else made))
 
 
 def type_code(dtype: np.dtype) -> tuple[int, int]:

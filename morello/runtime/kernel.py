@@ -62,8 +62,8 @@ class Loaded:
 class _Known:
     """A call on `size` arrays and so many threads, whose arrays were checked: how it is done again.
 
-    `forms` are the arrays' types, data types, shapes and strides. `blanks` make the outputs that are left out, and `give`
-    turns them into arrays of the caller's library.
+    `forms` are the arrays' types, data types, shapes and strides. `blanks` make the outputs that are left out, and
+    `give` turns them into arrays of the caller's library.
     """
 
     size: int
@@ -221,7 +221,7 @@ class Kernel:
         return _handed(made, give) if made else out
 
     def _remember(self, call: _Known) -> None:
-        """Know a call from now on, unless it is known: then it takes more than C finds out, as operands that mesh do."""
+        """Know a call from now on, unless it is known: C cannot tell operands that mesh from such that overlap."""
         known = self._own.known
         if all((one.size, one.threads, one.forms) != (call.size, call.threads, call.forms) for one in known):
             known.insert(0, call)
