@@ -82,7 +82,7 @@ _content = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 class _Memory:
-    """What numpy makes an array of; the capsule frees the memory when nothing refers to it any more."""
+    """Holds memory for an array of numpy; the capsule frees it when nothing refers to it any more."""
 
     def __init__(self, capsule: Any, interface: dict[str, Any]):
         self._capsule = capsule

@@ -75,7 +75,7 @@ class _Known:
 
 
 class _Own(threading.local):
-    """A thread's own: scratch memory, and calls that are known, the last one first."""
+    """Keeps what is a thread's own: scratch memory, and calls that are known, the last one first."""
 
     def __init__(self) -> None:
         self.workspace = np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""How operands are given to kernels: by place, by name, as `out`, with fewer dimensions; and calls that are known."""
+"""Operands are given by place, by name, as `out`, or with fewer dimensions, to calls that are known and others."""
 
 from __future__ import annotations
 
