@@ -161,6 +161,7 @@ PyObject *morello_quick(PyObject *address, PyObject *const *objects, ptrdiff_t c
 
 /* Returns where an array of numpy begins, as a number: in a tenth of the time that its `ctypes.data` takes. */
 PyObject *morello_address(PyObject *none, PyObject *object) {
+    (void)none;
     PyObject *capsule = morello_python->attribute(object, morello_python->array_struct);
     if (!capsule) return NULL;
     const struct array *array = morello_python->capsule(capsule, NULL);
