@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,8 +12,9 @@ import numpy as np
 from morello.errors import ArgumentError
 from morello.ir.dtypes import BF16
 from morello.ir.spec import Spec
+from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
-from morello.runtime.arrays import Form, form_of
+from morello.runtime.arrays import Form, form_of, in_numpy, in_shape
 
 #: Beyond this much work to find an element that two arrays share, they are taken to share one.
 _OVERLAP_WORK: Any = 100_000
@@ -24,37 +26,49 @@ class Argument:
 
     index: int
     name: str
+    tensor: TensorSpec
     form: Form
     reads: bool
     writes: bool
     alignment: int
 
-    def address(self, array: Any) -> int:
-        """Return the address at which a fitting array starts.
-
-        Raises ArgumentError, with what was expected, what came and what to do, for any other.
-        """
-        if not isinstance(array, np.ndarray):
+    def seen(self, array: Any) -> np.ndarray:
+        """Return an array of any library as numpy's, in place. Raises ArgumentError for what is none, or cannot be."""
+        try:
+            found = in_numpy(array)
+        except ArgumentError as error:
+            raise ArgumentError(f"operand {self.index} ({self.name}): {error.message}", error.hint) from error
+        if found is None:
             raise self._fault("a numpy array", type(array).__name__, "convert it: numpy.asarray(...)")
-        self._check_dtype(array)
+        return found
+
+    def fitted(self, array: np.ndarray, library: str = "numpy") -> np.ndarray:
+        """Return a fitting array with the dimensions of the operand's form: first ones, of size 1, may lack.
+
+        Raises ArgumentError, with what was expected, what came and what to do with an array of that library, for one
+        that does not fit.
+        """
+        self._check_dtype(array, library)
         form = self.form
-        if array.shape != form.shape:
+        shaped = in_shape(array, form.shape) if form.plain or array.shape == form.shape else None
+        if shaped is None:
             why = "" if form.plain else f" (the physical shape of {form.layout})"
-            raise self._fault(f"shape {form.shape}{why}", f"shape {array.shape}", self._pack_hint())
-        self._check_strides(array)
-        address = array.ctypes.data
-        if address % self.alignment:
+            raise self._fault(f"shape {form.shape}{why}", f"shape {array.shape}", self._shape_hint(array))
+        self._check_strides(shaped)
+        shift = shaped.ctypes.data % self.alignment
+        if shift:
             raise self._fault(
                 f"an array that starts at a multiple of {self.alignment} bytes",
-                f"one at {address % self.alignment} bytes past such a multiple",
+                f"one at {shift} bytes past such a multiple",
                 f"copy it into morello.runtime.empty(kernel.spec.operands[{self.index}]), "
                 "or compile the Spec for an unaligned (ua) operand",
             )
-        if self.writes and not array.flags.writeable:
-            raise self._fault("an array it can write to", "a read-only array", "pass a copy: array.copy()")
-        return address
+        if self.writes and not shaped.flags.writeable:
+            hint = "pass a copy: array.copy()" if library == "numpy" else "leave it out, or pass an array of numpy"
+            raise self._fault("an array it can write to", "a read-only array", hint)
+        return shaped
 
-    def _check_dtype(self, array: np.ndarray) -> None:
+    def _check_dtype(self, array: np.ndarray, library: str) -> None:
         dtype = self.form.dtype
         if not array.dtype.isnative:
             raise self._fault(
@@ -64,11 +78,12 @@ class Argument:
             )
         if array.dtype != dtype.numpy and not (dtype == BF16 and array.dtype == np.uint16):
             also = " (ml_dtypes.bfloat16, or uint16 bit patterns)" if dtype == BF16 else ""
+            convert = f"convert it: array.astype({dtype.numpy.name!r})"
+            convert += ", after `import ml_dtypes`" if dtype == BF16 else ""
             raise self._fault(
                 f"data type {dtype.numpy.name}{also}",
                 str(array.dtype),
-                f"convert it: array.astype({dtype.numpy.name!r})"
-                + (", after `import ml_dtypes`" if dtype == BF16 else ""),
+                convert if library == "numpy" else f"convert it with {library} to {dtype.numpy.name}",
             )
 
     def _check_strides(self, array: np.ndarray) -> None:
@@ -92,8 +107,27 @@ class Argument:
                 "pass a copy: array.copy()",
             )
 
-    def _pack_hint(self) -> str:
-        return f"convert it: morello.runtime.pack(array, kernel.spec.operands[{self.index}])"
+    def _shape_hint(self, array: np.ndarray) -> str:
+        """Return how an array of another shape becomes one that fits."""
+        wanted = tuple(map(int, self.tensor.shape))
+        if self.reads and array.size != math.prod(wanted):
+            return "compile the Spec with the sizes of the array"
+        if not self.reads or in_shape(array, wanted) is not None:
+            return self._pack_hint()
+        if sorted(array.shape) == sorted(wanted):
+            return self._pack_hint(f".transpose({_permutation(array.shape, wanted)})")
+        try:
+            self.fitted(array.reshape(wanted))
+        except ArgumentError:
+            return self._pack_hint(f".reshape({wanted})")
+        return f"reshape it: array.reshape({wanted})"
+
+    def _pack_hint(self, moved: str = "") -> str:
+        """Return the call that makes an array fit which has the right shape, or has it once it is `moved`."""
+        operand = f"kernel.spec.operands[{self.index}]"
+        if not self.reads:
+            return f"leave it out, or make it: morello.runtime.empty({operand})"
+        return f"convert it: morello.runtime.pack(array{moved}, {operand})"
 
     def _fault(self, expected: str, got: str, hint: str) -> ArgumentError:
         return ArgumentError(f"operand {self.index} ({self.name}): expected {expected}, got {got}", hint)
@@ -105,8 +139,67 @@ def arguments_of(spec: Spec, target: Target) -> tuple[Argument, ...]:
     for index, (one, tensor) in enumerate(zip(spec.op.operands(len(spec.shape)), spec.operands, strict=True)):
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
-        found.append(Argument(index, one.name, form_of(tensor), one.reads, one.writes, alignment))
+        found.append(Argument(index, one.name, tensor, form_of(tensor), one.reads, one.writes, alignment))
     return tuple(found)
+
+
+@attrs.frozen
+class Signature:
+    """The names of an operation's operands: all, those that are read, and the outputs."""
+
+    op: str
+    names: tuple[str, ...]
+    read: tuple[str, ...]
+    outputs: tuple[str, ...]
+    #: How many operands come before the outputs; None if others come between or after these.
+    inputs: int | None
+
+    @classmethod
+    def of(cls, op: str, arguments: Sequence[Argument]) -> Signature:
+        names = tuple(one.name for one in arguments)
+        outputs = tuple(one.name for one in arguments if one.writes)
+        inputs = len(names) - len(outputs)
+        return cls(
+            op,
+            names,
+            tuple(one.name for one in arguments if one.reads),
+            outputs,
+            inputs if names[inputs:] == outputs else None,
+        )
+
+    def in_order(self, arrays: Sequence[Any], out: Any = None, named: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return the arrays of a call in the order of operands: one for each, or for each that is read.
+
+        `arrays` are the first of these, `out` is the output or a tuple of all outputs, `named` are the others. Raises
+        ArgumentError for names that there are not, for operands given twice, and for others missing.
+        """
+        results = () if out is None else out if isinstance(out, tuple) else (out,)
+        if len(results) == len(self.outputs) and len(arrays) == self.inputs and not named:
+            return [*arrays, *results]  # most calls with `out`
+        if out is not None and len(results) != len(self.outputs):
+            raise ArgumentError(
+                f"{self.op} has {len(self.outputs)} outputs, got {len(results)} as out",
+                f"they are {', '.join(self.outputs)}",
+            )
+        places = self.read if len(arrays) <= len(self.read) else self.names
+        given = dict(zip(places, arrays, strict=False))
+        for name, array in (*zip(self.outputs, results, strict=False), *(named or {}).items()):
+            if name in given:
+                raise ArgumentError(f"operand {name} is given twice", "give each operand by its place or by its name")
+            if name not in self.names:
+                raise ArgumentError(f"{self.op} has no operand {name}", f"its operands are {', '.join(self.names)}")
+            given[name] = array
+        wanted = self.read if len(given) == len(self.read) else self.names
+        try:
+            if len(arrays) <= len(self.names):
+                return [given[name] for name in wanted]
+        except KeyError:
+            pass
+        without = f", or {len(self.read)} without outputs" if len(self.read) < len(self.names) else ""
+        raise ArgumentError(
+            f"{self.op} takes {len(self.names)} arrays{without}, got {max(len(given), len(arrays))}",
+            f"its operands are {', '.join(self.names)}",
+        )
 
 
 def check_apart(arguments: Sequence[Argument], arrays: Sequence[np.ndarray]) -> None:
@@ -123,6 +216,16 @@ def check_apart(arguments: Sequence[Argument], arrays: Sequence[np.ndarray]) -> 
 
 def _overlap(array: np.ndarray, other: np.ndarray) -> bool:
     return np.may_share_memory(array, other) and np.may_share_memory(array, other, max_work=_OVERLAP_WORK)
+
+
+def _permutation(shape: Sequence[int], wanted: Sequence[int]) -> str:
+    """Return how the axes of one shape are put to make another, of the same sizes."""
+    left = list(range(len(shape)))
+    order = []
+    for size in wanted:
+        order.append(next(axis for axis in left if shape[axis] == size))
+        left.remove(order[-1])
+    return ", ".join(map(str, order))
 
 
 def _meets_itself(array: np.ndarray) -> bool:

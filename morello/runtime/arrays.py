@@ -2,13 +2,14 @@
 
 A tensor whose layout only orders its dimensions is an array of the logical shape, with strides that match the
 layout. One whose layout has strips (`Packed`, `OddEven`) is an array of the physical shape. Values of type
-bf16 are `ml_dtypes.bfloat16`, or uint16 bit patterns.
+bf16 are `ml_dtypes.bfloat16`, or uint16 bit patterns. Arrays of other libraries are seen as numpy's, in place.
 """
 
 from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -20,6 +21,7 @@ from morello.errors import ArgumentError
 from morello.ir.dtypes import BF16, DType
 from morello.ir.layout import Layout, row_major
 from morello.ir.tensor import TensorSpec
+from morello.runtime.dlpack import from_dlpack
 
 #: Fresh arrays start at a multiple of this many bytes: a cache line, and the largest vector there is.
 ALIGNMENT = 64
@@ -91,10 +93,14 @@ def form_of(tensor: TensorSpec) -> Form:
     return Form(state.dtype, layout, plain, tuple(map(int, shape)), tuple(strides), order, free)
 
 
+def _address(memory: np.ndarray) -> int:
+    return memory.ctypes.data
+
+
 def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
     """Return `count` bytes that start at a multiple of `alignment` bytes, not initialized."""
     memory = np.empty(count + alignment, np.uint8)
-    start = -memory.ctypes.data % alignment
+    start = -_address(memory) % alignment
     return memory[start : start + count]
 
 
@@ -116,20 +122,74 @@ def workspace_bytes(count: int) -> np.ndarray:
     return memory[start : start + count]
 
 
+@attrs.frozen
+class Blank:
+    """Makes arrays, not initialized, that start at a multiple of `alignment` bytes. `strides` and `bytes` are bytes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...]
+    bytes: int
+    alignment: int
+
+    @classmethod
+    def of(cls, tensor: TensorSpec, alignment: int = ALIGNMENT, dropped: int = 0) -> Blank:
+        """Return what makes arrays for a tensor, contiguous, without the first `dropped` dimensions, of size 1.
+
+        If `dropped` is negative, there are as many more dimensions of size 1.
+        """
+        form = form_of(tensor)
+        strides, width = form.strides_with_gaps(0), form.dtype.bytes
+        size = form.extent(strides) * width
+        shape = (1,) * -dropped + form.shape[max(0, dropped) :]
+        steps = (size,) * -dropped + tuple(width * each for each in strides[max(0, dropped) :])
+        return cls(shape, form.dtype.numpy, steps, size, alignment)
+
+    def __call__(self, address: Callable[[np.ndarray], int] = _address) -> np.ndarray:
+        """Return a new array; `address` finds out where its memory begins."""
+        memory = np.empty(self.bytes + self.alignment, np.uint8)
+        return np.ndarray(self.shape, self.dtype, memory, -address(memory) % self.alignment, self.strides)
+
+
 def empty(tensor: TensorSpec, alignment: int = ALIGNMENT) -> np.ndarray:
     """Return an array for `tensor`, contiguous and not initialized, that starts at a multiple of `alignment` bytes."""
-    form = form_of(tensor)
-    strides = form.strides_with_gaps(0)
-    return form.place(aligned_bytes(form.extent(strides) * form.dtype.bytes, alignment), 0, strides)
+    return Blank.of(tensor, alignment)()
+
+
+def in_numpy(array: Any) -> np.ndarray | None:
+    """Return an array of any library as one of numpy on the same memory; None for anything else.
+
+    Libraries are asked by `__array_interface__`, else by DLPack. Raises ArgumentError for an array that is not in the
+    CPU's memory, or that its library does not share.
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    if hasattr(array, "__array_interface__") and not isinstance(array, np.generic):
+        return np.asarray(array)
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return from_dlpack(array)
+    return None
+
+
+def in_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return a view of that shape, where it differs by first dimensions of size 1 only; None where it does not."""
+    missing = len(shape) - array.ndim
+    if (1,) * missing + array.shape != (1,) * -missing + shape:
+        return None
+    return array[(None,) * missing + (0,) * -missing + (...,)]
 
 
 def pack(array: Any, tensor: TensorSpec) -> np.ndarray:
     """Return a copy of `array`, which has the logical shape, in the layout of `tensor`.
 
-    Raises ArgumentError for another shape or data type.
+    The array may be of any library, and lack first dimensions of size 1. Raises ArgumentError for another shape or data
+    type, and as `in_numpy` does.
     """
     form = form_of(tensor)
-    values = _of_type(np.asarray(array), form.dtype)
+    seen = in_numpy(array)
+    values = _of_type(np.asarray(array) if seen is None else seen, form.dtype)
+    shaped = in_shape(values, tuple(map(int, tensor.shape)))
+    values = values if shaped is None else shaped
     _require_shape(values, tensor.shape, "logical")
     packed = empty(tensor)
     if form.plain:

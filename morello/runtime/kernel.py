@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import islice, takewhile
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +23,81 @@ from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.runtime.arguments import Argument, arguments_of, check_apart
-from morello.runtime.arrays import ALIGNMENT, empty, workspace_bytes
+from morello.runtime.arguments import Argument, Signature, arguments_of, check_apart
+from morello.runtime.arrays import ALIGNMENT, Blank, workspace_bytes
 from morello.runtime.build import build
 from morello.runtime.cache import is_whole
+from morello.runtime.dlpack import library_of, to_library_of
 from morello.runtime.machine import default_threads
+from morello.runtime.quick import Caller, Quick, caller_of
 from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
+
+#: Calls that a thread remembers, of arrays that differ in types, shapes or strides.
+_MOST_KNOWN = 8
 
 
 @attrs.frozen
 class Loaded:
-    """The emitted function in this process, and the C types of its parameters."""
+    """The emitted function in this process, the C types of its parameters, and what makes quick calls of it."""
 
     ffi: cffi.FFI
     function: Any
     types: tuple[Any, ...]
+    caller: Caller
+
+    @property
+    def address(self) -> int:
+        return int(self.ffi.cast("uintptr_t", self.function))
+
+    def __call__(self, arguments: Sequence[Argument], arrays: Sequence[np.ndarray], numbers: Sequence[int]) -> None:
+        """Call it on arrays for the operands, and other numbers in its order."""
+        values, waiting = list[int](), iter(numbers)
+        for argument, array in zip(arguments, arrays, strict=True):
+            values += [array.ctypes.data, *islice(waiting, argument.form.free)]
+        values += waiting
+        self.function(*map(self.ffi.cast, self.types, values))
+
+
+@attrs.frozen
+class _Known:
+    """A call on `size` arrays and so many threads, whose arrays were checked: how it is done again.
+
+    `forms` are the arrays' types, data types, shapes and strides. `blanks` make the outputs that are left out, and
+    `give` turns them into arrays of the caller's library.
+    """
+
+    size: int
+    threads: int
+    forms: tuple[Any, ...]
+    quick: Quick
+    blanks: tuple[Blank, ...]
+    give: Callable[[np.ndarray], Any] | None
+
+
+class _Own(threading.local):
+    """Keeps what is a thread's own: scratch memory, and calls that are known, the last one first."""
+
+    def __init__(self) -> None:
+        self.workspace = np.empty(0, np.uint8)
+        self.known: list[_Known] = []
 
 
 class Kernel:
-    """A function on numpy arrays, built from C when it is first called.
+    """A function on arrays of the CPU, built from C when it is first called.
 
     `kernel(*arrays)` takes one array per operand of the Spec, in its order, writes the outputs in place and
-    returns None. Outputs that are not read may be left out, all of them: they are then allocated and returned,
-    a single one as an array, several as a tuple. No array is copied, and other threads run meanwhile; a kernel
-    may be called from several threads at once. `compiler` may be a command, as for `find_compiler`.
+    returns None. Operands may also be given by their names, and outputs as `out`, one array or a tuple of them, which
+    is then returned. Outputs that are not read may be left out, all of them: they are then allocated and returned, a
+    single one as an array, several as a tuple, of the library that the first array is of. No array is copied, and other
+    threads run meanwhile, unless a call takes a few microseconds; a kernel may be called from several threads at once.
+    `compiler` may be a command, as for `find_compiler`.
 
     Where the program has parallel loops, `kernel(*arrays, threads=N)` shares them among N threads: by default
     MORELLO_THREADS, or as many as there are CPUs for this process. Results are the same bits for any number.
 
-    Arrays are checked first: see `morello.runtime.arrays` for what they look like. Calls raise ArgumentError for
-    arrays that do not fit or a CPU that lacks features, and ToolchainError where the C cannot be built.
+    Arrays are checked first: see `morello.runtime.arrays` for what they look like. First dimensions of size 1 may lack,
+    and those left out then lack them too. Calls raise ArgumentError for arrays that do not fit or a CPU that lacks
+    features, and ToolchainError where the C cannot be built.
     """
 
     def __init__(self, impl: Impl, target: Target, program: Program, compiler: Compiler | str | None = None):
@@ -58,7 +106,7 @@ class Kernel:
         self.program = program
         self._compiler = compiler
         self._lock = threading.Lock()
-        self._local = threading.local()
+        self._own = _Own()
         _check_parameters(program, impl.spec, target)
 
     def __repr__(self) -> str:
@@ -122,14 +170,20 @@ class Kernel:
         """Return what each operand asks of its array."""
         return arguments_of(self.spec, self.target)
 
-    def __call__(self, *arrays: np.ndarray, threads: int | None = None) -> Any:
-        count = self.threads(threads)
-        given, fresh = self._complete(arrays)
-        addresses = [argument.address(array) for argument, array in zip(self.arguments, given, strict=True)]
-        check_apart(self.arguments, given)
-        loaded = self.load()
-        loaded.function(*self._c_values(loaded, given, addresses, count))
-        return fresh[0] if len(fresh) == 1 else tuple(fresh) or None
+    @cached_property
+    def _signature(self) -> Signature:
+        return Signature.of(str(self.spec.op), self.arguments)
+
+    def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
+        count = 1 if threads is None and not self.program.parallel else self.threads(threads)
+        given = arrays if out is None and not named else self._signature.in_order(arrays, out, named)
+        size = len(given)
+        for known in self._own.known:
+            if known.size == size and known.threads == count:
+                made = [blank(known.quick.address) for blank in known.blanks] if known.blanks else ()
+                if known.quick.call(*given, *made):
+                    return _handed(made, known.give) if made else out
+        return self._checked(given, out, count)
 
     def threads(self, asked: int | None = None) -> int:
         """Return how many threads a call uses that asks for so many: 1 without parallel loops. Raises ArgumentError."""
@@ -141,26 +195,64 @@ class Kernel:
             return 1
         return default_threads() if asked is None else int(asked)
 
-    def _complete(self, arrays: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return one array per operand, and those among them that were left out and allocated."""
-        if len(arrays) == len(self.arguments):
-            return list(arrays), []
-        needed = [argument.name for argument in self.arguments if argument.reads]
-        if len(arrays) != len(needed):
-            without = f", or {len(needed)} without outputs" if len(needed) < len(self.arguments) else ""
-            raise ArgumentError(
-                f"{self.spec.op} takes {len(self.arguments)} arrays{without}, got {len(arrays)}",
-                f"its operands are {', '.join(argument.name for argument in self.arguments)}",
+    def _checked(self, given: Sequence[Any], out: Any, threads: int) -> Any:
+        """Call it on arrays that are not known yet, and know them from then on."""
+        given = self._signature.in_order(given)
+        taken = [one for one in self.arguments if one.reads or len(given) == len(self.arguments)]
+        seen = [argument.seen(array) for argument, array in zip(taken, given, strict=True)]
+        blanks = self._blanks(taken, seen)
+        made = [blank() for blank in blanks]
+        arrays, views = self._with(made, given), self._with(made, seen)
+        fitted = [
+            argument.fitted(view, library_of(array))
+            for argument, view, array in zip(self.arguments, views, arrays, strict=True)
+        ]
+        check_apart(self.arguments, fitted)
+        loaded, numbers = self.load(), self._numbers(fitted, threads)
+        loaded(self.arguments, fitted, numbers)
+        give = to_library_of(given[0]) if made and given else None
+        quick = loaded.caller.learn(loaded.address, self.arguments, arrays, views, numbers)
+        # Quick calls take the outputs that are made last.
+        if quick is not None and all(map(is_, arrays, (*given, *made))):
+            forms = tuple(
+                (type(one), view.dtype, view.shape, view.strides) for one, view in zip(arrays, views, strict=True)
             )
-        waiting = iter(arrays)
-        given, fresh = [], []
-        for argument, tensor in zip(self.arguments, self.spec.operands, strict=True):
-            if argument.reads:
-                given.append(next(waiting))
-            else:
-                given.append(empty(tensor, max(ALIGNMENT, argument.alignment)))
-                fresh.append(given[-1])
-        return given, fresh
+            self._remember(_Known(len(given), threads, forms, quick, blanks, give))
+        return _handed(made, give) if made else out
+
+    def _remember(self, call: _Known) -> None:
+        """Know a call from now on, unless it is known: C cannot tell operands that mesh from such that overlap."""
+        known = self._own.known
+        if all((one.size, one.threads, one.forms) != (call.size, call.threads, call.forms) for one in known):
+            known.insert(0, call)
+            del known[_MOST_KNOWN:]
+
+    def _blanks(self, taken: Sequence[Argument], seen: Sequence[np.ndarray]) -> tuple[Blank, ...]:
+        """Return what makes the outputs beside the operands taken: without first dimensions that all of these lack."""
+        lacking = min(
+            (len(one.form.shape) - view.ndim for one, view in zip(taken, seen, strict=True) if one.form.plain),
+            default=0,
+        )
+        blanks = []
+        for argument in self.arguments:
+            if argument not in taken:
+                ones = len([*takewhile(lambda size: size == 1, argument.form.shape)])
+                dropped = min(lacking, ones) if argument.form.plain else 0
+                blanks.append(Blank.of(argument.tensor, max(ALIGNMENT, argument.alignment), dropped))
+        return tuple(blanks)
+
+    def _with(self, made: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """Return an array per operand, of those made and those given."""
+        fresh, waiting = iter(made), iter(given)
+        return [next(waiting) if one.reads or not made else next(fresh) for one in self.arguments]
+
+    def _numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
+        """Return what the function takes besides pointers to operands, in its order: strides, workspace, threads."""
+        pairs = zip(self.arguments, arrays, strict=True)
+        numbers = [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]
+        if self.program.workspace_for(threads):
+            numbers.append(self.workspace(threads).ctypes.data)
+        return [*numbers, threads] if self.program.parallel else numbers
 
     def load(self) -> Loaded:
         """Return the function, built and loaded once. Raises ToolchainError, and ArgumentError for a lesser CPU."""
@@ -185,26 +277,21 @@ class Kernel:
             raise ToolchainError(
                 f"{self.library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
             ) from error
-        return Loaded(ffi, function, tuple(ffi.typeof(function).args))
-
-    def _c_values(self, loaded: Loaded, arrays: list[np.ndarray], addresses: list[int], threads: int) -> list[Any]:
-        """Return the arguments of one call of the function."""
-        values: list[Any] = []
-        for argument, array, address in zip(self.arguments, arrays, addresses, strict=True):
-            values.append(loaded.ffi.cast(loaded.types[len(values)], address))
-            values += argument.form.outer_strides(array)
-        if self.program.workspace_for(threads):
-            values.append(loaded.ffi.cast(loaded.types[len(values)], self.workspace(threads).ctypes.data))
-        if self.program.parallel:
-            values.append(threads)
-        return values
+        return Loaded(ffi, function, tuple(ffi.typeof(function).args), caller_of(self.program, self.compiler))
 
     def workspace(self, threads: int = 1) -> np.ndarray:
         """Return the calling thread's scratch memory for the function, in bytes, where it runs on so many threads."""
         needed = self.program.workspace_for(threads)
-        if getattr(self._local, "workspace", np.empty(0)).size < needed:
-            self._local.workspace = workspace_bytes(needed)
-        return self._local.workspace
+        if self._own.workspace.size < needed:
+            self._own.known.clear()  # these have the address of the one before
+            self._own.workspace = workspace_bytes(needed)
+        return self._own.workspace
+
+
+def _handed(made: Sequence[np.ndarray], give: Callable[[np.ndarray], Any] | None) -> Any:
+    """Return outputs that were left out: a single one by itself, and in the caller's library."""
+    handed = made if give is None else [give(array) for array in made]
+    return handed[0] if len(handed) == 1 else tuple(handed)
 
 
 def _check_parameters(program: Program, spec: Spec, target: Target) -> None:

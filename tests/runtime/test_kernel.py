@@ -123,11 +123,15 @@ def read_only(shape: tuple[int, ...]) -> np.ndarray:
         (2, read_only((1, 2, 4)), "operand 2 (out): expected an array it can write to, got a read-only", "copy"),
     ],
 )
-def test_arrays_that_do_not_fit(make: Make, index: int, wrong: Any, expected: str, remedy: str) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["first call", "later call"])
+def test_arrays_that_do_not_fit(make: Make, known: bool, index: int, wrong: Any, expected: str, remedy: str) -> None:
+    kernel = make("Matmul", (1, 2, 3, 4))
+    if known:
+        kernel(*fits())
     arrays: list[Any] = list(fits())
     arrays[index] = wrong
     with pytest.raises(ArgumentError) as caught:
-        make("Matmul", (1, 2, 3, 4))(*arrays)
+        kernel(*arrays)
     assert expected in caught.value.message
     assert f"operand {index}" in caught.value.message
     assert remedy in (caught.value.hint or "")
@@ -175,6 +179,8 @@ def test_outputs_that_overlap(make: Make) -> None:
     kernel(square[:2, :8], square[:2, 8:])
     with pytest.raises(ArgumentError, match=r"operand 1 \(out\).*overlaps operand 0 \(src\)"):
         kernel(square[:2, :8], square[:2, 7:15])
+    with pytest.raises(ArgumentError, match=r"operand 1 \(out\).*overlaps operand 0 \(src\)"):
+        kernel(square[1:3, :8], square[:2, :8])
     with pytest.raises(ArgumentError, match="elements are all distinct memory"):
         kernel(square[:2, :8], np.lib.stride_tricks.as_strided(memory[32:], (2, 8), (16, 4)))
 

@@ -101,6 +101,21 @@ def test_as_many_threads_run_as_are_asked_for(compiler: Compiler) -> None:
         assert used.tolist() == [share < min(threads, 6) for share in range(7)]
 
 
+def test_known_calls_keep_to_their_threads_and_the_latest_workspace(compiler: Compiler) -> None:
+    made = kernel(compiler)
+    source, out = operands(made)
+    own = made.program.thread_workspace
+    for threads in (2, 5, 2, 5, 2):
+        for _ in range(3):
+            scratch = made.workspace(threads)
+            scratch[:], out[...] = 0, np.nan
+            made(source, out, threads=threads)
+            assert (out == source).all()
+            shares = scratch.size // own
+            used = scratch[: shares * own].reshape(shares, own).any(axis=1)
+            assert used.tolist() == [share < threads for share in range(shares)]
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
 def test_a_program_keeps_its_threads(compiler: Compiler) -> None:
     """The second call starts none, and a third that wants more starts the rest."""

@@ -1,0 +1,185 @@
+"""Calls a kernel again on arrays like those of a call before: in C, which sees whether they are alike.
+
+To check arrays in Python takes ten times as long as many a kernel does. Arrays with the types, shapes and strides of
+others that were checked are checked for their addresses and for leave to write alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.errors import ToolchainError
+from morello.ir.program import Program
+from morello.runtime.arguments import Argument
+from morello.runtime.build import build
+from morello.runtime.dlpack import exchange_of, type_code
+from morello.runtime.toolchain import Compiler
+
+_SOURCE = Path(__file__).with_name("quick.c")
+_HEADER = """\
+#define OPERANDS {operands}
+#define NUMBERS {numbers}
+typedef void FUNCTION({types});
+#define ARGUMENTS {arguments}
+"""
+#: Dimensions that an array has at most: numpy's, and those of `quick.c`.
+_RANK = 64
+_METH_O, _METH_FASTCALL = 0x08, 0x80
+#: What `quick.c` needs of Python, in the order of its `struct python`.
+_FUNCTIONS = (
+    *("PyObject_Type", "PyObject_GetAttr", "PyCapsule_GetPointer", "PyLong_AsVoidPtr", "PyLong_FromVoidPtr"),
+    *("Py_IncRef", "Py_DecRef", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread"),
+)
+_OBJECTS = ("__array_struct__", "dtype", "requires_grad", True, False)
+
+
+class _Python(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
+        *((str(value), ctypes.py_object) for value in _OBJECTS),
+    )
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = (
+        *(("type", ctypes.py_object), ("dtype", ctypes.py_object), ("exchange", ctypes.c_void_p)),
+        *((name, ctypes.c_ssize_t) for name in ("code", "bits", "gradients", "rank")),
+        *((name, ctypes.c_ssize_t * _RANK) for name in ("shape", "strides")),
+        *((name, ctypes.c_ssize_t) for name in ("low", "high", "alignment", "writes")),
+    )
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (
+        *(("name", ctypes.c_char_p), ("function", ctypes.c_void_p)),
+        *(("flags", ctypes.c_int), ("documentation", ctypes.c_char_p)),
+    )
+
+
+_PYTHON = _Python(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _FUNCTIONS), *_OBJECTS)
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+
+@attrs.frozen
+class Quick:
+    """A kernel's call on arrays like some that were checked.
+
+    `call` takes one array per operand and returns True. It returns False, with nothing done, where arrays are not like
+    those, are not aligned, are not to be written, or where an output may overlap another. `address` returns where an
+    array of numpy begins.
+    """
+
+    call: Callable[..., bool]
+    address: Callable[[np.ndarray], int]
+    _plan: Any  # what `call` reads
+
+
+class Caller:
+    """Makes quick calls of functions that have the same parameters."""
+
+    def __init__(self, library: Path, operands: int, numbers: int):
+        self._library = ctypes.PyDLL(str(library))
+        ctypes.c_void_p.in_dll(self._library, "morello_python").value = ctypes.addressof(_PYTHON)
+        functions = (("morello_quick", _METH_FASTCALL), ("morello_address", _METH_O))
+        self._call, self._address = (
+            _Method(name.encode(), ctypes.cast(getattr(self._library, name), ctypes.c_void_p), flags, None)
+            for name, flags in functions
+        )
+
+        class Plan(ctypes.Structure):
+            _fields_ = (
+                *(("kernel", ctypes.c_void_p), ("is_short", ctypes.c_ssize_t)),
+                *(("numbers", ctypes.c_ssize_t * (numbers + 1)), ("operands", _Operand * operands)),
+            )
+
+        self._plan = Plan
+
+    def learn(
+        self,
+        kernel: int,
+        arguments: Sequence[Argument],
+        arrays: Sequence[Any],
+        views: Sequence[np.ndarray],
+        numbers: Sequence[int],
+    ) -> Quick | None:
+        """Return the quick call of the function at address `kernel` on arrays like these, which were checked.
+
+        `views` are these arrays in numpy, of the ranks that they have, and `numbers` what the function takes besides
+        pointers to them, in its order. Returns None where a library does not tell fast enough what its arrays are.
+        """
+        operands = [_operand(*each) for each in zip(arguments, arrays, views, strict=True)]
+        if None in operands:
+            return None
+        plan = self._plan(kernel, 0, tuple(numbers), tuple(operands))
+        call, address = (
+            _new_function(ctypes.addressof(method), ctypes.addressof(plan), None)
+            for method in (self._call, self._address)
+        )
+        return Quick(call, address, plan)
+
+
+def caller_of(program: Program, compiler: Compiler) -> Caller:
+    """Return what makes quick calls of a program's function, built if need be. Raises ToolchainError."""
+    words, numbers = list[tuple[str, str]](), itertools.count()
+    for place, parameter in enumerate(program.parameters):
+        pointer = f"{'' if parameter.writes else 'const '}{parameter.tensor.state.dtype.c_name} *"
+        words.append((pointer, f"data[{place}]"))
+        words += [("ptrdiff_t", f"plan->numbers[{next(numbers)}]") for _ in range(parameter.strides)]
+    if program.workspace_for(1):
+        words.append(("void *", f"plan->numbers[{next(numbers)}]"))
+    if program.parallel:
+        words.append(("int", f"plan->numbers[{next(numbers)}]"))
+    count, operands = next(numbers), len(program.parameters)
+    header = _HEADER.format(
+        operands=operands,
+        numbers=count,
+        types=", ".join(kind for kind, _ in words),
+        arguments=", ".join(f"({kind}){word}" for kind, word in words),
+    )
+    return _built(header, compiler, operands, count)
+
+
+def _operand(argument: Argument, array: Any, view: np.ndarray) -> _Operand | None:
+    """Return what `quick.c` is to know of an array; None if its library does not tell fast enough what it is."""
+    spans = [(size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)]
+    known = _Operand(
+        type=type(array),
+        rank=view.ndim,
+        shape=view.shape,
+        strides=view.strides,
+        low=sum(min(0, span) for span in spans),
+        high=sum(max(0, span) for span in spans) + view.itemsize,
+        alignment=argument.alignment,
+        writes=argument.writes,
+    )
+    if isinstance(array, np.ndarray):
+        known.dtype = array.dtype
+        return known
+    known.exchange = exchange_of(type(array))
+    known.code, known.bits = type_code(view.dtype)
+    known.gradients = hasattr(array, "requires_grad")
+    known.strides = tuple(stride // view.itemsize for stride in view.strides)
+    return known if known.exchange and view.ndim <= _RANK else None
+
+
+@cache
+def _built(header: str, compiler: Compiler, operands: int, numbers: int) -> Caller:
+    library = build({"quick.c": _SOURCE.read_text(encoding="utf-8"), "function.h": header}, (), compiler)
+    try:
+        return Caller(library, operands, numbers)
+    except (OSError, AttributeError, ValueError) as error:
+        raise ToolchainError(
+            f"{library} cannot be loaded: {error}", "delete the file; it is built again on the next call"
+        ) from error
