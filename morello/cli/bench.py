@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
 from morello.cli.common import (
     cc_option,
     json_option,
     make,
     print_json,
-    print_table,
     seed_option,
     tell_compiler,
     threads_option,
@@ -21,6 +19,7 @@ from morello.cli.common import (
 )
 from morello.cli.progress import Doing
 from morello.cli.speed import NONE, Speed, against_option, measure, times
+from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.runtime.compiled import CompiledKernel
@@ -74,7 +73,7 @@ def command(
     if as_json:
         print_json([_as_dict(kernel, speed, seed) for kernel, speed in timed])
     else:
-        print_table(_table(timed, against))
+        _print(timed, against)
         _tell(timed)
 
 
@@ -89,18 +88,19 @@ def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
     }
 
 
-def _table(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> Table:
-    table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
-    beside = () if against == NONE else (against, "median", f"× {against}", "by medians")
-    for heading in ("cpu", "median", "wall", "median", "rate", *beside):
-        table.add_column(heading, justify="right")
+def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:
+    headings = {"cpu": 0, "median": 2, "wall": 4, "median ": 5, "rate": 0}
+    beside = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
+    columns = [Column("spec"), Column("target", spare=6)]
+    columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **beside}.items()]
+    rows = []
     for kernel, speed in timed:
         report, peer = speed.report, speed.peer
         found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
         other = ("–", "–") if peer is None else (duration(peer.times.best), duration(peer.times.median))
         compared = (*other, times(speed.ratio), times(speed.median_ratio)) if beside else ()
-        table.add_row(kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared)
-    return table
+        rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
+    print_table(columns, rows)
 
 
 def _tell(timed: Sequence[tuple[CompiledKernel, Speed]]) -> None:

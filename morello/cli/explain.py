@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
+from morello.cli.common import Made, json_option, make, print_json, with_goals
 from morello.cli.progress import SearchDisplay
+from morello.cli.tables import print_table
 from morello.cli.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
@@ -58,7 +59,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
         proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
         click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}{proof}")
-        print_table(tree_table(tree))
+        print_table(*tree_table(tree))
         if searched and runner_ups is None:
             click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
         click.echo()

@@ -10,7 +10,6 @@ import click
 from morello.cli.common import (
     cc_option,
     make,
-    print_table,
     seed_option,
     tell_compiler,
     threads_option,
@@ -19,6 +18,7 @@ from morello.cli.common import (
 from morello.cli.output import write_file
 from morello.cli.progress import Doing
 from morello.cli.speed import Speed, against_option, measure
+from morello.cli.tables import print_table
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
@@ -58,7 +58,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}\n")
     made = make(goal, db, cc)
     kernel = made.kernel
-    print_table(tree_table(program_tree(kernel.impl, goal.target), compact=True))
+    print_table(*tree_table(program_tree(kernel.impl, goal.target), compact=True))
     click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
     tell_compiler(kernel)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from rich.table import Table
 from rich.text import Text
 
+from morello.cli.tables import Column, Row
 from morello.codegen.emitter import short
 from morello.codegen.loops import goes_on, until
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
@@ -146,27 +146,25 @@ def size(amount: int) -> str:
     return f"{amount} {units[0]}"
 
 
-def tree_table(root: Branch, *, compact: bool = False) -> Table:
+def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:
     """Return a program with a node a line, but loops over one dimension together unless they have runner-ups.
 
     `compact` leaves out what each node implements and holds.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("program", overflow="fold")
-    for heading in ("cost", "runs", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in () if compact else ("implements", "holds", "peak"):
-        table.add_column(heading, overflow="fold")
+    columns = [Column("program"), *(Column(name, number=True) for name in ("cost", "runs", "share"))]
+    if not compact:
+        columns += [Column(name, wraps=True, spare=at) for at, name in enumerate(("implements", "holds", "peak"), 1)]
+    rows: list[Row] = []
     for guides, rest, branch, last in _lines(root):
         label = branch.label + (until(branch.step, last.step) if last is not branch else "")
         program = Text.assemble((guides, "dim"), (label, "bold" if branch.kernel else ""))
         share = f"{branch.share:.1f} %" if branch.own else "–"
         details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
-        table.add_row(program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details)
+        rows.append((program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details))
         for one in branch.runner_ups or ():
-            words = "" if compact else one.more_text
-            table.add_row(f"{rest}  or {one.step}", one.cost_text, "", "", words, style="dim")
-    return table
+            cells = (f"{rest}  or {one.step}", one.cost_text, "", "", *(() if compact else (one.more_text, "", "")))
+            rows.append([Text(cell, "dim") for cell in cells])
+    return columns, rows
 
 
 def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:
