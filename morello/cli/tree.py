@@ -14,6 +14,7 @@ from morello.codegen.loops import goes_on, until
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
+from morello.runtime.timing import duration
 
 
 @attrs.frozen
@@ -72,6 +73,20 @@ class Branch:
         """Return the node's kernel, or the step that made it."""
         role = "" if self.role == "body" else f"{self.role}: "
         return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
+
+    @property
+    def runner_ups_below(self) -> int:
+        """Return the number of runner-ups of the node and of all that is below it."""
+        return len(self.runner_ups or ()) + sum(child.runner_ups_below for child in self.children)
+
+    def without_noise(self, percent: float, total: int | None = None) -> Branch:
+        """Return the program without runner-ups with which its cost, `total`, would be less than `percent` more."""
+        total = total or self.cost
+        kept = None
+        if self.runner_ups is not None:
+            kept = tuple(one for one in self.runner_ups if 100 * one.more * self.runs >= percent * total)
+        children = tuple(child.without_noise(percent, total) for child in self.children)
+        return attrs.evolve(self, runner_ups=kept, children=children)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as nested dictionaries and lists."""
@@ -144,6 +159,16 @@ def size(amount: int) -> str:
         amount //= 1024
         units.pop(0)
     return f"{amount} {units[0]}"
+
+
+def in_time(cost: int, target: Target) -> str:
+    """Return what a cost comes to, in words that follow it: time, else cycles, else its unit, or nothing."""
+    seconds, info = target.unit_seconds, target.info
+    if seconds is not None:
+        return f" {info.cost_unit}: {duration(cost * seconds)} at {target.mhz:,} MHz"
+    if info.units_per_cycle and info.units_per_cycle > 1:
+        return f" {info.cost_unit}: {cost // info.units_per_cycle:,} cycles"
+    return f" {info.cost_unit}" if info.cost_unit else ""
 
 
 def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:
