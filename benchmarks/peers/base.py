@@ -11,6 +11,9 @@ import attrs
 import numpy as np
 
 from harness.problems import Problem
+from morello.runtime.peers import NotOffered
+
+__all__ = ["CLASSES", "PATIENCE", "Missing", "NotOffered", "Peer", "Prepared", "Runner", "unpinned"]
 
 #: Peers that may use 256-bit vectors only, and those that may use all but matrix units.
 CLASSES = ("avx2", "any")
@@ -20,10 +23,6 @@ PATIENCE = 120.0
 
 class Missing(Exception):
     """Tells why a peer is not there."""
-
-
-class NotOffered(Exception):
-    """Tells why a peer does not do a problem."""
 
 
 @attrs.frozen

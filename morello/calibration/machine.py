@@ -98,7 +98,7 @@ def calibrate(
         tables.append(table)
         lines += told
     return Calibration(
-        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, clock, meters[0]),
+        profile=_profile(target, levels, {"threads": threads, "sync": sync}, tables, name, meters[0]),
         levels=tuple(levels),
         tables=tuple(tables),
         lines=tuple(lines),
@@ -126,15 +126,15 @@ def _profile(
     weights: dict[str, int | Literal["cpus"]],
     tables: Sequence[MeasuredTable],
     name: str,
-    clock: Clock,
     meter: UnitMeter,
 ) -> Profile:
     return Profile(
         name=name,
         target=target.name,
-        description=f"measured on {machine()[0]} with {meter.compiler.name}, in {clock.unit}",
+        description=f"measured on {machine()[0]} with {meter.compiler.name}, in {target.info.cost_unit or 'units'}",
         cpus=machine()[:1],
         cpu_features=_features(target),
+        mhz=meter.megahertz(per_cycle) if (per_cycle := target.info.units_per_cycle) else None,
         weights=weights,
         levels={one.level: {key: round(new) for key, new in _costs(one)} for one in levels},
         tables={one.name: one.rows for one in tables},

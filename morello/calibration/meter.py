@@ -139,6 +139,11 @@ class UnitMeter:
         self.compiler = timer.compiler
         self.quick = timer.quick
 
+    def megahertz(self, units_per_cycle: int) -> int:
+        """Return the clock that the core runs at."""
+        (seconds,) = self.timer.seconds(self.clock.source, ["morello_clock"])
+        return round(self.clock.units / units_per_cycle / seconds / 1e6)
+
     def units(self, source: str, names: Sequence[str], flags: Sequence[str] = (), *, wall: bool = False) -> list[float]:
         """Return the least that a call of each function takes, in units."""
         together = f"{self.clock.source}\n{source}"

@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "run": "Find the best program of every Spec in FILE, check and time it.",
         "compile": "Compile the Spec in FILE to C.",
         "check": "Verify the programs of FILE thoroughly.",
-        "bench": "Time the programs of FILE, and numpy on the same in f32.",
+        "bench": "Time the programs of FILE, and a library on the same.",
         "explain": "Show the programs of FILE with what each part costs and holds.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",

@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
 from morello.cli.common import (
     cc_option,
     json_option,
     make,
     print_json,
-    print_table,
     seed_option,
     tell_compiler,
     threads_option,
     with_goals,
 )
 from morello.cli.progress import Doing
-from morello.cli.speed import Speed, measure
+from morello.cli.speed import NONE, Speed, against_option, measure, times
+from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.runtime.compiled import CompiledKernel
@@ -39,6 +38,7 @@ from morello.runtime.toolchain import find_compiler
 )
 @seed_option
 @threads_option
+@against_option
 @cc_option
 @json_option
 def command(
@@ -47,15 +47,19 @@ def command(
     min_time: float,
     seed: int,
     threads: int | None,
+    against: str,
     cc: str | None,
     as_json: bool,
 ) -> None:
-    """Time the programs of FILE, and numpy on the same in f32.
+    """Time the programs of FILE, and a library on the same.
 
     Each measurement is of many calls, and the loop around them is C. The table has the least and the median, of the
     CPU time of the calling thread and on the wall. Rates are at best: of the CPU time, which other programs do not
-    lengthen, and on several threads on the wall. numpy's time is the least on the wall; it uses as many threads as its
-    BLAS likes.
+    lengthen, and on several threads on the wall.
+
+    The library gets the same types, layouts without strips, and as many threads; it writes into arrays that are there
+    already, wherever it can. Its times are by the same clock. Ratios are of the least times and of the medians, each
+    without what a call takes that has nothing to compute; where that is most of the time, there is no ratio.
     """
     find_compiler(cc)  # before the search, so that a mistake costs no time
     timed: list[tuple[CompiledKernel, Speed]] = []
@@ -63,13 +67,14 @@ def command(
         kernel = make(goal, db, cc).kernel
         tell_compiler(kernel)
         with Doing(f"timing {goal.name}"):
-            speed = measure(kernel, min_time, seed, threads)
+            speed = measure(kernel, against, min_time, seed, threads)
         speed.warn()
         timed.append((kernel, speed))
     if as_json:
         print_json([_as_dict(kernel, speed, seed) for kernel, speed in timed])
     else:
-        print_table(_table(timed))
+        _print(timed, against)
+        _tell(timed)
 
 
 def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
@@ -83,19 +88,23 @@ def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
     }
 
 
-def _table(timed: Sequence[tuple[CompiledKernel, Speed]]) -> Table:
-    table = Table("spec", "target", box=None, pad_edge=False, header_style="bold")
-    for heading in ("cpu", "median", "wall", "median", "rate", "numpy (f32)", "against numpy"):
-        table.add_column(heading, justify="right")
+def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:
+    headings = {"cpu": 0, "median": 2, "wall": 4, "median ": 5, "rate": 0}
+    beside = {} if against == NONE else {against: 0, f"median {against}": 3, f"× {against}": 0, "by medians": 1}
+    columns = [Column("spec"), Column("target", spare=6)]
+    columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **beside}.items()]
+    rows = []
     for kernel, speed in timed:
-        report = speed.report
-        times = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
-        table.add_row(
-            kernel.program.name,
-            kernel.target.name,
-            *map(duration, times),
-            report.rate,
-            "–" if speed.numpy is None else duration(speed.numpy),
-            speed.times or "–",
-        )
-    return table
+        report, peer = speed.report, speed.peer
+        found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
+        other = ("–", "–") if peer is None else (duration(peer.times.best), duration(peer.times.median))
+        compared = (*other, times(speed.ratio), times(speed.median_ratio)) if beside else ()
+        rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
+    print_table(columns, rows)
+
+
+def _tell(timed: Sequence[tuple[CompiledKernel, Speed]]) -> None:
+    """Say on stderr why programs have no ratio."""
+    for kernel, speed in timed:
+        if speed.ratio is None and speed.verdict:
+            click.echo(f"{kernel.program.name}: {speed.verdict}", err=True)

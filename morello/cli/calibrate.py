@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from morello.calibration.machine import Calibration, Line, calibrate
 from morello.calibration.meter import BUSY
-from morello.cli.common import cc_option, print_json, print_table, profile_option
-from morello.cli.figures import figures
+from morello.cli.common import cc_option, print_json, profile_option
+from morello.cli.figures import figures, save
 from morello.cli.output import check_writable, write_file
+from morello.cli.tables import Column, print_table
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.plugins.choice import machine
@@ -59,7 +59,7 @@ def command(
     registry = installed()
     chosen = name or _only(registry)
     target = registry.target(chosen, profile)
-    clock = _clock(registry, chosen)
+    clock, unit = _clock(registry, chosen), target.info.cost_unit or "units"
     _check_outputs(output, plot)
     compiler = find_compiler(cc)
     compilers = [compiler, *(one for one in available_compilers() if one != compiler and cc is None)]
@@ -75,14 +75,14 @@ def command(
     )
     _warn_of_waits(calibration.waited)
     if as_json:
-        print_json(_as_dict(calibration, chosen, clock.unit))
+        print_json(_as_dict(calibration, chosen, unit))
     else:
-        click.echo(f"{target.label} on {machine()[0]}, in {clock.unit}, {calibration.seconds:.0f} s")
-        print_table(_table(calibration.lines))
+        click.echo(f"{target.label} on {machine()[0]}, in {unit}, {calibration.seconds:.0f} s")
+        _print(calibration.lines)
     if output is not None:
         write_file(output, calibration.profile.text().encode())
     if plot is not None:
-        _draw(calibration, plot, clock.unit)
+        _draw(calibration, plot, unit)
 
 
 def _only(registry: Registry) -> str:
@@ -102,7 +102,7 @@ def _clock(registry: Registry, target: str) -> Clock:
     clock = registry.clock(target)
     if clock is None:
         raise MorelloError(
-            f"nothing tells the unit of what {target} costs", "its plugin has to: see hook morello_clock"
+            f"nothing tells how long a unit of what {target} costs is", "its plugin has to: see hook morello_clock"
         )
     return clock
 
@@ -154,13 +154,10 @@ def _as_dict(calibration: Calibration, target: str, unit: str) -> dict[str, Any]
     }
 
 
-def _table(lines: Sequence[Line]) -> Table:
-    table = Table("what", box=None, pad_edge=False, header_style="bold")
-    for heading in ("so far", "measured", "error"):
-        table.add_column(heading, justify="right")
-    for one in lines:
-        table.add_row(one.key, one.old, one.new, "–" if one.error is None else f"{100 * one.error:.1f} %")
-    return table
+def _print(lines: Sequence[Line]) -> None:
+    columns = [Column("what"), *(Column(heading, number=True) for heading in ("so far", "measured", "error"))]
+    errors = ["–" if one.error is None else f"{100 * one.error:.1f} %" for one in lines]
+    print_table(columns, [(one.key, one.old, one.new, error) for one, error in zip(lines, errors, strict=True)])
 
 
 def _draw(calibration: Calibration, path: str, unit: str) -> None:
@@ -181,8 +178,4 @@ def _draw(calibration: Calibration, path: str, unit: str) -> None:
         right.axline((1, 1), slope=1, color="gray", linewidth=0.5)
         right.legend()
     right.set(xlabel="so far", ylabel="measured", title="tables")
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MorelloError(f"cannot write {path}: {reason}", "name a .png file in a folder that exists") from error
+    save(figure, path)

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
 from morello.cli.common import (
     cc_option,
     json_option,
     make,
     print_json,
-    print_table,
     seed_option,
     tell_compiler,
     with_goals,
 )
 from morello.cli.progress import Doing
+from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
@@ -78,11 +77,10 @@ def _result(result: DataSetResult) -> dict[str, Any]:
 
 def _print(report: CheckReport) -> None:
     click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
-    table = Table("data set", box=None, pad_edge=False, header_style="bold")
-    table.add_column("error / bound", justify="right")
-    table.add_column(f"from {REFERENCE}", justify="right")
-    for result in report.results:
-        against = "–" if result.reference is None else f"{result.reference:.3f}"
-        table.add_row(result.name, f"{result.error:.3f}", against)
-    print_table(table)
+    columns = [Column("data set"), Column("error / bound", number=True), Column(f"from {REFERENCE}", number=True)]
+    print_table(columns, [(one.name, f"{one.error:.3f}", _from_reference(one)) for one in report.results])
     click.echo(f"passed: the largest error is {report.worst:.3f} of its bound\n")
+
+
+def _from_reference(result: DataSetResult) -> str:
+    return "–" if result.reference is None else f"{result.reference:.3f}"

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import attrs
 import click
-from rich.console import Console
-from rich.table import Table
 
 from morello import api, crash
 from morello.cli.progress import Doing, SearchDisplay
@@ -48,21 +46,6 @@ _DEFAULT_EFFORT = 800_000
 _IN_A_HURRY = ("run", "compile")
 
 
-def rendered(table: Table, *, plain: bool = False) -> str:
-    """Return a table as text, never wrapped; with colours on a terminal, unless `plain`."""
-    colors = None if plain else "auto"
-    screen = Console(width=10_000, markup=False, highlight=False, emoji=False, color_system=colors)
-    with screen.capture() as captured:
-        screen.print(table)
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def print_table(table: Table) -> None:
-    """A table on standard output."""
-    # Rich has left the colours out where they do not belong.
-    click.echo(rendered(table), nl=False, color=True)
-
-
 def print_json(data: Any) -> None:
     """Data for programs, on standard output."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))
@@ -71,8 +54,8 @@ def print_json(data: Any) -> None:
 profile_option = click.option(
     "--profile",
     metavar="FILE|NAME",
-    help="What a machine costs: a file of `morello calibrate`, or a name that `morello targets` lists. By default that "
-    "in MORELLO_PROFILE, else the one for this CPU.",
+    help="What a machine costs: a file of `morello calibrate`, or a name that `morello targets NAME` lists. By default "
+    "that in MORELLO_PROFILE, else the one for this CPU.",
 )
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import Made, cc_option, make, rendered, tell_compiler, with_goals
+from morello.cli.common import Made, cc_option, make, tell_compiler, with_goals
 from morello.cli.output import check_writable, write_file
 from morello.cli.progress import Doing
+from morello.cli.tables import table_text
 from morello.cli.tree import program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
@@ -37,7 +38,7 @@ def _library(programs: Sequence[Made]) -> bytes:
 def _trees(programs: Sequence[Made]) -> bytes:
     shown = []
     for kernel in (one.kernel for one in programs):
-        tree = rendered(tree_table(program_tree(kernel.impl, kernel.target)), plain=True)
+        tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
         shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {kernel.cost:,}\n{tree}")
     return "\n".join(shown).encode()
 

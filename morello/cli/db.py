@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.table import Table
 
-from morello.cli.common import json_option, print_json, print_table
+from morello.cli.common import json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
 from morello.cli.progress import Doing
+from morello.cli.tables import Column, print_table
 from morello.db import exchange, proof, upkeep
 from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
@@ -100,10 +100,10 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     if not rows:
         click.echo("nothing is stored")
         return
-    print_table(_overview(rows))
+    _print_overview(rows)
     if listed:
         click.echo()
-        print_table(_largest(store, listed))
+        _print_largest(store, listed)
 
 
 def _bytes_on_disk(path: Path) -> int:
@@ -131,28 +131,22 @@ def _counted(summary: upkeep.Summary, size: int) -> dict[str, object]:
     }
 
 
-def _overview(rows: Sequence[dict[str, object]]) -> Table:
-    """Return one column per fingerprint."""
-    table = Table("fingerprint", box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_column(str(row["fingerprint"])[:12], justify="right")
-    table.add_row("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))
-    for name in ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "unproven", "bytes"):
-        table.add_row("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows))
-    table.add_row("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows))
-    table.add_row("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows))
-    return table
+def _print_overview(rows: Sequence[dict[str, object]]) -> None:
+    """Print one column per fingerprint."""
+    columns = [Column("fingerprint"), *(Column(str(row["fingerprint"])[:12], number=True) for row in rows)]
+    names = ("tables", "rectangles", "foreign", "specs", "exact", "none", "lower", "unproven", "bytes")
+    lines = [("target", *(f"{row['target']}{'' if row['current'] else ' (not as installed)'}" for row in rows))]
+    lines += [("Specs" if name == "specs" else name, *(f"{row[name]:,}" for row in rows)) for name in names]
+    lines.append(("Specs per rectangle", *(f"{row['specs_per_rectangle']:,.1f}" for row in rows)))
+    lines.append(("bytes per Spec", *(f"{row['bytes_per_spec']:.3g}" for row in rows)))
+    print_table(columns, lines)
 
 
-def _largest(store: SpecStore, count: int) -> Table:
+def _print_largest(store: SpecStore, count: int) -> None:
     tables = [(len(stored.boxes), stored.header) for _, stored, _ in exchange.stored_tables(store)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("table", justify="right")
-    table.add_column("rectangles", justify="right")
-    table.add_column("Specs")
-    for boxes, header in sorted(tables, key=lambda one: (-one[0], one[1].id))[:count]:
-        table.add_row(str(header.id), f"{boxes:,}", header.labels)
-    return table
+    columns = [Column("table", number=True), Column("rectangles", number=True), Column("Specs", wraps=True)]
+    largest = sorted(tables, key=lambda one: (-one[0], one[1].id))[:count]
+    print_table(columns, [(str(header.id), f"{boxes:,}", header.labels) for boxes, header in largest])
 
 
 @command.command("verify")

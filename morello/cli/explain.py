@@ -1,20 +1,30 @@
-"""`morello explain`: where a program's cost and memory go, and what other steps would have cost."""
+"""`morello explain`: where a program's cost and memory go, what bounds it, and what else there would have been."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
 import click
 
-from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
+from morello.cli import roofline
+from morello.cli.balance import Balance, balance
+from morello.cli.candidates import Candidate, candidates, print_candidates
+from morello.cli.common import Made, json_option, make, print_json, with_goals
+from morello.cli.figures import figures
+from morello.cli.output import check_writable
 from morello.cli.progress import SearchDisplay
-from morello.cli.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
+from morello.cli.tables import print_table
+from morello.cli.tree import Branch, Others, RunnerUp, in_time, memory, program_tree, tree_table
 from morello.db.store import SpecStore
+from morello.errors import MorelloError
 from morello.frontend.printer import show_logical
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
+from morello.kernels.target import BASE
+from morello.plugins.registry import installed
 from morello.search.block_search import Alternative
 
 
@@ -26,8 +36,27 @@ from morello.search.block_search import Alternative
     type=click.IntRange(0, 1000),
     help="Show the N best other steps of each node, 0 for none.  [default: 1, and 0 for what was solved before]",
 )
+@click.option(
+    "--noise",
+    metavar="PERCENT",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    help="Leave out runner-ups with which the program would cost less than so much more, 0 to show all.  [default: 1]",
+)
+@click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead: see above.")
+@click.option("--plot", metavar="FILE", help="Draw a roofline with the program's parts on it.")
 @json_option
-def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    goals: Sequence[Goal],
+    db: SpecStore | None,
+    runner_ups: int | None,
+    noise: float,
+    only_kernels: bool,
+    plot: str | None,
+    as_json: bool,
+) -> None:
     """Show the programs of FILE with what each part costs and holds.
 
     \b
@@ -38,11 +67,25 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
     holds       memory that the node itself takes, per level
     peak        most memory in use at a time, with all that is below it
 
+    The head says what the cost comes to in time, if target and profile know the clock, and what bounds the program: it
+    is compute-bound if kernels make up half of the cost or more, without what they would save if operands were in the
+    fastest cache; else the level bounds it that moves and kernels pay most for.
+
     Below a node stand runner-ups, each after `or`: another step, and what the best program that begins with it
     costs; after `≥`, what it costs at least. Of equal costs the step that the target lists first was chosen. Nodes
     that a schedule fixed have none. What was solved before has to be searched again for them, in part or in full:
-    give --runner-ups for that.
+    give --runner-ups for that. Those within the noise of measurements are left out.
+
+    With --kernels nothing is searched: it lists the microkernels that take the Spec of FILE as it is, with their cost,
+    and for others of its operation the rule that it breaks.
     """
+    if plot is not None:
+        _check_plot(goals, plot, ctx.params["file"])
+    if only_kernels:
+        if plot is not None:
+            raise click.UsageError("--kernels and --plot exclude each other")
+        _kernels(goals, as_json)
+        return
     trees = []
     for goal in goals:
         made = make(goal, db)
@@ -51,28 +94,70 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
         # What is not proven has no step that others can be held against.
         count = count if made.low >= made.kernel.cost else 0
         others = _others(goal, made, db, count) if count else (lambda impl: None)
-        tree = program_tree(made.kernel.impl, goal.target, others)
+        tree, bound = program_tree(made.kernel.impl, goal.target, others), balance(made.kernel.impl, goal.target)
         if as_json:
-            trees.append(_as_dict(goal, made, tree))
-            continue
-        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
-        proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
-        click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}{proof}")
-        print_table(tree_table(tree))
-        if searched and runner_ups is None:
-            click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
-        click.echo()
+            trees.append(_as_dict(goal, made, tree, bound))
+        else:
+            _print(goal, made, tree, bound, noise)
+            if searched and runner_ups is None:
+                click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
+            click.echo()
+        if plot is not None:
+            roofline.draw(made.kernel.impl, goal.target, f"{goal.name} for {goal.target.label}", plot)
     if as_json:
         print_json(trees)
 
 
-def _as_dict(goal: Goal, made: Made, tree: Branch) -> dict[str, Any]:
+def _check_plot(goals: Sequence[Goal], plot: str, file: str) -> None:
+    """Raise MorelloError if there can be no plot: before the search, so that a mistake costs no time."""
+    check_writable(plot, file)
+    figures()
+    if len(goals) > 1:
+        names = ", ".join(goal.name for goal in goals)
+        raise MorelloError(f"the file has {len(goals)} Specs: {names}", "choose one for --plot with --spec NAME")
+
+
+def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
+    found = {goal: candidates(goal.spec, goal.target, installed().target(goal.target.name, BASE)) for goal in goals}
+    if as_json:
+        print_json([_listed(goal, kernels) for goal, kernels in found.items()])
+        return
+    for goal, kernels in found.items():
+        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+        print_candidates(kernels)
+        click.echo()
+
+
+def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
+    spec = show_logical(goal.spec.logical)
+    return {"name": goal.name, "target": goal.target.name, "spec": spec, "kernels": [*map(attrs.asdict, kernels)]}
+
+
+def _print(goal: Goal, made: Made, tree: Branch, bound: Balance, noise: float) -> None:
+    click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+    proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
+    cost = f"cost {tree.cost:,}{in_time(tree.cost, goal.target)}"
+    click.echo(f"{cost}; memory: {memory(tree.peak)}; {made.story}{proof}")
+    click.echo(str(bound))
+    shown = tree.without_noise(noise)
+    print_table(*tree_table(shown))
+    hidden = tree.runner_ups_below - shown.runner_ups_below
+    if hidden:
+        click.echo(f"{hidden:,} runner-ups within {noise:g} % of the program's cost are left out: --noise 0 shows them")
+
+
+def _as_dict(goal: Goal, made: Made, tree: Branch, bound: Balance) -> dict[str, Any]:
+    unit = goal.target.unit_seconds
     return {
         "name": goal.name,
         "target": goal.target.name,
         "profile": goal.target.profile,
         "spec": show_logical(goal.spec.logical),
         "cost": tree.cost,
+        "cost_unit": goal.target.info.cost_unit or None,
+        "seconds": None if unit is None else tree.cost * unit,
+        "bound": bound.bound,
+        "parts": bound.shares,
         "low": made.low,
         "peak": tree.peak,
         "program": tree.as_dict(),

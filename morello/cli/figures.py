@@ -16,3 +16,12 @@ def figures() -> Any:
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
         raise MorelloError("plots need matplotlib, which is not installed", "pip install 'morello[plot]'") from error
+
+
+def save(figure: Any, path: str) -> None:
+    """Write a figure to a file. Raises MorelloError where that fails."""
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MorelloError(f"cannot write {path}: {reason}", "name a .png file in a folder that exists") from error

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from morello.cli.figures import figures
+from morello.cli.figures import figures, save
 from morello.db.block import AnswerKind, Ints
 from morello.db.coordinates import to_limits, to_sizes
 from morello.db.exchange import stored_tables
@@ -35,11 +35,7 @@ def draw(store: SpecStore, path: str, number: int | None, axes: str | None) -> N
         setter(names[axis] if axis < len(logical.shape) else f"{names[axis]} limit, bytes")
     title = stored.header.labels.replace(": ", ":\n", 1)
     plane.set_title(f"table {stored.header.id}: {len(stored.boxes)} rectangles of\n{title}", fontsize=8, wrap=True)
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MorelloError(f"cannot write {path}: {reason}", "name a .png file in a folder that exists") from error
+    save(figure, path)
 
 
 def _chosen(store: SpecStore, number: int | None) -> Stored:

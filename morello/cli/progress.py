@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn
 
+from morello.cli.tables import without_escapes
 from morello.search.progress import Phase, Progress
 
 #: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
@@ -39,7 +40,7 @@ class Display(ABC):
         columns = (SpinnerColumn(), TextColumn("{task.description}"))
         # Standard output is none of its business.
         bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._bar = bar if screen.is_terminal else None
+        self._bar = bar if screen.is_terminal and not without_escapes() else None
         self._task = self._bar.add_task("", total=None) if self._bar else None
         self._due = self._started + (UPDATE_SECONDS if self._bar else LINE_SECONDS)
         self._ended = threading.Event()

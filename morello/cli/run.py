@@ -10,7 +10,6 @@ import click
 from morello.cli.common import (
     cc_option,
     make,
-    print_table,
     seed_option,
     tell_compiler,
     threads_option,
@@ -18,7 +17,8 @@ from morello.cli.common import (
 )
 from morello.cli.output import write_file
 from morello.cli.progress import Doing
-from morello.cli.speed import Speed, measure
+from morello.cli.speed import Speed, against_option, measure
+from morello.cli.tables import print_table
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
@@ -30,33 +30,35 @@ from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
 
 _MIN_TIME = 0.3
-#: Seconds below which a call of numpy tells nothing of its arithmetic.
-_MOSTLY_OVERHEAD = 20e-6
 
 
 @click.command("run")
 @with_goals
 @seed_option
 @threads_option
+@against_option
 @cc_option
-def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int | None, cc: str | None) -> None:
+def command(
+    goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int | None, against: str, cc: str | None
+) -> None:
     """Find the best program of every Spec in FILE, verify it and time it.
 
     What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
-    against numpy and against plain C; then its speed is compared with numpy's.
+    against numpy and against plain C; then its speed is compared with that of numpy,
+    or of the library that --against names: `morello bench` says how.
     """
     find_compiler(cc)  # before the search, so that a mistake costs no time
     for number, goal in enumerate(goals):
         if number:
             click.echo()
-        _run(goal, db, cc, seed, threads)
+        _run(goal, db, cc, seed, threads, against)
 
 
-def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None) -> None:
+def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None, against: str) -> None:
     click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}\n")
     made = make(goal, db, cc)
     kernel = made.kernel
-    print_table(tree_table(program_tree(kernel.impl, goal.target), compact=True))
+    print_table(*tree_table(program_tree(kernel.impl, goal.target), compact=True))
     click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
     tell_compiler(kernel)
@@ -67,7 +69,7 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
         report = kernel.check(seed)
     click.echo(f"correct  {_verdict(report)}")
     with Doing(f"timing {goal.name}"):
-        speed = measure(kernel, _MIN_TIME, seed, threads)
+        speed = measure(kernel, against, _MIN_TIME, seed, threads)
     click.echo(f"speed    {_speed(speed)}")
     click.echo(f"proof    {made.proof}")
     speed.warn()
@@ -91,8 +93,4 @@ def _verdict(report: CheckReport) -> str:
 def _speed(speed: Speed) -> str:
     threads = f" on {speed.report.threads} threads" if speed.report.threads > 1 else ""
     own = f"{duration(speed.report.best)} per call{threads}, {speed.report.rate}"
-    if speed.numpy is None:
-        return own
-    if speed.numpy < _MOSTLY_OVERHEAD:
-        return f"{own}; numpy in f32 takes {duration(speed.numpy)}, most of it to make the call"
-    return f"{own}; numpy in f32 takes {duration(speed.numpy)}: {speed.times} its speed"
+    return f"{own}; {speed.verdict}" if speed.verdict else own

@@ -1,39 +1,80 @@
-"""Times of a kernel, and of numpy doing the same."""
+"""Times of a kernel, and of a library that computes the same."""
 
 from __future__ import annotations
 
-import time
-import timeit
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import click
-import numpy as np
 
-from morello.ir.spec import LogicalSpec
 from morello.runtime.compiled import CompiledKernel
-from morello.runtime.timing import BenchReport, Times, measurement_seconds
+from morello.runtime.peers import LIBRARIES, NotOffered, PeerReport, compare, require
+from morello.runtime.timing import BenchReport, Times, duration
 
 _REPEATS = 5
+#: How many times as long as a call of nothing a call takes at least, for its time to tell of what it computes.
+_TELLING = 2
+#: The choice to compare with nothing.
+NONE = "none"
+
+
+def _required(_ctx: click.Context, _param: click.Parameter, library: str) -> str:
+    if library != NONE:
+        require(library)
+    return library
+
+
+against_option = click.option(
+    "--against",
+    type=click.Choice([*LIBRARIES, NONE]),
+    default="numpy",
+    callback=_required,
+    help="The library to compare with: numpy (with scipy where that is installed), torch (with oneDNN on or off, "
+    "whichever is faster), or onednn, as torch has it.  [default: numpy]",
+)
 
 
 @attrs.frozen
 class Speed:
-    """A kernel's timing, and numpy's least seconds for the same in f32; None where numpy has nothing to compute."""
+    """A kernel's timing, and a library's for the same; `why` says why there is none."""
 
     report: BenchReport
-    numpy: float | None
+    peer: PeerReport | None
+    why: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """Return how many times as fast as numpy it is, on the wall."""
-        return self.numpy / self.report.wall.best if self.numpy else None
+        """Return how many times as fast as the library it is at best, without what calls take; None if they hide it."""
+        return self._ratio(lambda times: times.best)
 
     @property
-    def times(self) -> str:
-        """Return the ratio in words; nothing where there is none."""
-        ratio = self.ratio
-        return "" if ratio is None else f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+    def median_ratio(self) -> float | None:
+        """Return the same of medians."""
+        return self._ratio(lambda times: times.median)
+
+    def _ratio(self, of: Callable[[Times], float]) -> float | None:
+        if self.peer is None or self.unclear:
+            return None
+        return (of(self.peer.times) - self.peer.call) / (of(self.report.times) - self.report.call)
+
+    @property
+    def unclear(self) -> str:
+        """Return whose time is mostly the call's, so that it tells nothing of what is computed; nothing if neither."""
+        if self.peer is not None and self.peer.times.best < _TELLING * self.peer.call:
+            return self.peer.name
+        return "the program" if self.report.best < _TELLING * self.report.call else ""
+
+    @property
+    def verdict(self) -> str:
+        """Return in words how it compares."""
+        if self.peer is None:
+            return f"not compared: {self.why}" if self.why else ""
+        took = f"{self.peer.name} takes {duration(self.peer.times.best)} (median {duration(self.peer.times.median)})"
+        if self.ratio is None or self.median_ratio is None:
+            call = self.peer.call if self.unclear == self.peer.name else self.report.call
+            return f"{took}; not compared: most of what {self.unclear} takes is the call, {duration(call)}"
+        return f"{took}: {times(self.ratio)} its speed ({times(self.median_ratio)} by medians)"
 
     def warn(self) -> None:
         """Tell on stderr if other programs disturbed the measurement."""
@@ -43,10 +84,11 @@ class Speed:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        report = self.report
+        report, peer = self.report, self.peer
         return {
             "cpu_seconds": _as_dict(report.cpu),
             "wall_seconds": _as_dict(report.wall),
+            "call_seconds": report.call,
             "calls": report.calls,
             "threads": report.threads,
             "flops": report.flops,
@@ -55,33 +97,40 @@ class Speed:
             "gbytes": report.gbytes,
             "load": report.load,
             "busy": list(report.busy),
-            "numpy_seconds": self.numpy,
-            "times_as_fast_as_numpy": self.ratio,
+            "against": peer
+            and {
+                "library": peer.library,
+                "version": peer.version,
+                "note": peer.note,
+                "threads": peer.threads,
+                "cpu_seconds": _as_dict(peer.cpu),
+                "wall_seconds": _as_dict(peer.wall),
+                "call_seconds": peer.call,
+            },
+            "not_compared": self.why or (f"most of what {self.unclear} takes is the call" if self.unclear else None),
+            "times_as_fast": self.ratio,
+            "times_as_fast_by_medians": self.median_ratio,
         }
+
+
+def times(ratio: float | None) -> str:
+    """Return a ratio in words; a dash where there is none."""
+    return "–" if ratio is None else f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
 
 
 def _as_dict(times: Times) -> dict[str, Any]:
     return {"best": times.best, "median": times.median, "each": list(times.each)}
 
 
-def measure(kernel: CompiledKernel, min_time: float, seed: int, threads: int | None = None) -> Speed:
-    """Time a kernel, then numpy. Raises what calling the kernel raises."""
+def measure(kernel: CompiledKernel, library: str, min_time: float, seed: int, threads: int | None = None) -> Speed:
+    """Time a kernel, then a library on as many threads.
+
+    Raises what calling the kernel raises, and MorelloError for a library that fails.
+    """
     report = kernel.bench(min_time, _REPEATS, seed, threads)
-    return Speed(report, numpy_seconds(kernel.spec.logical, min_time, seed))
-
-
-def numpy_seconds(logical: LogicalSpec, min_time: float, seed: int) -> float | None:
-    """Return the least seconds of numpy, on the wall, for the meaning on f32 arrays; None if it has no arithmetic."""
-    if not logical.flops:
-        return None
-    rng = np.random.default_rng(seed)
-    shape = tuple(map(int, logical.shape))
-    inputs = [rng.random(one.shape(shape), np.float32) for one in logical.op.operands(len(shape)) if one.reads]
-    timer = timeit.Timer(lambda: logical.op.meaning(shape, inputs, []))
-    calls = 1
-    while timer.timeit(calls) < measurement_seconds(min_time, _REPEATS):
-        calls *= 2
-    end, spent = time.monotonic() + min_time, []
-    while len(spent) < _REPEATS or time.monotonic() < end:
-        spent.append(timer.timeit(calls))
-    return min(spent) / calls
+    if library == NONE:
+        return Speed(report, None)
+    try:
+        return Speed(report, compare(kernel.spec.logical, library, report.threads, min_time, _REPEATS, seed))
+    except NotOffered as error:
+        return Speed(report, None, f"{library} has {error}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import click
-from rich.table import Table
 
-from morello.cli.common import json_option, print_json, print_table
+from morello.cli.common import json_option, print_json
+from morello.cli.tables import Column, print_table
 from morello.cli.tree import size
 from morello.errors import MorelloError
 from morello.host import missing_features
@@ -19,33 +20,58 @@ from morello.plugins.registry import PluginInfo, Registry, installed
 
 
 @click.command("targets")
+@click.argument("name", metavar="[NAME]", required=False)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
-    """List the installed targets: their memory, rewrites and microkernels, and the plugins these come from.
+def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
+    """List the installed targets; of NAME its memory, rewrites, microkernels and profiles, and their plugins.
 
-    Costs are those of the profile that is marked with `*`; `--profile`, the variable MORELLO_PROFILE and the user's
+    Costs are those of the profile that is chosen; `--profile`, the variable MORELLO_PROFILE and the user's
     configuration choose another one, in this order, before the CPU does.
     """
     registry = installed()
+    if name is not None:
+        described = _describe(registry.target(name), registry)
+        if as_json:
+            print_json(described)
+        else:
+            _print(registry.target(name), described)
+        return
     targets, faults = [], []
-    for name in registry.names:
+    for one in registry.names:
         try:
-            targets.append(registry.target(name))
+            targets.append(registry.target(one))
         except MorelloError as error:
             faults.append(error)
-    described = [_describe(target, registry) for target in targets]
     if as_json:
+        described = [_describe(target, registry) for target in targets]
         print_json({"plugins": [attrs.asdict(one) for one in registry.plugins], "targets": described})
-    else:
-        for target, description in zip(targets, described, strict=True):
-            _print(target, description)
+    elif targets:
+        _print_list(targets)
     if not registry.names:
         click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
     for fault in dict.fromkeys(map(str, faults)):
         click.echo(f"error: {fault}", err=True)
     if faults or not targets:
         ctx.exit(1)
+
+
+def _print_list(targets: Sequence[Target]) -> None:
+    columns = [Column("target"), Column("what it is", wraps=True, spare=2), Column("profile")]
+    columns += [Column("levels", wraps=True, spare=1), Column("kernels", number=True), Column("runs")]
+    rows = [
+        (
+            target.name,
+            target.info.description,
+            target.profile,
+            ", ".join(f"{level.name} {size(level.capacity)}" for level in target.levels),
+            f"{len(target.kernels)}",
+            "no" if missing_features(target.info.cpu_features) else "yes",
+        )
+        for target in targets
+    ]
+    print_table(columns, rows)
+    click.echo("\n`morello targets NAME` tells more of one")
 
 
 def _describe(target: Target, registry: Registry) -> dict[str, Any]:
@@ -64,6 +90,9 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
         "profiles": _profiles(target.name, registry),
         "cpu_features": list(target.info.cpu_features),
         "missing_on_this_machine": missing_features(target.info.cpu_features),
+        "cost_unit": target.info.cost_unit or None,
+        "units_per_cycle": target.info.units_per_cycle,
+        "mhz": target.mhz,
         "weights": attrs.asdict(target.weights),
         "levels": [_level(level) for level in target.levels],
         "rewrites": list(target.rewrites_by_name),
@@ -105,34 +134,52 @@ def _print(target: Target, described: dict[str, Any]) -> None:
     missing = described["missing_on_this_machine"]
     runs = f"this machine lacks {', '.join(missing)}" if missing else "this machine can run it"
     click.echo(f"{target.name}: {target.info.description}")
-    click.echo(f"  plugin {owner.name} ({owner}); {runs}")
+    click.echo(f"plugin {owner.name} ({owner}); {runs}")
     for plugin in described["extended_by"]:
         what = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in plugin["contributes"].items())
-        click.echo(f"  extended by plugin {plugin['name']} ({plugin['distribution']} {plugin['version']}): {what}")
-    click.echo(f"  {len(target.rewrites)} rewrites: {', '.join(target.rewrites_by_name)}")
-    click.echo(f"  {len(target.kernels)} microkernels: {', '.join(target.kernels_by_name)}")
+        click.echo(f"extended by plugin {plugin['name']} ({plugin['distribution']} {plugin['version']}): {what}")
+    if target.info.cost_unit:
+        clock = f", at {target.mhz:,} MHz" if target.mhz else ""
+        click.echo(f"costs are in {target.info.cost_unit}{clock}")
+    weights = target.weights
+    click.echo(f"parallel loops count with {weights.threads} threads, which cost {weights.sync:,} to start\n")
+    _print_levels(target)
+    click.echo()
+    _print_profiles(described["profiles"])
+    click.echo()
+    _print_kernels(target)
+    click.echo()
+    print_table([Column(f"{len(target.rewrites)} rewrites", wraps=True)], [[", ".join(target.rewrites_by_name)]])
+
+
+def _print_profiles(profiles: Sequence[dict[str, Any]]) -> None:
+    columns = [Column("profile"), Column("chosen", wraps=True), Column("what it is", wraps=True)]
+    rows = [(one["name"], one["reason"] if one["chosen"] else "", one["description"]) for one in profiles]
+    print_table(columns, rows)
+
+
+def _print_kernels(target: Target) -> None:
+    """Print the names of kernels by operation, then those that the machine of the profile cannot run."""
+    by_operation: dict[str, list[str]] = defaultdict(list)
+    for kernel in target.kernels:
+        by_operation[kernel.op_name].append(kernel.name)
+    columns = [Column("operation"), Column("kernels", number=True), Column("names", wraps=True)]
+    rows = [(op, f"{len(names)}", ", ".join(names)) for op, names in sorted(by_operation.items())]
+    print_table(columns, rows)
     if target.withheld:
         lacking = ", ".join(sorted({feature for features in target.withheld.values() for feature in features}))
-        click.echo(f"  {len(target.withheld)} left out for lack of {lacking}: {', '.join(target.withheld)}")
-    for profile in described["profiles"]:
-        mark, why = ("*", f"; chosen: {profile['reason']}") if profile["chosen"] else (" ", "")
-        what = f": {profile['description']}" if profile["description"] else ""
-        click.echo(f"  {mark} profile {profile['name']}{what}{why}")
-    weights = target.weights
-    click.echo(f"  parallel loops count with {weights.threads} threads, which cost {weights.sync:,} to start")
-    print_table(_levels(target))
-    click.echo()
+        click.echo()
+        print_table([Column(f"left out for lack of {lacking}", wraps=True)], [[", ".join(target.withheld)]])
 
 
-def _levels(target: Target) -> Table:
-    table = Table("  level", "kind", box=None, pad_edge=False, header_style="bold")
-    for heading in ("capacity", "unit", "divisions", "hit cost", "miss cost", "alignment"):
-        table.add_column(heading, justify="right")
-    table.add_column("vectors")
-    table.add_column("moves to")
-    for level in target.levels:
-        table.add_row(
-            f"  {level.name}",
+def _print_levels(target: Target) -> None:
+    columns = [Column("level"), Column("kind", spare=1), Column("capacity", number=True)]
+    columns += [Column(heading, number=True, spare=2) for heading in ("unit", "divisions")]
+    columns += [Column("hit cost", number=True), Column("miss cost", number=True)]
+    columns += [Column("alignment", number=True, spare=5), Column("vectors", spare=3), Column("moves to", spare=4)]
+    rows = [
+        (
+            level.name,
             level.kind,
             size(level.capacity),
             size(level.unit),
@@ -143,4 +190,6 @@ def _levels(target: Target) -> Table:
             ", ".join(map(size, level.vectors)) or "–",
             ", ".join(level.destinations) or "–",
         )
-    return table
+        for level in target.levels
+    ]
+    print_table(columns, rows)

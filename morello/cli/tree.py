@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from rich.table import Table
 from rich.text import Text
 
+from morello.cli.tables import Column, Row
 from morello.codegen.emitter import short
 from morello.codegen.loops import goes_on, until
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
+from morello.runtime.timing import duration
 
 
 @attrs.frozen
@@ -72,6 +73,20 @@ class Branch:
         """Return the node's kernel, or the step that made it."""
         role = "" if self.role == "body" else f"{self.role}: "
         return f"{role}{self.kernel or self.step}{' (view)' if self.view else ''}"
+
+    @property
+    def runner_ups_below(self) -> int:
+        """Return the number of runner-ups of the node and of all that is below it."""
+        return len(self.runner_ups or ()) + sum(child.runner_ups_below for child in self.children)
+
+    def without_noise(self, percent: float, total: int | None = None) -> Branch:
+        """Return the program without runner-ups with which its cost, `total`, would be less than `percent` more."""
+        total = total or self.cost
+        kept = None
+        if self.runner_ups is not None:
+            kept = tuple(one for one in self.runner_ups if 100 * one.more * self.runs >= percent * total)
+        children = tuple(child.without_noise(percent, total) for child in self.children)
+        return attrs.evolve(self, runner_ups=kept, children=children)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as nested dictionaries and lists."""
@@ -146,27 +161,35 @@ def size(amount: int) -> str:
     return f"{amount} {units[0]}"
 
 
-def tree_table(root: Branch, *, compact: bool = False) -> Table:
+def in_time(cost: int, target: Target) -> str:
+    """Return what a cost comes to, in words that follow it: time, else cycles, else its unit, or nothing."""
+    seconds, info = target.unit_seconds, target.info
+    if seconds is not None:
+        return f" {info.cost_unit}: {duration(cost * seconds)} at {target.mhz:,} MHz"
+    if info.units_per_cycle and info.units_per_cycle > 1:
+        return f" {info.cost_unit}: {cost // info.units_per_cycle:,} cycles"
+    return f" {info.cost_unit}" if info.cost_unit else ""
+
+
+def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:
     """Return a program with a node a line, but loops over one dimension together unless they have runner-ups.
 
     `compact` leaves out what each node implements and holds.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("program", overflow="fold")
-    for heading in ("cost", "runs", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in () if compact else ("implements", "holds", "peak"):
-        table.add_column(heading, overflow="fold")
+    columns = [Column("program"), *(Column(name, number=True) for name in ("cost", "runs", "share"))]
+    if not compact:
+        columns += [Column(name, wraps=True, spare=at) for at, name in enumerate(("implements", "holds", "peak"), 1)]
+    rows: list[Row] = []
     for guides, rest, branch, last in _lines(root):
         label = branch.label + (until(branch.step, last.step) if last is not branch else "")
         program = Text.assemble((guides, "dim"), (label, "bold" if branch.kernel else ""))
         share = f"{branch.share:.1f} %" if branch.own else "–"
         details = () if compact else (branch.spec, memory(branch.holds), memory(branch.peak))
-        table.add_row(program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details)
+        rows.append((program, f"{branch.cost:,}", f"{branch.runs:,}", share, *details))
         for one in branch.runner_ups or ():
-            words = "" if compact else one.more_text
-            table.add_row(f"{rest}  or {one.step}", one.cost_text, "", "", words, style="dim")
-    return table
+            cells = (f"{rest}  or {one.step}", one.cost_text, "", "", *(() if compact else (one.more_text, "", "")))
+            rows.append([Text(cell, "dim") for cell in cells])
+    return columns, rows
 
 
 def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str, str, Branch, Branch]]:

@@ -75,7 +75,8 @@ class TargetInfo:
 
     `layouts(dtype, rank)` lists the layouts that search may give to new buffers; `casts` the conversions
     it may make on a move; `cpu_features` what a machine must have to run the code, in the names that
-    `/proc/cpuinfo` uses on x86.
+    `/proc/cpuinfo` uses on x86. `cost_unit` names what costs are counted in, such as "tenths of a cycle", of which a
+    cycle has `units_per_cycle`, 10; both are for people, and may be left out where costs are no times.
     """
 
     name: str
@@ -83,6 +84,8 @@ class TargetInfo:
     layouts: Callable[[DType, int], Sequence[Layout]]
     casts: frozenset[tuple[str, str]] = frozenset()
     cpu_features: tuple[str, ...] = ()
+    cost_unit: str = ""
+    units_per_cycle: int | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

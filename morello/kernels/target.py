@@ -38,6 +38,8 @@ class Target(Machine):
     origins: dict[str, str] = attrs.field(factory=dict[str, str])
     #: The name of the profile that costs are from.
     profile: str = BASE
+    #: The megahertz of the profile's machine, where they are known: with them, costs are times.
+    mhz: int | None = None
     #: Neighbouring tile sizes that search tries differ by so many factors of two, besides those that kernels ask for.
     size_bits: int = 1
     #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
@@ -49,6 +51,12 @@ class Target(Machine):
     def label(self) -> str:
         """Return the name in words, with the profile if there is one."""
         return self.name if self.profile == BASE else f"{self.name} (profile {self.profile})"
+
+    @property
+    def unit_seconds(self) -> float | None:
+        """Return the seconds of a unit of cost, None where nobody says."""
+        per_cycle = self.info.units_per_cycle
+        return 1e-6 / (self.mhz * per_cycle) if self.mhz and per_cycle else None
 
     @cached_property
     def kernels_by_name(self) -> dict[str, Microkernel]:

@@ -67,7 +67,7 @@ def morello_profiles(target: str) -> Iterable[Profile | ProfileFile] | None:
 
 @hookspec
 def morello_clock(target: str) -> Clock | None:
-    """Return the unit of what `target` costs, for `morello calibrate`."""
+    """Return what tells how long a unit of what `target` costs is, for `morello calibrate`."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""The parts of `morello calibrate` that only a target knows: the unit of its costs, and how its tables are measured."""
+"""The parts of `morello calibrate` that only a target knows: what a unit of cost is, and how tables are measured."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ Rows: TypeAlias = tuple[tuple[int, ...], ...]
 
 @attrs.frozen(kw_only=True)
 class Clock:
-    """The unit of a target's costs, in words, and C that takes a known number of them on every machine.
+    """C that takes a known number of units of a target's costs on every machine.
 
     `source` defines `static void morello_clock(void *memory)`; a call takes `units`, such as a chain of instructions
     whose latency is known.
     """
 
-    unit: str
     source: str
     units: int
 

@@ -46,10 +46,10 @@ class Profile:
     """The costs of a machine, in place of what the plugins of `target` declare.
 
     `cpus` are the microarchitectures that it was made for, in archspec's names. `cpu_features` are what it has beside
-    what the target needs, or "cpu" for those of this machine: kernels that need others are left out. `levels` has
-    numbers of memory levels by level and field, `weights` those of `Weights`, where threads may be "cpus", and `tables`
-    whole tables. What it leaves out stays as declared. `place` is where it comes from. Raises ProfileError for what
-    makes no sense.
+    what the target needs, or "cpu" for those of this machine: kernels that need others are left out. `mhz` is the clock
+    of its cores, for costs to be shown as times. `levels` has numbers of memory levels by level and field, `weights`
+    those of `Weights`, where threads may be "cpus", and `tables` whole tables. What it leaves out stays as declared.
+    `place` is where it comes from. Raises ProfileError for what makes no sense.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Profile:
     description: str = ""
     cpus: tuple[str, ...] = ()
     cpu_features: tuple[str, ...] | Literal["cpu"] | None = None
+    mhz: int | None = None
     levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
     weights: Mapping[str, int | Literal["cpus"]] = attrs.field(factory=dict[str, int | Literal["cpus"]])
     tables: Tables = attrs.field(factory=dict[str, tuple[tuple[int, ...], ...]])
@@ -76,6 +77,8 @@ class Profile:
             self.broken(
                 "cpu_features", f'a list of names, or "{THIS_CPU}"', 'write ["avx_vnni"], as /proc/cpuinfo does'
             )
+        if self.mhz is not None and (not is_integer(self.mhz) or self.mhz < 1):
+            self.broken("mhz", f"an integer of at least 1, not {self.mhz!r}", "write the megahertz of a core, or none")
         self._check_levels()
         self._check_weights()
         self._check_tables()
@@ -122,6 +125,8 @@ class Profile:
         lines.append(f"cpus = {json.dumps(self.cpus)}")
         if self.cpu_features is not None:
             lines.append(f"cpu_features = {json.dumps(self.cpu_features)}")
+        if self.mhz is not None:
+            lines.append(f"mhz = {self.mhz}")
         if self.weights:
             lines += ["", "[weights]", *_pairs(self.weights)]
         for name, changed in self.levels.items():
@@ -161,7 +166,7 @@ def read_profile(file: ProfileFile) -> Profile:
     try:
         return parsed(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
-        hint = "give the path of a profile; `morello targets` lists those that have names"
+        hint = "give the path of a profile; `morello targets NAME` lists those that have names"
         raise ProfileError(f"cannot read the profile {file}: {error.strerror or error}", hint) from error
     except UnicodeDecodeError as error:
         raise ProfileError(f"{file} is no text in UTF-8", "`morello calibrate -o FILE` writes a profile") from error
@@ -175,7 +180,7 @@ def applied(profile: Profile, base: Target) -> Target:
     return attrs.evolve(
         base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
         kernels=tuple(kernel for kernel in base.kernels if kernel.name not in withheld), withheld=withheld,
-        profile=profile.name,
+        profile=profile.name, mhz=profile.mhz,
     )  # fmt: skip
 
 

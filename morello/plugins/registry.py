@@ -161,7 +161,7 @@ class Registry:
         return self._profiles[name]
 
     def clock(self, name: str) -> Clock | None:
-        """Return the unit of what a target costs, None if no plugin tells. Raises PluginError."""
+        """Return what tells how long a unit of cost is, None if no plugin has it. Raises PluginError."""
         plugin, found = self._one("morello_clock", name) or ("", None)
         if found is None or (isinstance(found, Clock) and found.units > 0 and "morello_clock" in found.source):
             return found

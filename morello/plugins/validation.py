@@ -48,6 +48,11 @@ def check_target(target: Target, owner: str) -> None:
         rule = "its name is an identifier" if not str(name).isidentifier() else rows_rule(rows)
         if rule:
             raise broken(origin(f"table {name}"), f"table {name}", f"it must be {rule}")
+    if not isinstance(target.info.cost_unit, str):
+        raise broken(owner, "cost_unit", "it names the unit of costs")
+    per_cycle = target.info.units_per_cycle
+    if per_cycle is not None and (not is_integer(per_cycle) or per_cycle < 1):
+        raise broken(owner, "units_per_cycle", "it is an integer of at least 1, or None")
     if not callable(target.info.layouts):
         raise broken(owner, "layouts", "layouts is a function of data type and rank")
     for name in (name for cast in sorted(target.info.casts) for name in cast):

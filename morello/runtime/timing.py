@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -32,15 +33,19 @@ _SOURCE = """\
 /* Named here, where no parameter below can hide the kernel's name. */
 typedef __typeof__(&{name}) morello_kernel;
 
+/* Takes what the kernel takes, and does nothing; the compiler must not see that. */
+static {nothing} {{}}
+static volatile morello_kernel morello_empty = morello_nothing;
+
 static double morello_now(clockid_t clock) {{
     struct timespec now;
     clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }}
 
-/* Seconds that `calls` calls of the kernel take: of this thread's CPU, and on the wall. */
+/* Seconds that `calls` calls of the kernel, or without one of nothing, take: of this thread's CPU, and on the wall. */
 {loop} {{
-    morello_kernel function = (morello_kernel)kernel;
+    morello_kernel function = kernel ? (morello_kernel)kernel : morello_empty;
     (void)pointers;
     (void)numbers;
     const double wall = morello_now(CLOCK_MONOTONIC), start = morello_now(CLOCK_THREAD_CPUTIME_ID);
@@ -57,6 +62,8 @@ static double morello_now(clockid_t clock) {{
 _LONG = 1e-3
 #: How many measurements there are, where `min_time` would give more.
 _MOST = 300
+#: Calls of nothing in a measurement, and measurements of them.
+_EMPTY, _FEW = 100_000, 5
 #: Share of the time without a core, load besides this process, and median above the least, from which on a machine is
 #: busy.
 _WAITED, _LOAD, _SPREAD = 0.05, 0.7, 0.1
@@ -84,7 +91,8 @@ class BenchReport:
     """Times of the calling thread's CPU and on the wall, in measurements of `calls` calls.
 
     `flops` are the operations of one call, `bytes` those of the operands it reads and writes; `threads` could be
-    used by parallel loops. `load` is the machine's load average before.
+    used by parallel loops. `load` is the machine's load average before. `call` are the seconds of a call that does
+    nothing, which are part of the times.
     """
 
     cpu: Times
@@ -94,6 +102,7 @@ class BenchReport:
     bytes: int
     threads: int = 1
     load: float = 0.0
+    call: float = 0.0
 
     @property
     def times(self) -> Times:
@@ -176,7 +185,7 @@ def bench(
         array.nbytes * (argument.reads + argument.writes)
         for argument, array in zip(kernel.arguments, arrays, strict=True)
     )
-    return BenchReport(cpu, wall, calls, kernel.spec.logical.flops, traffic, count, load)
+    return BenchReport(cpu, wall, calls, kernel.spec.logical.flops, traffic, count, load, timer.call())
 
 
 def measurement_seconds(min_time: float, repeats: int) -> float:
@@ -201,7 +210,9 @@ class KernelTimer:
     def __init__(self, kernel: Kernel, arrays: Sequence[np.ndarray], threads: int):
         name = kernel.program.name
         header = f"{name}.h"
-        source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=_call_arguments(kernel))
+        nothing = re.sub(rf"\b{re.escape(name)}\b", "morello_nothing", kernel.program.prototype, count=1)
+        arguments = _call_arguments(kernel)
+        source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=arguments, nothing=nothing)
         library = build({"morello_time.c": source, header: kernel.header}, kernel.program.flags, kernel.compiler)
         self._ffi = cffi.FFI()
         self._ffi.cdef(f"{_LOOP};")
@@ -230,9 +241,15 @@ class KernelTimer:
         """Return the seconds to go by: of the CPU, or on the wall if there are threads."""
         return self(calls)[self._clock]
 
+    def call(self) -> float:
+        """Return the least seconds of a call that does nothing."""
+        return min(self._spent(self._ffi.NULL, _EMPTY)[0] for _ in range(_FEW)) / _EMPTY
+
     def __call__(self, calls: int) -> tuple[float, float]:
         function = self._loaded.ffi.cast("uintptr_t", self._loaded.function)
-        kernel = self._ffi.cast("void *", int(function))
+        return self._spent(self._ffi.cast("void *", int(function)), calls)
+
+    def _spent(self, kernel: Any, calls: int) -> tuple[float, float]:
         self._library.morello_time(kernel, calls, self._pointers, self._numbers, self._seconds)
         return self._seconds[0], self._seconds[1]
 

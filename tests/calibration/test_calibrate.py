@@ -31,7 +31,7 @@ from morello.plugins.registry import Registry, installed
 from morello.runtime import find_compiler
 
 TOY = Path(__file__).parents[1] / "thirdparty" / "toy_cpu" / "src"
-CLOCK = Clock(unit="beats", source="static void morello_clock(void *memory) { (void)memory; }", units=500)
+CLOCK = Clock(source="static void morello_clock(void *memory) { (void)memory; }", units=500)
 ROWS = ((1, 40, 7), (2, 60, 9))
 #: What a machine costs whose lines and runs cost so much in C and in MEM: beats.
 HITS, MISSES, SYNC, BEAT = (4.0, 70.0), (6.0, 90.0), 1_234, 1e-9
@@ -50,7 +50,8 @@ def toy() -> TargetPlugin:
         sys.path.append(str(TOY))
     plugin = importlib.import_module("toy_cpu.plugin").PLUGIN
     one = Measurement(table="rows", keys=1, measure=measured)
-    return attrs.evolve(plugin, tables={"rows": ROWS}, clock=CLOCK, measurements=(one,))
+    info = attrs.evolve(plugin.info, cost_unit="beats", units_per_cycle=4)
+    return attrs.evolve(plugin, info=info, tables={"rows": ROWS}, clock=CLOCK, measurements=(one,))
 
 
 @pytest.fixture
@@ -96,6 +97,8 @@ def test_it_finds_what_the_machine_costs(machine: Registry, tmp_path: Path) -> N
         assert {name: costs["miss_cost"] for name, costs in profile.levels.items()} == {"C": 6, "MEM": 90}
     assert profile.weights == {"threads": 4, "sync": SYNC}
     assert profile.cpu_features == ()
+    # A beat is a nanosecond, and four of them are a cycle.
+    assert profile.mhz == 250
     assert profile.tables == {"rows": ((1, 25, 7), (2, 50, 7))}
     # The registry takes it: it is of this target.
     target = machine.target("toy_cpu", path)
@@ -150,7 +153,7 @@ def test_a_plot_is_drawn(machine: Registry, tmp_path: Path) -> None:
 
 
 REFUSALS: list[tuple[dict[str, Any], list[str], str]] = [
-    ({"clock": None}, ["--target", "toy_cpu"], "nothing tells the unit of what toy_cpu costs"),
+    ({"clock": None}, ["--target", "toy_cpu"], "nothing tells how long a unit of what toy_cpu costs is"),
     ({"clock": None}, [], "targets that can be measured here are none"),
     ({"clock": 7}, [], "clock of target toy_cpu: a clock is a morello.plugins.Clock"),
     ({"measurements": (7,)}, [], "a measurement is a morello.plugins.Measurement of a table"),
@@ -270,7 +273,7 @@ static void {name}(void *memory) {{
 def test_twice_the_work_takes_twice_the_time() -> None:
     """A chain through memory, on the machine at hand. The clock's own chain is as long as the first one."""
     timer = Timer(find_compiler(), (), 64, True, time.monotonic() + 60)
-    clock = Clock(unit="steps", source=_CHAIN.format(name="morello_clock", count=1_000), units=1_000)
+    clock = Clock(source=_CHAIN.format(name="morello_clock", count=1_000), units=1_000)
     source = "".join(_CHAIN.format(name=f"chain_{count}", count=count) for count in (1_000, 4_000))
     short, long = UnitMeter(timer, clock).units(source, ["chain_1000", "chain_4000"])
     assert 700 < short < 1_400

@@ -135,7 +135,7 @@ def test_loops_are_lines_of_their_own_where_they_have_runner_ups(cli, write):
     (told,) = json.loads(cli("explain", path, "--json", "--runner-ups", "1").stdout)
     assert any(node["continued"] and node["runner_ups"] for node in _nodes(told["program"]))
     assert " to [" in cli("explain", path, "--runner-ups", "0").stdout
-    assert " to [" not in cli("explain", path, "--runner-ups", "1").stdout
+    assert " to [" not in cli("explain", path, "--runner-ups", "1", "--noise", "0").stdout
 
 
 def test_the_loop_whose_tiles_threads_share_is_a_line_of_its_own(cli, write):

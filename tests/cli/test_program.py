@@ -35,11 +35,28 @@ def test_help(cli, command):
 
 
 def test_targets(cli):
-    shown = cli("targets").stdout
+    shown = cli("targets", "x86_avx2").stdout
     assert "x86_avx2: " in shown
     assert f"plugin x86_avx2 (morello-x86-avx2 {version('morello-x86-avx2')})" in shown
     assert "BroadcastVecMultAdd" in shown
     assert "VRF" in shown
+    assert "costs are in tenths of a cycle" in shown
+    listed = json.loads(cli("targets", "x86_avx2", "--json").stdout)
+    assert set(listed["microkernels"]) <= set(re.findall(r"\w+", shown))
+
+
+def test_targets_are_listed_on_a_screen(cli):
+    lines = cli("targets", COLUMNS="80").stdout.splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    heading, *rows = lines
+    assert heading.split() == ["target", "what", "it", "is", "profile", "levels", "kernels", "runs"]
+    for name in ("reference_c", "x86_avx2", "x86_avx512"):
+        assert any(row.startswith(f"{name} ") for row in rows)
+
+
+def test_targets_of_an_unknown_name(cli, refused):
+    refused(cli("targets", "x68_avx2"), "unknown target 'x68_avx2'", "installed targets are")
 
 
 def test_targets_json(cli):
@@ -75,7 +92,7 @@ class Extension:
 def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=Extension("GL"))
     monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
-    assert "extended by plugin extra" in cli("targets").stdout
+    assert "extended by plugin extra" in cli("targets", "reference_c").stdout
     (target,) = json.loads(cli("targets", "--json").stdout)["targets"]
     assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
 

@@ -72,7 +72,7 @@ def test_what_the_schedule_fixed_has_none(cli, write):
 
 def test_text_shows_costs_and_what_they_are_more(cli, write, monkeypatch):
     monkeypatch.setattr(solver, "_RANKING_TURNS", 0)  # leave some costs open
-    shown = cli("explain", write(SMALL), "--runner-ups", "2").stdout
+    shown = cli("explain", write(SMALL), "--runner-ups", "2", "--noise", "0").stdout
     assert re.search(r"  or to_accum +\d+ +\d+ more \(\d+\.?\d* %\)", shown) or "as cheap, comes later" in shown
     assert re.search(r"  or .* ≥ \d+ +≥ \d+ more \(\d+\.?\d* %\)", shown)
     assert " or " not in cli("explain", write(SMALL), "--runner-ups", "0").stdout
@@ -80,8 +80,8 @@ def test_text_shows_costs_and_what_they_are_more(cli, write, monkeypatch):
 
 def test_from_the_database_only_when_asked(cli, write, tmp_path, monkeypatch):
     path, db = write(SMALL), str(tmp_path / "solved.db")
-    cold = cli("explain", path, "--db", db).stdout.splitlines()
-    asked = cli("explain", path, "--db", db, "--runner-ups", "1").stdout.splitlines()
+    cold = cli("explain", path, "--db", db, "--noise", "0").stdout.splitlines()
+    asked = cli("explain", path, "--db", db, "--runner-ups", "1", "--noise", "0").stdout.splitlines()
     # Bounds depend on what else was looked at; the program does not.
     assert [line for line in asked[3:] if " or " not in line] == [line for line in cold[3:] if " or " not in line]
     assert any(" or " in line for line in asked)

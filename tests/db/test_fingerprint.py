@@ -341,6 +341,11 @@ def test_what_is_only_kept_does_not_count(avx2: Target) -> None:
     assert fingerprint(with_cost(avx2, cached)) == before
 
 
+def test_what_is_for_people_does_not_count(avx2: Target) -> None:
+    info = attrs.evolve(avx2.info, description="another", cost_unit="beats", units_per_cycle=7)
+    assert fingerprint(attrs.evolve(avx2, info=info, mhz=1_234)) == fingerprint(avx2)
+
+
 def test_what_has_no_value_is_an_error(avx2: Target) -> None:
     with pytest.raises(PluginError) as error:
         fingerprint(with_cost(avx2, closure(one for one in [40])))

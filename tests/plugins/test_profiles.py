@@ -29,6 +29,7 @@ target = "toy_cpu"
 description = "a \\"fast\\" toy"
 cpus = ["zen5", "a64fx"]
 cpu_features = ["sve"]
+mhz = 250
 
 [weights]
 threads = 4
@@ -81,6 +82,7 @@ def test_a_profile_replaces_what_it_says_and_nothing_else(toys: Registry) -> Non
     assert attrs.evolve(level(fast, "C"), hit_cost=level(base, "C").hit_cost, capacity=8 << 10) == level(base, "C")
     assert [one for one in fast.levels if one.name != "C"] == [one for one in base.levels if one.name != "C"]
     assert (fast.weights.threads, fast.weights.sync) == (4, 77)
+    assert (base.mhz, fast.mhz) == (None, 250)
     assert base.tables == {"rows": ROWS}
     assert fast.tables == {"rows": ((1, 30), (2, 50))}
     assert toys.target("toy_cpu", "base") is base
@@ -153,11 +155,13 @@ FAULTS = [
     (
         "cpus = [",
         "cpu = [",
-        "cpu must be one of name, target, description, cpus, cpu_features, levels,",
+        "cpu must be one of name, target, description, cpus, cpu_features, mhz, levels,",
     ),
     ('["zen5", "a64fx"]', '"zen5"', "cpus must be a list of names"),
     ('["sve"]', '"sve"', 'cpu_features must be a list of names, or "cpu"'),
     ('["sve"]', "[5]", 'cpu_features must be a list of names, or "cpu"'),
+    ("mhz = 250", "mhz = 0", "mhz must be an integer of at least 1, not 0"),
+    ("mhz = 250", "mhz = 2.5", "mhz must be an integer of at least 1, not 2.5"),
     ("threads = 4", "threads = 0", "weights.threads must be an integer of at least 1"),
     ("threads = 4", "threads = true", "weights.threads must be an integer"),
     ("threads = 4", 'threads = "many"', "weights.threads must be an integer"),

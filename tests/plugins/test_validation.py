@@ -101,6 +101,8 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     # The target.
     ({"info": attrs.evolve(INFO, layouts=None)}, "layouts", "layouts is a function of data type and rank"),
     ({"info": attrs.evolve(INFO, casts=frozenset({("f32", "f23")}))}, "casts", "unknown data type 'f23'"),
+    ({"info": attrs.evolve(INFO, cost_unit=None)}, "cost_unit", "it names the unit of costs"),
+    ({"info": attrs.evolve(INFO, units_per_cycle=0)}, "units_per_cycle", "it is an integer of at least 1, or None"),
     ({"levels": ()}, "memory levels", "a target has at least one (hook morello_levels)"),
     ({"emitter": None}, "emitter", "a target has one (hook morello_emitter)"),
     ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name)"),

@@ -1,4 +1,4 @@
-"""The unit of what x86-64 costs, how its tables are measured, and the profiles that are shipped."""
+"""The clock of x86-64 cores, how their tables are measured, and the profiles that are shipped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import attrs
 from morello.plugins import Clock, Measurement, Meter, Profile, Tables
 from morello.plugins.measure import Rows
 from morello.plugins.profile import ALL_CPUS, THIS_CPU, ProfileFile
+from morello_x86.core import UNITS_PER_CYCLE
 from morello_x86.kernels.multiply_add import MultiplyAdd, families
 from morello_x86.kernels.tile_cost import TileCycles
 from morello_x86.kernels.tile_tables import LEVELS, LINES, limits_of, limits_table, rows_of, tables, tiles_table
@@ -20,7 +21,6 @@ _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 #: A chain of multiplications of integers, each of which takes three cycles on every core since 2008. One of additions
 #: tells nothing: some cores leave them out.
 CLOCK = Clock(
-    unit="tenths of a cycle",
     source=f"""\
 static void morello_clock(void *memory) {{
     uint64_t x = 3;
@@ -30,7 +30,7 @@ static void morello_clock(void *memory) {{
     }}
 }}
 """,
-    units=10 * _LATENCY * _UNROLLED * _ROUNDS,
+    units=UNITS_PER_CYCLE * _LATENCY * _UNROLLED * _ROUNDS,
 )
 #: Rounds of timing, and of quick timing.
 _REPEATS, _FEW = 30, 6

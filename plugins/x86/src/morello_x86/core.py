@@ -9,6 +9,8 @@ from morello.ir.layout import Layout, Packed, col_major, nchwc, nhwc, row_major,
 from morello.plugins import MemoryLevel
 
 LINE = 64
+#: The unit of costs.
+COST_UNIT, UNITS_PER_CYCLE = "tenths of a cycle", 10
 
 
 def levels(registers: int, vectors: Sequence[int]) -> tuple[MemoryLevel, ...]:

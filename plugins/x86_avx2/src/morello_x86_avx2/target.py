@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.core import layouts, levels
+from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels
 
 from morello.plugins import TargetInfo, Weights
 
@@ -20,5 +20,7 @@ INFO = TargetInfo(
     layouts=layouts(VECTORS, strips=(16,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx2", "fma"),
+    cost_unit=COST_UNIT,
+    units_per_cycle=UNITS_PER_CYCLE,
 )
 LEVELS = levels(registers=16, vectors=VECTORS)

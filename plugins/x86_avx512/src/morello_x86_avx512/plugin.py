@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello_x86.calibration import CLOCK, measurements, profiles
-from morello_x86.core import layouts, levels
+from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
@@ -21,6 +21,8 @@ INFO = TargetInfo(
     layouts=layouts(VECTORS, strips=(64,)),
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw"),
+    cost_unit=COST_UNIT,
+    units_per_cycle=UNITS_PER_CYCLE,
 )
 
 PLUGIN = TargetPlugin(

@@ -1,0 +1,97 @@
+"""Draws a program's parts under the roofs that its target's model has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from morello.cli.figures import figures, save
+from morello.errors import MorelloError
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, walk
+from morello.ir.impl import figures as figures_of
+from morello.ir.spec import LogicalSpec
+from morello.kernels.target import Target
+
+
+@attrs.frozen
+class Point:
+    """A part of a program: its FLOPs per byte of operands in `level`, the slowest it touches, and per unit of cost."""
+
+    name: str
+    level: str
+    intensity: float
+    rate: float
+    is_kernel: bool
+
+
+def points(impl: Impl, target: Target) -> list[Point]:
+    """Return the whole program, and each of its moves and kernels with arithmetic below it, alike ones once."""
+    return list(dict.fromkeys(_points(impl, target)))
+
+
+def _points(impl: Impl, target: Target) -> Iterator[Point]:
+    for place, node in enumerate(walk(impl)):
+        assert not isinstance(node, Leaf)
+        expansion, logical = node.expansion, node.spec.logical
+        is_kernel = isinstance(expansion, KernelCall)
+        if logical.flops and (place == 0 or is_kernel or isinstance(expansion, Alloc)):
+            level = _slowest(logical, target)
+            touched = sum(int(one.bytes) for one in logical.operands if one.state.level == level)
+            name = "program" if place == 0 else expansion.kernel if is_kernel else str(expansion.step)
+            rate = logical.flops / figures_of(node).cost
+            yield Point(name, level, logical.flops / touched, rate, is_kernel)
+
+
+def _slowest(logical: LogicalSpec, target: Target) -> str:
+    order = [level.name for level in target.levels]
+    return max((state.level for state in logical.states), key=order.index)
+
+
+def rates(target: Target) -> tuple[float, str]:
+    """Return what FLOPs per unit of cost are multiplied with to be shown, and in which unit."""
+    if target.unit_seconds:
+        return 1e-9 / target.unit_seconds, "GFLOP/s"
+    if target.info.units_per_cycle:
+        return target.info.units_per_cycle, "FLOP per cycle"
+    return 1, "FLOP per unit of cost"
+
+
+def draw(impl: Impl, target: Target, title: str, path: str) -> None:
+    """Write a roofline of a finished program. Raises MorelloError without matplotlib, or without arithmetic."""
+    made, found = figures(), points(impl, target)
+    if not found:
+        raise MorelloError(f"{impl.spec.logical.op} has no arithmetic, so there is no roofline", "leave --plot out")
+    figure = made.Figure(figsize=(10, 6), layout="constrained")
+    plane = figure.add_subplot()
+    _roofs(plane, found, target)
+    scale, unit = rates(target)
+    for number, one in enumerate(found, 1):
+        place = (one.intensity, scale * one.rate)
+        colour, shape = _colours(target)[one.level], "o" if one.is_kernel else "s"
+        plane.plot(*place, shape, color=colour, label=f"{number} {one.name} ({one.level})")
+        # Parts of a program are often at nearly the same place.
+        plane.annotate(str(number), place, (5 + 9 * (number % 4), 5), textcoords="offset points", fontsize="x-small")
+    plane.set(xscale="log", yscale="log", ylabel=unit, title=title)
+    plane.set_xlabel("FLOP per byte of operands in the slowest level that a part touches")
+    figure.legend(loc="outside right upper", fontsize="small")
+    save(figure, path)
+
+
+def _roofs(plane: Any, found: Sequence[Point], target: Target) -> None:
+    """Draw what each level hands out, up to the fastest kernel: the model has no peak of its own."""
+    scale, _ = rates(target)
+    peak = max(found, key=lambda one: (one.is_kernel, one.rate))
+    slopes = {level.name: level.unit / level.hit_cost for level in target.levels if level.hit_cost}
+    ridges = [peak.rate / slope for slope in slopes.values()]
+    low = min([one.intensity for one in found] + ridges) / 4
+    high = max([one.intensity for one in found] + ridges) * 4
+    for level, slope in slopes.items():
+        ends = [low, peak.rate / slope]
+        plane.plot(ends, [scale * slope * end for end in ends], color=_colours(target)[level], label=level)
+    plane.plot([low, high], [scale * peak.rate] * 2, color="gray", label=f"fastest kernel: {peak.name}")
+
+
+def _colours(target: Target) -> dict[str, str]:
+    return {level.name: f"C{place}" for place, level in enumerate(target.levels)}

@@ -1,0 +1,157 @@
+"""Calls of a library that compute a logical Spec, made ready so that calling them is all that is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+import numpy as np
+
+from morello.ir.ops import Compose, Operation
+from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
+from morello.runtime.arrays import empty, form_of, pack
+from morello.runtime.datasets import random_values
+
+#: Arrays of whatever type the library has.
+Arrays: TypeAlias = Sequence[Any]
+#: Computes an operation from its inputs and an array for the output; returns that, or another one with the result.
+Function: TypeAlias = Callable[..., Any]
+
+
+class NotOffered(Exception):
+    """Tells why there is no honest call, or short chain of calls, of a library for something."""
+
+
+@attrs.frozen
+class Place:
+    """An operation in a graph: the arrays of its inputs and of its output.
+
+    `known` says for each input that it is there before the clock starts; of others only shape and type are as they
+    will be.
+    """
+
+    op: Operation
+    arrays: Arrays
+    known: Sequence[bool]
+
+
+#: Makes the function for an operation of a class. Raises NotOffered.
+Maker: TypeAlias = Callable[[Place], Function]
+
+
+class Library(Protocol):
+    """A library: its calls by class of operation, and its arrays."""
+
+    calls: Mapping[type[Operation], Maker]
+
+    def check(self, logical: LogicalSpec) -> None:
+        """Raise NotOffered for operands that it has no calls for."""
+        ...
+
+    def whole(self, op: Compose, arrays: Arrays) -> Function | None:
+        """Return a function for all of a graph, None if there is no call that is all of it."""
+        ...
+
+    def given(self, array: np.ndarray) -> Any:
+        """Return an array as the library takes it, on the same memory where that can be."""
+        ...
+
+    def plain(self, array: Any) -> np.ndarray:
+        """Return the values of one of its arrays."""
+        ...
+
+
+@attrs.frozen
+class _Step:
+    """A function, the numbers of the values it is called on, and that of its result."""
+
+    function: Function
+    inputs: tuple[int, ...]
+    output: int
+
+
+@attrs.frozen
+class Calls:
+    """All calls for a logical Spec: `run()` makes them, `values[output]` is the result of the last time."""
+
+    steps: tuple[_Step, ...]
+    values: list[Any]
+    output: int
+
+    def run(self) -> None:
+        """Make the calls."""
+        values = self.values
+        for step in self.steps:
+            values[step.output] = step.function(*[values[each] for each in step.inputs], values[step.output])
+
+
+def calls_for(logical: LogicalSpec, library: Library, seed: int) -> Calls:
+    """Return the calls that compute a Spec on random data. Raises NotOffered."""
+    library.check(logical)
+    rng = np.random.default_rng(seed)
+    operands = logical.op.operands(len(logical.shape))
+    arrays = []
+    for one, tensor in zip(operands, logical.operands, strict=True):
+        form = form_of(tensor)
+        values = random_values(rng, tuple(map(int, tensor.shape)), form.dtype)
+        # Strips are Morello's own; users of a library keep such values row by row.
+        arrays.append(pack(values, tensor) if form.plain else values)
+        if one.writes and not one.reads and form.plain:
+            arrays[-1] = empty(tensor)
+    return arranged(logical, [library.given(each) for each in arrays], library)
+
+
+def arranged(logical: LogicalSpec, arrays: list[Any], library: Library) -> Calls:
+    """Return the calls that compute a Spec on arrays of the library, one for each operand. Raises NotOffered."""
+    op, output = logical.op, len(arrays) - 1
+    if not isinstance(op, Compose):
+        inputs = tuple(at for at, one in enumerate(op.operands(len(logical.shape))) if one.reads)
+        place = Place(op, [*(arrays[at] for at in inputs), arrays[output]], [True] * len(inputs))
+        return Calls((_Step(_maker(op, library)(place), inputs, output),), arrays, output)
+    whole = library.whole(op, arrays)
+    if whole is not None:
+        return Calls((_Step(whole, tuple(range(op.inputs)), output),), arrays, output)
+    return _chained(op, logical, arrays, library)
+
+
+def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: Library) -> Calls:
+    """Return a call for each stage of a graph, or chain of calls, with arrays for what they hand on."""
+    shape, dtypes = tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
+    values, output, steps = list(arrays), len(arrays) - 1, list[_Step]()
+
+    def one(number: int, inputs: list[int]) -> int:
+        target = output
+        if number:
+            made = np.empty(op.intermediate_shape(number, shape), op.intermediate_dtype(number, dtypes).numpy)
+            target = len(values)
+            values.append(library.given(made))
+        stage = op.stages[number].op
+        place = Place(stage, [*(values[at] for at in inputs), values[target]], [at < output for at in inputs])
+        steps.append(_Step(_maker(stage, library)(place), tuple(inputs), target))
+        return target
+
+    read = [at for at, each in enumerate(op.operands(len(shape))) if each.reads]
+    op.run(read, one)
+    return Calls(tuple(steps), values, output)
+
+
+def _maker(op: Operation, library: Library) -> Maker:
+    # No class that it is derived from: that may mean something else.
+    maker = library.calls.get(type(op))
+    if maker is None:
+        raise NotOffered(f"no call for {op.name}")
+    return maker
+
+
+def least(logical: LogicalSpec) -> LogicalSpec:
+    """Return a Spec with the smallest sizes that it can have: calls for it take what calls take."""
+    shape, dtypes = tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
+    for dim in range(len(shape)):
+        smaller = (*shape[:dim], 1, *shape[dim + 1 :])
+        sizes = (size for each in logical.op.operands(len(shape)) for size in each.shape(smaller))
+        if min(sizes, default=1) > 0 and logical.op.check(smaller, dtypes) is None:
+            shape = smaller
+    states = tuple(OperandState(state.dtype, state.level, None) for state in logical.states)
+    return LogicalSpec(logical.op, shape, states)

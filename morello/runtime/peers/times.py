@@ -1,0 +1,87 @@
+"""Times libraries, each in a process of its own with as many threads as it is to use."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import MappingProxyType
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.ir.spec import LogicalSpec
+from morello.runtime import process
+from morello.runtime.peers.calls import NotOffered
+from morello.runtime.peers.worker import Order
+from morello.runtime.timing import Times, measurement_seconds
+
+#: Libraries that programs can be compared with, and the package that each takes.
+LIBRARIES: Mapping[str, str] = MappingProxyType({"numpy": "numpy", "torch": "torch", "onednn": "torch"})
+#: Variables in which libraries for linear algebra look up their number of threads.
+_THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM")
+#: Seconds that a library may take to start, and how many times longer than asked for its timing may take.
+_START, _PATIENCE = 120.0, 20.0
+
+
+@attrs.frozen
+class PeerReport:
+    """Times of a library's calls for a Spec, in seconds: of the calling thread's CPU and on the wall.
+
+    `call` is what the same calls take at the least sizes, where there is next to nothing to compute; of the CPU if
+    `threads` is 1, else on the wall. `note` says in which of several ways it was called.
+    """
+
+    library: str
+    version: str
+    note: str
+    cpu: Times
+    wall: Times
+    call: float
+    threads: int
+
+    @property
+    def times(self) -> Times:
+        """Return the times to go by: of the CPU; on the wall if there are threads."""
+        return self.cpu if self.threads == 1 else self.wall
+
+    @property
+    def name(self) -> str:
+        """Return the library in words, with the way in which it was called."""
+        return f"{self.library} ({self.note})" if self.note else self.library
+
+
+def require(library: str) -> None:
+    """Raise MorelloError for a library whose package is not installed, naming that."""
+    package = LIBRARIES[library]
+    if find_spec(package) is None:
+        what = f"there is nothing to compare with: {package} is not installed"
+        raise MorelloError(what, f"pip install {package}, or compare with --against numpy or none")
+
+
+def compare(
+    logical: LogicalSpec, library: str, threads: int = 1, min_time: float = 0.3, repeats: int = 5, seed: int = 0
+) -> PeerReport:
+    """Time the library's calls for a Spec on random data, in a process of its own.
+
+    Raises NotOffered where there is no honest call, or short chain of calls; MorelloError for a library that is not
+    installed, or one that failed.
+    """
+    require(library)
+    order = Order(library, logical, seed, threads, min_time, repeats, measurement_seconds(min_time, repeats))
+    environment = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-P", "-m", "morello.runtime.peers.worker", order.text()]
+    try:
+        outcome = process.run(command, _START + _PATIENCE * min_time, environment=environment)
+    except TimeoutError as error:
+        raise MorelloError(f"{library} did not end in time for {logical.op}", "leave it out: --against none") from error
+    if outcome.code:
+        raise MorelloError(f"{library} failed on {logical.op}:\n{outcome.excerpt()}", "leave it out: --against none")
+    found = json.loads(outcome.out)
+    if "none" in found:
+        raise NotOffered(found["none"])
+    cpu, wall = Times(tuple(found["cpu"])), Times(tuple(found["wall"]))
+    return PeerReport(library, found["version"], found["note"], cpu, wall, found["call"], threads)

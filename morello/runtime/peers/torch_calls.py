@@ -1,0 +1,287 @@
+"""torch: what its users call for each operation, by its own kernels and MKL's, or on tensors of oneDNN."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from morello.ir.ops import Compose, Operation
+from morello.ir.ops.binary import Add, Div, Maximum, Minimum, Mul, Sub
+from morello.ir.ops.broadcast import Broadcast
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.divide import DivideVec, DivideVecScalar
+from morello.ir.ops.fill import Fill
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.max import Max
+from morello.ir.ops.move import Move
+from morello.ir.ops.norms import layer_norm, rms_norm
+from morello.ir.ops.reduce import Mean, Reduction, Sum
+from morello.ir.ops.softmax import Softmax
+from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
+from morello.ir.spec import LogicalSpec
+from morello.runtime.peers.calls import Arrays, Function, Maker, NotOffered, Place
+
+#: Names of torch's functions that take inputs and then `out`.
+_PLAIN: Mapping[type[Operation], str] = MappingProxyType(
+    {
+        Add: "add",
+        Sub: "sub",
+        Mul: "mul",
+        Div: "div",
+        Maximum: "maximum",
+        Minimum: "minimum",
+        Sigmoid: "sigmoid",
+        Tanh: "tanh",
+        Exp: "exp",
+        Rsqrt: "rsqrt",
+    }
+)
+
+
+class Torch:
+    """torch on ordinary tensors, with its kernels and those of MKL and oneDNN that it picks itself."""
+
+    def __init__(self) -> None:
+        # Not imported by name, as it need not be there.
+        self.torch: Any = importlib.import_module("torch")
+        self.functions: Any = self.torch.nn.functional
+        self.calls: Mapping[type[Operation], Maker] = {
+            **{kind: self._named(name) for kind, name in _PLAIN.items()},
+            Matmul: self._matmul,
+            Relu: self._with("clamp_min", lambda op: 0),
+            Scale: self._with("mul", lambda op: op.factor),
+            Shift: self._with("add", lambda op: op.term),
+            Silu: lambda place: lambda x, out: self.functions.silu(x),
+            Gelu: self._gelu,
+            Softmax: self._softmax,
+            Sum: self._reduction("sum", "add"),
+            Mean: self._reduction("mean", "add"),
+            Max: self._reduction("amax", "maximum"),
+            Conv: self._conv,
+            GroupedConv: self._conv,
+            DivideVec: self._divided,
+            DivideVecScalar: self._divided,
+            Move: self._copy,
+            Broadcast: self._copy,
+            Fill: self._fill,
+        }
+
+    def check(self, logical: LogicalSpec) -> None:
+        """Raise NotOffered for operands of several types."""
+        if len({state.dtype for state in logical.states}) > 1:
+            raise NotOffered("no operands of several types")
+
+    def whole(self, op: Compose, arrays: Arrays) -> Function | None:
+        """Return the call that is a norm, attention or a linear layer."""
+        return self._norm(op, arrays) or self._attention(op, arrays) or self._linear(op, arrays)
+
+    def given(self, array: np.ndarray) -> Any:
+        """Return a tensor on the same memory."""
+        if array.dtype == ml_dtypes.bfloat16:
+            return self.torch.from_numpy(array.view(np.uint16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
+
+    def plain(self, array: Any) -> np.ndarray:
+        """Return the values, those of bf16 in f32."""
+        low = array.dtype == self.torch.bfloat16
+        return (array.float() if low else array).numpy()
+
+    def _named(self, name: str) -> Maker:
+        function = getattr(self.torch, name)
+        return lambda place: lambda *arrays: function(*arrays[:-1], out=arrays[-1])
+
+    def _with(self, name: str, number: Callable[[Any], float]) -> Maker:
+        function = getattr(self.torch, name)
+
+        def maker(place: Place) -> Function:
+            value = number(place.op)
+            return lambda x, out: function(x, value, out=out)
+
+        return maker
+
+    def _matmul(self, place: Place) -> Function:
+        op, torch, out = place.op, self.torch, place.arrays[-1]
+        assert isinstance(op, Matmul)
+        if op.saturating or not out.is_floating_point():
+            raise NotOffered("no fast products of integers")
+        if op.accumulate:
+            return lambda lhs, rhs, total, out: torch.baddbmm(total, lhs, rhs, out=out)
+        if len(out) > 1:
+            return lambda lhs, rhs, out: torch.bmm(lhs, rhs, out=out)
+        # A batch of one is a product of matrices, which another kernel computes.
+        return lambda lhs, rhs, out: torch.mm(lhs[0], rhs[0], out=out[0])[None]
+
+    def _gelu(self, place: Place) -> Function:
+        assert isinstance(place.op, Gelu)
+        form = "tanh" if place.op.form == "tanh" else "none"
+        return lambda x, out: self.functions.gelu(x, approximate=form)
+
+    def _softmax(self, place: Place) -> Function:
+        assert isinstance(place.op, Softmax)
+        axis = place.op.axis(place.arrays[-1].ndim)
+        return lambda x, out: self.torch.softmax(x, axis, out=out)
+
+    def _reduction(self, name: str, add: str) -> Maker:
+        reduce, both = getattr(self.torch, name), getattr(self.torch, add)
+
+        def maker(place: Place) -> Function:
+            op, out = place.op, place.arrays[-1]
+            assert isinstance(op, Reduction)
+            axis = op.axis(out.ndim)
+            if not op.accumulates:
+                return lambda x, out: reduce(x, axis, keepdim=True, out=out)
+            made = self.torch.empty_like(out)
+            return lambda x, total, out: both(total, reduce(x, axis, keepdim=True, out=made), out=out)
+
+        return maker
+
+    def _conv(self, place: Place) -> Function:
+        op, pads = place.op, self.functions.pad
+        assert isinstance(op, Conv | GroupedConv)
+        if op.accumulate:
+            raise NotOffered(f"no call for {op.name}")
+        top, left, bottom, right = op.pads
+        even = (top, left) == (bottom, right)
+        groups = place.arrays[1].shape[0] if isinstance(op, GroupedConv) else 1
+        options = {"stride": op.strides, "dilation": op.dilations, "groups": groups}
+        options["padding"] = (top, left) if even else 0
+        shape = tuple(place.arrays[-1].shape)
+
+        def function(image: Any, filters: Any, out: Any) -> Any:
+            if groups > 1:
+                image, filters = image.flatten(1, 2), filters.flatten(0, 1)
+            image = image if even else pads(image, (left, right, top, bottom))
+            return self.functions.conv2d(image, filters, **options).view(shape)
+
+        return function
+
+    def _divided(self, place: Place) -> Function:
+        return lambda by, x, out: self.torch.div(x, by, out=out)
+
+    def _copy(self, place: Place) -> Function:
+        return lambda x, out: out.copy_(x)
+
+    def _fill(self, place: Place) -> Function:
+        op, kind = place.op, place.arrays[-1].dtype
+        assert isinstance(op, Fill)
+        limits = self.torch.finfo(kind) if kind.is_floating_point else self.torch.iinfo(kind)
+        lowest = -math.inf if kind.is_floating_point else limits.min
+        value = {"Zero": 0, "NegInf": lowest, "Min": limits.min}[op.value]
+        return lambda out: out.fill_(value)
+
+    def _norm(self, op: Compose, arrays: Arrays) -> Function | None:
+        shift = next((stage.op.by for stage in op.stages if isinstance(stage.op, Shift)), None)
+        rank = arrays[-1].ndim
+        if shift is None:
+            return None
+        sizes = arrays[-1].shape[-1:]
+        if op == layer_norm(rank, shift):
+            norm = self.functions.layer_norm
+            return lambda beta, gamma, x, out: norm(x, sizes, gamma.view(sizes), beta.view(sizes), shift)
+        if op == rms_norm(rank, shift):
+            norm = self.functions.rms_norm
+            return lambda gamma, x, out: norm(x, sizes, gamma.view(sizes), shift)
+        return None
+
+    def _attention(self, op: Compose, arrays: Arrays) -> Function | None:
+        stages = [stage.op for stage in op.stages]
+        scales = [one.factor for one in stages if isinstance(one, Scale)]
+        if [type(one) for one in stages if not isinstance(one, Scale)] != [Matmul, Softmax, Matmul]:
+            return None
+        plain = op.is_chain and stages[0] == stages[-1] == Matmul() and stages[1] == Softmax()
+        if not plain or len(scales) > 1:
+            return None
+        call, scale = self.functions.scaled_dot_product_attention, (scales or [1.0])[0]
+        return lambda v, q, k, out: call(q[None], k.transpose(-1, -2)[None], v[None], scale=scale)[0]
+
+    def _linear(self, op: Compose, arrays: Arrays) -> Function | None:
+        """Return the product of matrices with a bias for all rows, and what is applied to it."""
+        after: dict[Operation, Function] = {Gelu(): self.functions.gelu, Relu(): self.torch.relu}
+        *heads, add, product = (stage.op for stage in op.stages)
+        plain = op.is_chain and (add, product) == (Add(over=(0, 1)), Matmul()) and len(arrays[-1]) == 1
+        addmm = self.torch.addmm
+        if plain and not heads:
+            return lambda bias, x, weights, out: addmm(bias[0], x[0], weights[0])[None]
+        if plain and len(heads) == 1 and heads[0] in after:
+            last = after[heads[0]]
+            return lambda bias, x, weights, out: last(addmm(bias[0], x[0], weights[0]))[None]
+        return None
+
+
+class OneDnn(Torch):
+    """oneDNN through torch: its own tensors, with the right-hand side of a product laid out for it beforehand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        functions = self.functions
+        self.calls: Mapping[type[Operation], Maker] = {
+            Matmul: self._matmul,
+            Conv: self._conv,
+            Relu: lambda place: lambda x, out: functions.relu(x),
+            Gelu: self._gelu,
+            Sigmoid: lambda place: lambda x, out: self.torch.sigmoid(x),
+            Tanh: lambda place: lambda x, out: self.torch.tanh(x),
+            Softmax: self._softmax,
+            Add: self._values("add"),
+            Mul: self._values("mul"),
+        }
+
+    def check(self, logical: LogicalSpec) -> None:
+        """Raise NotOffered for anything but f32."""
+        if {state.dtype.name for state in logical.states} != {"f32"}:
+            raise NotOffered("only f32")
+
+    def whole(self, op: Compose, arrays: Arrays) -> Function | None:
+        """Return None: its calls are of one operation each."""
+        return None
+
+    def given(self, array: np.ndarray) -> Any:
+        """Return a tensor of oneDNN."""
+        return super().given(np.ascontiguousarray(array)).to_mkldnn()
+
+    def plain(self, array: Any) -> np.ndarray:
+        """Return the values."""
+        return super().plain(array.to_dense())
+
+    def _matmul(self, place: Place) -> Function:
+        op, rhs = place.op, place.arrays[1]
+        assert isinstance(op, Matmul)
+        if op.accumulate or rhs.shape[0] > 1 or not place.known[1]:
+            raise NotOffered("only products with a matrix that is there beforehand")
+        weights = rhs.to_dense()[0].t().contiguous().to_mkldnn()
+        return lambda lhs, rhs, out: self.functions.linear(lhs, weights)
+
+    def _gelu(self, place: Place) -> Function:
+        assert isinstance(place.op, Gelu)
+        if place.op.form != "erf":
+            raise NotOffered("no Gelu[form=tanh]")
+        return lambda x, out: self.functions.gelu(x)
+
+    def _softmax(self, place: Place) -> Function:
+        assert isinstance(place.op, Softmax)
+        axis = place.op.axis(place.arrays[-1].ndim)
+        return lambda x, out: self.torch.softmax(x, axis)
+
+    def _conv(self, place: Place) -> Function:
+        op = place.op
+        assert isinstance(op, Conv)
+        if op.pads[:2] != op.pads[2:] or op.accumulate:
+            raise NotOffered("no such padding, and no sums that go on")
+        options = {"stride": op.strides, "dilation": op.dilations, "padding": op.pads[:2]}
+        return lambda image, filters, out: self.functions.conv2d(image, filters, **options)
+
+    def _values(self, name: str) -> Maker:
+        function = getattr(self.torch, name)
+
+        def maker(place: Place) -> Function:
+            if place.arrays[0].shape != place.arrays[1].shape:
+                raise NotOffered("no values used for whole rows")
+            return lambda lhs, rhs, out: function(lhs, rhs)
+
+        return maker

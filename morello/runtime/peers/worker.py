@@ -1,0 +1,120 @@
+"""A process that times a library, with its own environment: python -m morello.runtime.peers.worker ORDER
+
+ORDER is a pickled `Order`, in base64. It answers with a line of JSON: times, or why there are none.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from morello.ir.spec import LogicalSpec
+from morello.runtime.peers.calls import Library, NotOffered, calls_for, least
+
+
+@attrs.frozen
+class Order:
+    """A Spec to time with a library, in `repeats` measurements or more that take `min_time` seconds in all.
+
+    Each is of as many calls as take `measurement` seconds.
+    """
+
+    library: str
+    logical: LogicalSpec
+    seed: int
+    threads: int
+    min_time: float
+    repeats: int
+    measurement: float
+
+    def text(self) -> str:
+        """Return it as an argument of a command."""
+        return base64.b64encode(pickle.dumps(self)).decode("ascii")
+
+
+def answer(order: Order) -> dict[str, Any]:
+    """Return times, the fastest way if there are several; `none` says why there are no calls."""
+    try:
+        found = [_timed(order, library, note) for library, note in _ways(order)]
+    except NotOffered as error:
+        return {"none": str(error)}
+    return min(found, key=lambda one: min(one["wall" if order.threads > 1 else "cpu"]))
+
+
+def _ways(order: Order) -> Iterator[tuple[Library, str]]:
+    """Yield the library as it is to be timed, with a word on that."""
+    if order.library == "numpy":
+        from morello.runtime.peers.numpy_calls import Numpy
+
+        yield Numpy(), ""
+        return
+    from morello.runtime.peers.torch_calls import OneDnn, Torch
+
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(order.threads)
+    with torch.inference_mode():
+        if order.library == "onednn":
+            yield OneDnn(), ""
+            return
+        for on in (True, False):
+            with torch.backends.mkldnn.flags(enabled=on):
+                yield Torch(), f"oneDNN {'on' if on else 'off'}"
+
+
+def _timed(order: Order, library: Library, note: str) -> dict[str, Any]:
+    calls = calls_for(order.logical, library, order.seed)
+    nothing = calls_for(least(order.logical), library, order.seed)
+    count, few = _count(calls.run, order.measurement), _count(nothing.run, order.measurement)
+    spent, overhead = list[tuple[float, float]](), list[tuple[float, float]]()
+    end = time.monotonic() + order.min_time
+    while len(spent) < order.repeats or time.monotonic() < end:
+        spent.append(_seconds(calls.run, count))
+        # In turn, so that the clock rate is the same for both.
+        overhead.append(_seconds(nothing.run, few))
+    cpu, wall = zip(*spent, strict=True)
+    call = min(pair[order.threads > 1] for pair in overhead)
+    module = importlib.import_module("numpy" if order.library == "numpy" else "torch")
+    return {"cpu": cpu, "wall": wall, "call": call, "note": note, "version": module.__version__}
+
+
+def _count(run: Callable[[], None], seconds: float) -> int:
+    """Return how many calls take so long: a power of two. Warms up, too."""
+    run()
+    calls = 1
+    while calls * _seconds(run, calls)[1] < seconds:
+        calls *= 2
+    return calls
+
+
+def _seconds(run: Callable[[], None], calls: int) -> tuple[float, float]:
+    """Return the seconds of a call: of this thread's CPU, and on the wall."""
+    wall, cpu = time.perf_counter(), time.thread_time()
+    for _ in range(calls):
+        run()
+    return (time.thread_time() - cpu) / calls, (time.perf_counter() - wall) / calls
+
+
+def main() -> None:
+    """Answer the order on the command line."""
+    # What libraries print must not come before the answer.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    import numpy as np
+
+    with contextlib.closing(out), np.errstate(all="ignore"):
+        out.write(json.dumps(answer(pickle.loads(base64.b64decode(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    # Under its own name the class is the one that was pickled.
+    importlib.import_module("morello.runtime.peers.worker").main()

@@ -1,0 +1,126 @@
+"""Tables fit the terminal, lose nothing where programs read them, and have no escapes where none are wanted."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morello.cli import tables
+from morello.cli.tables import Column, print_table, table_text
+
+COLUMNS = [
+    Column("name"),
+    Column("count", number=True),
+    Column("what it is", wraps=True, spare=1),
+    Column("x", spare=2),
+]
+ROWS = [("one", "1,000", "a text of several words that is long", "far"), ("another", "2", "short", "away")]
+
+words = st.text("abcdefgh ", max_size=60).map(lambda text: " ".join(text.split()))
+
+
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int | None) -> tuple[str, str]:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width is not None:
+        monkeypatch.setenv("COLUMNS", str(width))
+    print_table(COLUMNS, ROWS)
+    return capsys.readouterr()
+
+
+def test_a_row_is_a_line_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = printed(capsys, monkeypatch, None)
+    assert out.splitlines() == [
+        "name     count  what it is                            x",
+        "one      1,000  a text of several words that is long  far",
+        "another      2  short                                 away",
+    ]
+    assert err == ""
+    assert table_text(COLUMNS, ROWS) == out
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out", "wrapped"),
+    [(80, [], False), (50, [], True), (40, ["x"], True), (30, ["what it is", "x"], False)],
+)
+def test_text_is_wrapped_and_then_spare_columns_go(
+    width: int, left_out: list[str], wrapped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = printed(capsys, monkeypatch, width)
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert (len(lines) > 3) == wrapped
+    assert [heading in lines[0] for heading in ("what it is", " x")] == [
+        heading not in left_out for heading in ("what it is", "x")
+    ]
+    assert err == (f"no room for {', '.join(left_out)}: a wider terminal shows more\n" if left_out else "")
+
+
+@given(st.lists(st.tuples(words, words, words), min_size=1, max_size=5), st.integers(12, 100))
+def test_nothing_is_cut_off(rows: list[tuple[str, str, str]], width: int) -> None:
+    """However narrow, every letter of the columns that stay is there, in its order within a column."""
+    columns = [Column("a", wraps=True), Column("b"), Column("c", number=True)]
+    text = tables._text(columns, rows, width, False)
+    assert all(len(line) <= width for line in text.splitlines())
+    shown = sorted(text.replace("\n", "").replace(" ", ""))
+    assert shown == sorted("abc" + "".join("".join(row) for row in rows).replace(" ", ""))
+
+
+#: Prints a table on a terminal of 60 columns, whose other end is read.
+ON_A_TERMINAL = """
+from rich.text import Text
+from morello.cli.tables import Column, print_table
+print_table([Column("name"), Column("what", wraps=True)], [(Text("one", "bold"), "a word " * 20)])
+"""
+
+
+def on_a_terminal(**environment: str) -> str:
+    ours, theirs = pty.openpty()
+    names = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")
+    own = {**{name: value for name, value in os.environ.items() if name not in names}, **environment}
+    os.system(f"stty cols 60 rows 24 < {os.ttyname(theirs)}")
+    command = [sys.executable, "-c", ON_A_TERMINAL]
+    subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, env=own, check=True, timeout=60)
+    os.close(theirs)
+    found = b""
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        found += chunk
+    os.close(ours)
+    return found.decode()
+
+
+def test_a_terminal_says_how_wide_it_is() -> None:
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in on_a_terminal(TERM="xterm").splitlines()]
+    assert 50 < max(map(len, plain)) <= 60
+    assert "\x1b[1m" in on_a_terminal(TERM="xterm")
+    assert max(map(len, on_a_terminal(TERM="xterm", COLUMNS="40", NO_COLOR="1").splitlines())) <= 40
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_no_escapes_where_none_are_wanted(environment: dict[str, str]) -> None:
+    assert "\x1b" not in on_a_terminal(**environment)
+
+
+def test_no_escapes_of_progress_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    from morello.cli.progress import Doing
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Doing("building one")._bar is not None
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Doing("building one")._bar is None
