@@ -30,8 +30,10 @@ Prove = Callable[..., CompiledKernel]
 
 
 def pytest_configure() -> None:
-    """Fix what would depend on the machine: costs, and whether Ctrl-C is ignored, as in a script's background jobs."""
+    """Fix what would depend on the machine: costs, the terminal, and Ctrl-C, which background jobs ignore."""
     os.environ["MORELLO_PROFILE"] = "base"
+    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
