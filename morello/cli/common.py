@@ -266,4 +266,5 @@ def tell_compiler(kernel: CompiledKernel) -> None:
 
 def _as_file(goal: Goal) -> str:
     """Return a Spec file with the goal alone, as far as it is scheduled."""
-    return show_file(SpecFile(goal.target, (Declaration(goal.name, goal.spec, schedule_of(goal.impl)),)))
+    declared = Declaration(goal.name, goal.spec, schedule_of(goal.impl), goal.signature)
+    return show_file(SpecFile(goal.target, (declared,)))

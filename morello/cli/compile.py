@@ -44,7 +44,9 @@ def _trees(programs: Sequence[Made]) -> bytes:
 
 def _schedules(programs: Sequence[Made]) -> bytes:
     kernels = [one.kernel for one in programs]
-    goals = [Declaration(each.program.name, each.spec, schedule_of(each.impl)) for each in kernels]
+    goals = [
+        Declaration(each.program.name, each.spec, schedule_of(each.impl), each.program.signature) for each in kernels
+    ]
     return show_file(SpecFile(kernels[0].target, tuple(goals))).encode()
 
 

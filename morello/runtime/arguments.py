@@ -10,6 +10,7 @@ import numpy as np
 
 from morello.errors import ArgumentError
 from morello.ir.dtypes import BF16
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.runtime.arrays import Form, form_of
@@ -20,9 +21,10 @@ _OVERLAP_WORK: Any = 100_000
 
 @attrs.frozen
 class Argument:
-    """One operand of a kernel: its place among them, its array's form, and its alignment in bytes."""
+    """One operand of a kernel: its place in a call and in the Spec, its array's form, and its alignment in bytes."""
 
     index: int
+    operand: int
     name: str
     form: Form
     reads: bool
@@ -47,7 +49,7 @@ class Argument:
             raise self._fault(
                 f"an array that starts at a multiple of {self.alignment} bytes",
                 f"one at {address % self.alignment} bytes past such a multiple",
-                f"copy it into morello.runtime.empty(kernel.spec.operands[{self.index}]), "
+                f"copy it into morello.runtime.empty(kernel.spec.operands[{self.operand}]), "
                 "or compile the Spec for an unaligned (ua) operand",
             )
         if self.writes and not array.flags.writeable:
@@ -93,19 +95,20 @@ class Argument:
             )
 
     def _pack_hint(self) -> str:
-        return f"convert it: morello.runtime.pack(array, kernel.spec.operands[{self.index}])"
+        return f"convert it: morello.runtime.pack(array, kernel.spec.operands[{self.operand}])"
 
     def _fault(self, expected: str, got: str, hint: str) -> ArgumentError:
         return ArgumentError(f"operand {self.index} ({self.name}): expected {expected}, got {got}", hint)
 
 
-def arguments_of(spec: Spec, target: Target) -> tuple[Argument, ...]:
-    """Return what each operand of `spec` asks of its array."""
+def arguments_of(spec: Spec, signature: Signature, target: Target) -> tuple[Argument, ...]:
+    """Return what each operand of `spec` asks of its array, in the order of a call."""
     found = []
-    for index, (one, tensor) in enumerate(zip(spec.op.operands(len(spec.shape)), spec.operands, strict=True)):
+    for index, (name, operand) in enumerate(zip(signature.names, signature.operands, strict=True)):
+        one, tensor = spec.logical.declared[operand], spec.operands[operand]
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
-        found.append(Argument(index, one.name, form_of(tensor), one.reads, one.writes, alignment))
+        found.append(Argument(index, operand, name, form_of(tensor), one.reads, one.writes, alignment))
     return tuple(found)
 
 

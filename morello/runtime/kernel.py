@@ -40,7 +40,7 @@ class Loaded:
 class Kernel:
     """A function on numpy arrays, built from C when it is first called.
 
-    `kernel(*arrays)` takes one array per operand of the Spec, in its order, writes the outputs in place and
+    `kernel(*arrays)` takes one array per operand, in the order of `program.signature`, writes the outputs in place and
     returns None. Outputs that are not read may be left out, all of them: they are then allocated and returned,
     a single one as an array, several as a tuple. No array is copied, and other threads run meanwhile; a kernel
     may be called from several threads at once. `compiler` may be a command, as for `find_compiler`.
@@ -119,8 +119,8 @@ class Kernel:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """Return what each operand asks of its array."""
-        return arguments_of(self.spec, self.target)
+        """Return what each operand asks of its array, in the order of a call."""
+        return arguments_of(self.spec, self.program.signature, self.target)
 
     def __call__(self, *arrays: np.ndarray, threads: int | None = None) -> Any:
         count = self.threads(threads)
@@ -154,10 +154,11 @@ class Kernel:
             )
         waiting = iter(arrays)
         given, fresh = [], []
-        for argument, tensor in zip(self.arguments, self.spec.operands, strict=True):
+        for argument in self.arguments:
             if argument.reads:
                 given.append(next(waiting))
             else:
+                tensor = self.spec.operands[argument.operand]
                 given.append(empty(tensor, max(ALIGNMENT, argument.alignment)))
                 fresh.append(given[-1])
         return given, fresh
@@ -212,7 +213,10 @@ def _check_parameters(program: Program, spec: Spec, target: Target) -> None:
     operands, hint = spec.operands, remedy(target.origins.get("emitter", target.name))
     if len(program.parameters) != len(operands):
         raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands", hint)
-    for parameter, tensor in zip(program.parameters, operands, strict=True):
+    if sorted(program.signature.operands) != [*range(len(operands))]:
+        raise EmitError(f"{program.name}: its parameters are not the operands of its Spec, one for each", hint)
+    for parameter in program.parameters:
+        tensor = operands[parameter.operand]
         layout = tensor.state.layout
         strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
         if parameter.strides != strides:

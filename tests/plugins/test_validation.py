@@ -103,7 +103,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"info": attrs.evolve(INFO, casts=frozenset({("f32", "f23")}))}, "casts", "unknown data type 'f23'"),
     ({"levels": ()}, "memory levels", "a target has at least one (hook morello_levels)"),
     ({"emitter": None}, "emitter", "a target has one (hook morello_emitter)"),
-    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name)"),
+    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name, signature)"),
     ({"weights": 7}, "weights 7", "weights are a morello.plugins.Weights"),
     ({"weights": Weights(threads=0)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(sync=-1)}, "weights", "threads are at least 1 and sync is not negative"),

@@ -1,0 +1,94 @@
+"""The part of emitted C that callers see: the function's declaration, and the header around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from morello.codegen.reserved import spelled
+from morello.codegen.writer import Names
+from morello.ir.program import Parameter
+from morello.ir.signature import Signature
+from morello.ir.spec import LogicalSpec
+from morello.kernels.buffers import ALIGNMENT
+
+
+def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> tuple[Parameter, ...]:
+    """Return the parameters for the operands of a Spec, in the order of a call, as `names` lets them be called."""
+    made: list[Parameter] = []
+    for name, operand in zip(signature.names, signature.operands, strict=True):
+        one, tensor = logical.declared[operand], logical.operand(operand)
+        outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
+        wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer)
+        made.append(attrs.evolve(wanted, name=names.fresh(wanted.name, wanted.stride_endings)))
+    return tuple(made)
+
+
+@attrs.frozen(kw_only=True)
+class Interface:
+    """The function `name` as its callers see it.
+
+    `summary` says in a line what it computes. Of the workspace, `workspace` bytes are for all threads and
+    `thread_workspace` for each.
+    """
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    workspace: int = 0
+    thread_workspace: int = 0
+    parallel: bool = False
+    workspace_name: str = "workspace"
+    threads_name: str = "threads"
+
+    @property
+    def prototype(self) -> str:
+        """Return the function's head."""
+        written: list[str] = []
+        for one in self.parameters:
+            const = "" if one.writes else "const "
+            written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
+            written += [f"ptrdiff_t {stride}" for stride in one.stride_names]
+        if self.workspace or self.thread_workspace:
+            written.append(f"void *restrict {self.workspace_name}")
+        if self.parallel:
+            written.append(f"int {self.threads_name}")
+        return f"void {self.name}({', '.join(written)})"
+
+    @property
+    def header(self) -> str:
+        """Return the header, for C and C++."""
+        guard = f"MORELLO_{self.name.upper()}_H"
+        rows = [f"/* {self.summary}, made by Morello. */", f"#ifndef {guard}", f"#define {guard}", ""]
+        rows += ["#include <stddef.h>", "#include <stdint.h>", "", *self._description()]
+        rows += ["#ifdef __cplusplus", 'extern "C" {', "#define restrict __restrict", "#endif", f"{self.prototype};"]
+        rows += ["#ifdef __cplusplus", "#undef restrict", "}", "#endif", "", f"#endif /* {guard} */", ""]
+        return "\n".join(rows)
+
+    def _description(self) -> Iterator[str]:
+        """Yield comments on all parameters, and the macro for the workspace."""
+        for one in self.parameters:
+            shape = "×".join(map(str, one.tensor.shape))
+            layout = one.tensor.state.layout or "in order"
+            yield f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */"
+            if one.strides:
+                yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
+        macro, threads = workspace_macro(self.name), self.threads_name
+        if self.parallel:
+            yield f"/* {threads}: how many threads may be used, at least 1; results do not depend on it."
+            yield (
+                "   Compile with OpenMP, or link with pthreads."
+                " What no thread is to be had for, the calling one does. */"
+            )
+        if self.workspace or self.thread_workspace:
+            call, size = macro, f"{self.workspace}"
+            if self.parallel:
+                call, size = f"{macro}({threads})", f"({size} + (size_t)({threads}) * {self.thread_workspace})"
+            yield f"/* {self.workspace_name}: {call if self.parallel else size} bytes, aligned to {ALIGNMENT} */"
+            yield f"#define {call} {size}"
+
+
+def workspace_macro(name: str) -> str:
+    """Return the macro for the size of a function's workspace."""
+    return f"{name.upper()}_WORKSPACE"
