@@ -83,12 +83,15 @@ def command(
 ) -> None:
     """Compile the Spec in FILE to C.
 
-    The C is self-contained: a function that takes pointers to the operands. Only `--emit so` needs a C compiler.
+    The C is a function that takes pointers to the operands. What is printed is self-contained; with `-o NAME.c` it
+    includes its header, NAME.h, which is written beside it. Only `--emit so` needs a C compiler.
     """
     output = None if output == "-" else output
     emit = emit or _BY_SUFFIX.get(Path(output or "").suffix, "c")
+    header = _header_of(output) if emit == "c" else None
     if output is not None:
-        check_writable(output, ctx.params["file"])
+        for path in (output, *([header] if header else [])):
+            check_writable(path, ctx.params["file"])
     elif emit == "so":
         raise click.UsageError("--emit so needs -o OUT: a shared object is not for reading", ctx)
     if len(goals) > 1 and emit not in _FOR_MANY:
@@ -100,8 +103,15 @@ def command(
     for goal, one in zip(goals, made, strict=True):
         if one.low < one.kernel.cost:
             click.echo(f"{goal.name}: {one.proof}", err=True)
-    data = _EMITTERS[emit](made)
+    if header:
+        write_file(header, _header(made))
+    data = made[0].kernel.program.including(Path(header).name).encode() if header else _EMITTERS[emit](made)
     if output is None:
         click.echo(data, nl=False)
     else:
         write_file(output, data)
+
+
+def _header_of(output: str | None) -> str | None:
+    """Return the path of the header that a file of C includes; what goes elsewhere than into such a file has none."""
+    return str(Path(output).with_suffix(".h")) if output and Path(output).suffix == ".c" else None

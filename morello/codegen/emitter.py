@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
 
-from morello.codegen.interface import Interface, parameters_of, workspace_macro
+from morello.codegen.interface import Interface, parameters_of, requirements, workspace_macro
 from morello.codegen.loops import (
     Jammed,
     Outer,
@@ -86,6 +86,10 @@ class CEmitter:
         """Return the compiler flags with which C may use a CPU feature that a microkernel asks for."""
         return ()
 
+    def feature_macro(self, feature: str) -> str | None:
+        """Return the macro that compilers define where C may use a CPU feature; None if there is none."""
+        return None
+
     def vector_type(self, dtype: DType, values: int) -> str:
         """Return the name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
@@ -136,17 +140,20 @@ class Emission:
             function.add(self.writer)
         code = "\n".join([*self._parallel.functions, function.text()])
         self.names_of_others = {*self._helpers, *self._vectors, *(names_in(code) - self.names.handed_out)}
+        own = [flag for feature in self._features for flag in self.emitter.feature_flags(feature)]
+        flags = (*self.emitter.flags, *own)
         return Program(
             name=self.name,
-            source="\n".join([self._banner(), *self._preamble(), code]),
+            source="\n".join([*self._top(interface, flags), code]),
             header=interface.header,
             prototype=interface.prototype,
             parameters=parameters,
             workspace=self._most_held,
-            flags=(*self.emitter.flags, *(flag for one in self._features for flag in self.emitter.feature_flags(one))),
+            flags=flags,
             parallel=bool(self._parallel),
             thread_workspace=self._parallel.workspace,
             cpu_features=tuple(self._features),
+            declarations=interface.declarations,
         )
 
     # What a KernelSite asks for, besides vectors and their loads and stores.
@@ -191,28 +198,30 @@ class Emission:
             threads_name=self.threads_name,
         )
 
-    def _banner(self) -> str:
+    def _top(self, interface: Interface, flags: Sequence[str]) -> list[str]:
+        """Return what comes before the code, in parts with a line between them."""
+        features = (*self.target.info.cpu_features, *self._features)
+        macros = {feature: macro for feature in features if (macro := self.emitter.feature_macro(feature))}
+        needed = requirements(self.name, macros, flags)
+        includes = "".join(f"#include <{header}>\n" for header in self.emitter.includes)
+        before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])
+        texts = (*self._vectors.values(), *self._helpers.values())
+        first = [f"{self._banner(interface.command(flags))}\n{needed}", *before, includes, interface.declarations]
+        return [*first, *runtime, *(f"{text}\n" for text in texts)]
+
+    def _banner(self, command: str) -> str:
         totals = figures(self.impl)
         peaks = ", ".join(
             f"{level.name} {peak}" for level, peak in zip(self.target.levels, totals.peak, strict=True) if peak
         )
         rows = [
             f"{short(self.impl.spec.logical)} for {self.target.name}, made by Morello.",
+            command,
             "",
             f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
             *(f"    {row}" for row in lines(schedule_of(self.impl))),
         ]
         return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
-
-    def _preamble(self) -> list[str]:
-        includes = "\n".join(f"#include <{header}>" for header in self.emitter.includes)
-        before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])
-        return [
-            *before,
-            f"{includes}\n",
-            *runtime,
-            *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values())),
-        ]
 
     def _enter(self, view: View, parameter: Parameter) -> View:
         """Return a parameter as the Spec has it: operands that live in registers are loaded from memory first."""

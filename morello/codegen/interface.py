@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -23,6 +23,10 @@ def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> t
         wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer)
         made.append(attrs.evolve(wanted, name=names.fresh(wanted.name, wanted.stride_endings)))
     return tuple(made)
+
+
+#: The compiler's flags for all of Morello's C; those of targets come after them.
+COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
 
 
 @attrs.frozen(kw_only=True)
@@ -57,14 +61,24 @@ class Interface:
         return f"void {self.name}({', '.join(written)})"
 
     @property
+    def declarations(self) -> str:
+        """Return what a file has to declare that calls the function, or defines it."""
+        return f"{self.prototype};\n"
+
+    @property
     def header(self) -> str:
-        """Return the header, for C and C++."""
+        """Return the header, for C and C++, which knows no `restrict`."""
         guard = f"MORELLO_{self.name.upper()}_H"
+        declarations = self.declarations.replace("*restrict ", "*__restrict ")
         rows = [f"/* {self.summary}, made by Morello. */", f"#ifndef {guard}", f"#define {guard}", ""]
         rows += ["#include <stddef.h>", "#include <stdint.h>", "", *self._description()]
-        rows += ["#ifdef __cplusplus", 'extern "C" {', "#define restrict __restrict", "#endif", f"{self.prototype};"]
-        rows += ["#ifdef __cplusplus", "#undef restrict", "}", "#endif", "", f"#endif /* {guard} */", ""]
-        return "\n".join(rows)
+        rows += ["#ifdef __cplusplus", 'extern "C" {', f"#endif\n{declarations}#ifdef __cplusplus", "}", "#endif"]
+        return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
+
+    def command(self, flags: Sequence[str]) -> str:
+        """Return a line that says how the C is compiled where the target takes `flags`."""
+        threads = ", with -fopenmp or -pthread" if self.parallel else ""
+        return f"Compile: cc {' '.join([*COMMON_FLAGS, *flags])} -c {self.name}.c{threads}"
 
     def _description(self) -> Iterator[str]:
         """Yield comments on all parameters, and the macro for the workspace."""
@@ -92,3 +106,15 @@ class Interface:
 def workspace_macro(name: str) -> str:
     """Return the macro for the size of a function's workspace."""
     return f"{name.upper()}_WORKSPACE"
+
+
+def requirements(name: str, macros: Mapping[str, str], flags: Sequence[str]) -> str:
+    """Return the lines that stop a compiler which may not use all CPU features: those with macros that say so.
+
+    `macros` are by feature; `flags` are the compiler's for all of them.
+    """
+    if not macros:
+        return ""
+    lacks = " || ".join(f"!defined({macro})" for macro in macros.values())
+    needs = f"{name} needs {', '.join(macros)}: compile it with {' '.join(flags)}"
+    return f'#if {lacks}\n#error "{needs}"\n#endif\n'

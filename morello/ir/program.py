@@ -37,6 +37,8 @@ class Parameter:
 class Program:
     """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
 
+    `declarations` are the part of the source that stands in the header too.
+
     The function takes the parameters in their order, that of a call, then, unless it needs 0 bytes of workspace, a
     pointer to that many bytes aligned to 64, then, if it has parallel loops, the number of threads, an `int` of at
     least 1.
@@ -55,6 +57,12 @@ class Program:
     parallel: bool = False
     thread_workspace: int = 0
     cpu_features: tuple[str, ...] = ()
+    declarations: str = ""
+
+    def including(self, header: str) -> str:
+        """Return the source with `#include` of the header, as a file of this name, in place of its declarations."""
+        include = f'#include "{header}"\n'
+        return self.source.replace(self.declarations, include, 1) if self.declarations else include + self.source
 
     @property
     def signature(self) -> Signature:

@@ -105,7 +105,8 @@ class Kernel:
     @property
     def files(self) -> dict[str, str]:
         """Source and header by file name."""
-        return {f"{self.program.name}.c": self.source, f"{self.program.name}.h": self.header}
+        header = f"{self.program.name}.h"
+        return {f"{self.program.name}.c": self.program.including(header), header: self.header}
 
     @cached_property
     def library(self) -> Path:

@@ -1,5 +1,6 @@
 /*
  * Move(2×100×40, GL, GL) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c threads.c, with -fopenmp or -pthread
  *
  * Cost 2385080; memory in bytes: L1 4096, GL 16384. Schedule:
  *     tile [1, 0, 0]
@@ -27,6 +28,10 @@
  *     move 0 to L1
  *     select Assign
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "threads needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #if defined(__GNUC__) && !defined(__clang__)
 /* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
 #pragma GCC optimize("no-predictive-commoning")
@@ -36,6 +41,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *restrict out, void *restrict workspace, int threads2);
 
 #ifndef _OPENMP
 #include <pthread.h>

@@ -14,11 +14,9 @@
 #define THREADS_WORKSPACE(threads2) (16000 + (size_t)(threads2) * 0)
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *restrict out, void *restrict workspace, int threads2);
+void threads(const float *__restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *__restrict out, void *__restrict workspace, int threads2);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * MatmulAccum(1×64×8×8, L1, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c threads_avx2.c, with -fopenmp or -pthread
  *
  * Cost 20636; memory in bytes: VRF 128. Schedule:
  *     tile [1, 2, 8] parallel
@@ -20,6 +21,10 @@
  *     tile [1, 1, 8]
  *     select BroadcastVecMultAdd
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "threads_avx2 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #if defined(__GNUC__) && !defined(__clang__)
 /* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
 #pragma GCC optimize("no-predictive-commoning")
@@ -29,6 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void threads_avx2(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
 
 #ifndef _OPENMP
 #include <pthread.h>

@@ -12,11 +12,9 @@
    Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void threads_avx2(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
+void threads_avx2(const float *__restrict lhs, const float *__restrict rhs, float *__restrict out, int threads);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * MatmulAccum(1×64×8×16, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c threads_avx512.c, with -fopenmp or -pthread
  *
  * Cost 20640; memory in bytes: VRF 256. Schedule:
  *     tile [1, 2, 16] parallel
@@ -20,6 +21,10 @@
  *     tile [1, 1, 16]
  *     select BroadcastVecMultAdd
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "threads_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #if defined(__GNUC__) && !defined(__clang__)
 /* Or gcc stores what it has read beside a tile, where another thread may have stored meanwhile. */
 #pragma GCC optimize("no-predictive-commoning")
@@ -29,6 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void threads_avx512(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
 
 #ifndef _OPENMP
 #include <pthread.h>

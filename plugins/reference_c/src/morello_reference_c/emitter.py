@@ -54,7 +54,16 @@ class ReferenceEmitter:
             shown = _function(name, logical, signature, names)
             meant = attrs.evolve(meant, name=names.fresh(f"{name}_meaning"))
         source = _source(logical, values, meant, shown)
-        return Program(name, source, shown.header, shown.prototype, shown.parameters, 0, FLAGS)
+        return Program(
+            name=name,
+            source=source,
+            header=shown.header,
+            prototype=shown.prototype,
+            parameters=shown.parameters,
+            workspace=0,
+            flags=FLAGS,
+            declarations=shown.declarations,
+        )
 
 
 def _function(name: str, logical: LogicalSpec, signature: Signature, names: Names) -> Interface:
@@ -70,7 +79,8 @@ def _source(logical: LogicalSpec, values: Sequence[Value], meant: Interface, sho
     includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
     if _MATH.search(used):
         includes.insert(0, "#include <math.h>")
-    parts = [f"/* {shown.summary}: what it means, in plain loops. */", "", *includes, ""]
+    parts = [f"/* {shown.summary}: what it means, in plain loops.", f"   {shown.command(FLAGS)} */", "", *includes]
+    parts += ["", shown.declarations]
     for helper, text in HELPERS.items():
         if f"{helper}(" in used:
             parts.append(text)

@@ -1,8 +1,11 @@
-/* MatmulAccum(1×4×6×8): what it means, in plain loops. */
+/* MatmulAccum(1×4×6×8): what it means, in plain loops.
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0);
 
 static inline float bf16_to_float(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
