@@ -90,6 +90,10 @@ class CEmitter:
         """Return the macro that compilers define where C may use a CPU feature; None if there is none."""
         return None
 
+    def feature_test(self, feature: str) -> str | None:
+        """Return a condition in C that tells at run time if the CPU has a feature; None if there is none."""
+        return None
+
     def vector_type(self, dtype: DType, values: int) -> str:
         """Return the name of the C type of a vector register; the file defines it as a GNU vector type."""
         return f"{dtype.name}x{values}"
@@ -154,6 +158,7 @@ class Emission:
             thread_workspace=self._parallel.workspace,
             cpu_features=tuple(self._features),
             declarations=interface.declarations,
+            cpu_tests=self._cpu_tests(),
         )
 
     # What a KernelSite asks for, besides vectors and their loads and stores.
@@ -198,10 +203,18 @@ class Emission:
             threads_name=self.threads_name,
         )
 
+    def _needed(self) -> tuple[str, ...]:
+        """Return all CPU features that the code needs."""
+        return (*self.target.info.cpu_features, *self._features)
+
+    def _cpu_tests(self) -> tuple[str, ...] | None:
+        tests = [self.emitter.feature_test(feature) for feature in self._needed()]
+        known = tuple(test for test in tests if test)
+        return known if len(known) == len(tests) else None
+
     def _top(self, interface: Interface, flags: Sequence[str]) -> list[str]:
         """Return what comes before the code, in parts with a line between them."""
-        features = (*self.target.info.cpu_features, *self._features)
-        macros = {feature: macro for feature in features if (macro := self.emitter.feature_macro(feature))}
+        macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
         needed = requirements(self.name, macros, flags)
         includes = "".join(f"#include <{header}>\n" for header in self.emitter.includes)
         before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -67,20 +67,16 @@ class Interface:
 
     @property
     def header(self) -> str:
-        """Return the header, for C and C++, which knows no `restrict`."""
-        guard = f"MORELLO_{self.name.upper()}_H"
-        declarations = self.declarations.replace("*restrict ", "*__restrict ")
-        rows = [f"/* {self.summary}, made by Morello. */", f"#ifndef {guard}", f"#define {guard}", ""]
-        rows += ["#include <stddef.h>", "#include <stdint.h>", "", *self._description()]
-        rows += ["#ifdef __cplusplus", 'extern "C" {', f"#endif\n{declarations}#ifdef __cplusplus", "}", "#endif"]
-        return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
+        """Return the header."""
+        summary = f"{self.summary}, made by Morello."
+        return header(f"MORELLO_{self.name.upper()}_H", summary, self.declarations, self.description())
 
     def command(self, flags: Sequence[str]) -> str:
         """Return a line that says how the C is compiled where the target takes `flags`."""
         threads = ", with -fopenmp or -pthread" if self.parallel else ""
         return f"Compile: cc {' '.join([*COMMON_FLAGS, *flags])} -c {self.name}.c{threads}"
 
-    def _description(self) -> Iterator[str]:
+    def description(self) -> Iterator[str]:
         """Yield comments on all parameters, and the macro for the workspace."""
         for one in self.parameters:
             shape = "×".join(map(str, one.tensor.shape))
@@ -106,6 +102,14 @@ class Interface:
 def workspace_macro(name: str) -> str:
     """Return the macro for the size of a function's workspace."""
     return f"{name.upper()}_WORKSPACE"
+
+
+def header(guard: str, about: str, declarations: str, before: Iterable[str] = ()) -> str:
+    """Return a header with these declarations, and lines before them, for C and C++, which knows no `restrict`."""
+    rows = [f"/* {about} */", f"#ifndef {guard}", f"#define {guard}", ""]
+    rows += ["#include <stddef.h>", "#include <stdint.h>", "", *before, "#ifdef __cplusplus", 'extern "C" {']
+    rows += [f"#endif\n{declarations.replace('*restrict ', '*__restrict ')}#ifdef __cplusplus", "}", "#endif"]
+    return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
 
 
 def requirements(name: str, macros: Mapping[str, str], flags: Sequence[str]) -> str:

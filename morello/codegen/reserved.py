@@ -132,6 +132,15 @@ LIBRARY = frozenset(
     """.split()
 )
 
+#: Headers of the C library and of POSIX, without `.h`, that others of the same name would take the place of.
+HEADERS = frozenset(
+    """
+    assert complex ctype cpuid dlfcn errno fcntl fenv float immintrin inttypes iso646 limits locale malloc math memory
+    omp pthread sched search setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
+    string strings syscall tgmath threads time uchar unistd wchar wctype
+    """.split()
+)
+
 #: What emitted code calls, so that no variable may hide it.
 _CALLED = frozenset("abs main memcpy memset".split())
 _TAKEN = ("_", "morello_", "MORELLO_", "pthread_", "PTHREAD_", "SYS_")

@@ -37,7 +37,8 @@ class Parameter:
 class Program:
     """Self-contained C. `source` includes nothing but system headers; `header` declares its function.
 
-    `declarations` are the part of the source that stands in the header too.
+    `declarations` are the part of the source that stands in the header too. `cpu_tests` are conditions in C that tell
+    at run time if the CPU has what the code needs: all features, the target's among them; None where C cannot tell.
 
     The function takes the parameters in their order, that of a call, then, unless it needs 0 bytes of workspace, a
     pointer to that many bytes aligned to 64, then, if it has parallel loops, the number of threads, an `int` of at
@@ -58,6 +59,7 @@ class Program:
     thread_workspace: int = 0
     cpu_features: tuple[str, ...] = ()
     declarations: str = ""
+    cpu_tests: tuple[str, ...] | None = None
 
     def including(self, header: str) -> str:
         """Return the source with `#include` of the header, as a file of this name, in place of its declarations."""

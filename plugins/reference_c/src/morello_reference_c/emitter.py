@@ -63,6 +63,7 @@ class ReferenceEmitter:
             workspace=0,
             flags=FLAGS,
             declarations=shown.declarations,
+            cpu_tests=(),
         )
 
 

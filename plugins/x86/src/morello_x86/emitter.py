@@ -21,3 +21,7 @@ class X86Emitter(CEmitter):
     def feature_macro(self, feature: str) -> str:
         """Return the macro of gcc and clang for an extension."""
         return f"__{feature.replace('_', '').upper()}__"
+
+    def feature_test(self, feature: str) -> str:
+        """Return the test of gcc and clang for an extension that the CPU and the system have."""
+        return f'__builtin_cpu_supports("{feature.replace("_", "")}")'
