@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
 
-from morello.codegen.interface import Interface, parameters_of, requirements, workspace_macro
+from morello.codegen.interface import Interface, parameters_of, setter_name, workspace_macro
 from morello.codegen.loops import (
     Jammed,
     Outer,
@@ -25,13 +25,14 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
+from morello.codegen.preamble import preamble
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
-from morello.codegen.threads import OWN_STORES, RUNTIME
+from morello.codegen.threads import SET_RUNNER
 from morello.codegen.writer import Names, Writer, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, figures, leaves, walk
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves, walk
 from morello.ir.index import Index, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program
@@ -42,7 +43,6 @@ from morello.kernels.buffers import ALIGNMENT, Buffer, View, strides_of
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.site import KernelSite
 from morello.kernels.target import Target
-from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.
 MAX_STACK_BYTES = 4096
@@ -112,7 +112,7 @@ class Emission:
         taken: Iterable[str] = (),
     ):
         self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
-        self.writer, self.names = Writer(), Names([*taken, name, workspace_macro(name)])
+        self.writer, self.names = Writer(), Names([*taken, name, setter_name(name), workspace_macro(name)])
         #: Names in the code that are none of its variables.
         self.names_of_others: set[str] = set()
         #: Which operand a buffer that stands in for one is named after.
@@ -142,13 +142,14 @@ class Emission:
         function = Writer()
         with function.block(interface.prototype):
             function.add(self.writer)
-        code = "\n".join([*self._parallel.functions, function.text()])
+        setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
+        code = "\n".join([*self._parallel.functions, function.text(), *setter])
         self.names_of_others = {*self._helpers, *self._vectors, *(names_in(code) - self.names.handed_out)}
         own = [flag for feature in self._features for flag in self.emitter.feature_flags(feature)]
         flags = (*self.emitter.flags, *own)
         return Program(
             name=self.name,
-            source="\n".join([*self._top(interface, flags), code]),
+            source="\n".join([*self._preamble(interface, flags), code]),
             header=interface.header,
             prototype=interface.prototype,
             parameters=parameters,
@@ -212,29 +213,10 @@ class Emission:
         known = tuple(test for test in tests if test)
         return known if len(known) == len(tests) else None
 
-    def _top(self, interface: Interface, flags: Sequence[str]) -> list[str]:
-        """Return what comes before the code, in parts with a line between them."""
+    def _preamble(self, interface: Interface, flags: Sequence[str]) -> list[str]:
         macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
-        needed = requirements(self.name, macros, flags)
-        includes = "".join(f"#include <{header}>\n" for header in self.emitter.includes)
-        before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])
-        texts = (*self._vectors.values(), *self._helpers.values())
-        first = [f"{self._banner(interface.command(flags))}\n{needed}", *before, includes, interface.declarations]
-        return [*first, *runtime, *(f"{text}\n" for text in texts)]
-
-    def _banner(self, command: str) -> str:
-        totals = figures(self.impl)
-        peaks = ", ".join(
-            f"{level.name} {peak}" for level, peak in zip(self.target.levels, totals.peak, strict=True) if peak
-        )
-        rows = [
-            f"{short(self.impl.spec.logical)} for {self.target.name}, made by Morello.",
-            command,
-            "",
-            f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
-            *(f"    {row}" for row in lines(schedule_of(self.impl))),
-        ]
-        return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
+        definitions = (*self._vectors.values(), *self._helpers.values())
+        return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
 
     def _enter(self, view: View, parameter: Parameter) -> View:
         """Return a parameter as the Spec has it: operands that live in registers are loaded from memory first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -27,6 +27,14 @@ def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> t
 
 #: The compiler's flags for all of Morello's C; those of targets come after them.
 COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
+#: The parameter for threads of the caller's.
+RUN = "void (*run)(void (*body)(void *, int), void *data, int count)"
+_ON_THREADS = """\
+/* {threads}: how many threads may be used, at least 1; results do not depend on it.
+   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+/* {setter}: from now on run(body, data, count) shares the loops among threads of yours.
+   It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
+   count is at most {threads}. With NULL the function sees to threads itself again. */"""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +71,12 @@ class Interface:
     @property
     def declarations(self) -> str:
         """Return what a file has to declare that calls the function, or defines it."""
-        return f"{self.prototype};\n"
+        return f"{self.prototype};\n" + (f"{self.setter};\n" if self.parallel else "")
+
+    @property
+    def setter(self) -> str:
+        """Return the head of the function that gives parallel loops threads of the caller's."""
+        return f"void {setter_name(self.name)}({RUN})"
 
     @property
     def header(self) -> str:
@@ -86,17 +99,18 @@ class Interface:
                 yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
         macro, threads = workspace_macro(self.name), self.threads_name
         if self.parallel:
-            yield f"/* {threads}: how many threads may be used, at least 1; results do not depend on it."
-            yield (
-                "   Compile with OpenMP, or link with pthreads."
-                " What no thread is to be had for, the calling one does. */"
-            )
+            yield _ON_THREADS.format(threads=threads, setter=setter_name(self.name))
         if self.workspace or self.thread_workspace:
             call, size = macro, f"{self.workspace}"
             if self.parallel:
                 call, size = f"{macro}({threads})", f"({size} + (size_t)({threads}) * {self.thread_workspace})"
             yield f"/* {self.workspace_name}: {call if self.parallel else size} bytes, aligned to {ALIGNMENT} */"
             yield f"#define {call} {size}"
+
+
+def setter_name(name: str) -> str:
+    """Return the name of the function that gives a function, or a library, threads of the caller's."""
+    return f"{name}_set_parallel"
 
 
 def workspace_macro(name: str) -> str:
@@ -110,15 +124,3 @@ def header(guard: str, about: str, declarations: str, before: Iterable[str] = ()
     rows += ["#include <stddef.h>", "#include <stdint.h>", "", *before, "#ifdef __cplusplus", 'extern "C" {']
     rows += [f"#endif\n{declarations.replace('*restrict ', '*__restrict ')}#ifdef __cplusplus", "}", "#endif"]
     return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
-
-
-def requirements(name: str, macros: Mapping[str, str], flags: Sequence[str]) -> str:
-    """Return the lines that stop a compiler which may not use all CPU features: those with macros that say so.
-
-    `macros` are by feature; `flags` are the compiler's for all of them.
-    """
-    if not macros:
-        return ""
-    lacks = " || ".join(f"!defined({macro})" for macro in macros.values())
-    needs = f"{name} needs {', '.join(macros)}: compile it with {' '.join(flags)}"
-    return f'#if {lacks}\n#error "{needs}"\n#endif\n'

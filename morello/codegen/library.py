@@ -8,7 +8,7 @@ from functools import cached_property
 
 import attrs
 
-from morello.codegen.interface import Interface, header
+from morello.codegen.interface import RUN, Interface, header, setter_name
 from morello.codegen.packaging import cmake, pkg_config
 from morello.codegen.reserved import HEADERS, check_name
 from morello.errors import EmitError
@@ -156,6 +156,8 @@ def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
         names += [name, *([f"{name}_target", *(f"{name}_{target}" for target in targets)] if len(targets) > 1 else [])]
     for name in names:
         check_name(name)
+    names += map(setter_name, [library, *functions])
+    for name in names:
         if names.count(name) > 1:
             raise EmitError(f"the library {library} defines {name!r} twice", "rename the Spec, or the Spec file")
 
@@ -182,7 +184,10 @@ class Library:
     @cached_property
     def header(self) -> str:
         """Return the text of NAME.h."""
-        declarations = "".join(map(_declarations, self.functions)) + _METADATA
+        declarations = "".join(map(_declarations, self.functions))
+        if self.parallel:
+            declarations += f"/* Does so for all functions with parallel loops. */\n{self._setter};\n\n"
+        declarations += _METADATA
         declarations += f"extern const morello_function {self.table}[];\nextern const size_t {self.table}_count;\n"
         functions = ", ".join(one.name for one in self.functions)
         about = f"The library {self.name}, made by Morello: {functions}."
@@ -211,6 +216,10 @@ class Library:
             f"{self.name}.pc": pkg_config(self.name, [one.name for one in self.functions], self.parallel),
         }
 
+    @property
+    def _setter(self) -> str:
+        return f"void {setter_name(self.name)}({RUN})"
+
     def _common(self) -> str:
         """Return the file of C that all functions share."""
         chosen = [one for one in self.functions if len(one.variants) > 1]
@@ -218,6 +227,9 @@ class Library:
         parts = [f"/* Of the library {self.name}, made by Morello: {holds} of functions. */"]
         parts += [f'#include "{self.name}.h"\n', *(["#include <stdio.h>\n#include <stdlib.h>\n"] if chosen else [])]
         parts += [_choice(one) for one in chosen]
+        if self.parallel:
+            calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in self.functions if one.parallel)
+            parts += [f"{self._setter} {{\n{calls}}}\n"]
         parts += [_operands(one) for one in self.functions]
         rows = [f"    {_row(one)}," for one in self.functions]
         parts += ["\n".join([f"const morello_function {self.table}[] = {{", *rows, "};"])]
@@ -261,7 +273,13 @@ def _choice(function: Function) -> str:
         prototype=function.interface.prototype,
         calls=calls,
         fault=fault,
-    )
+    ) + _forwarded(function)
+
+
+def _forwarded(function: Function) -> str:
+    """Return the function that gives all programs with parallel loops threads of the caller's; empty for none."""
+    calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in function.programs if one.parallel)
+    return f"\n{function.interface.setter} {{\n{calls}}}\n" if calls else ""
 
 
 def _operands(function: Function) -> str:

@@ -218,6 +218,36 @@ def test_parallel_archives_link_with_any_compiler(cli, write, tmp_path, runnable
             run(tmp_path, "./main")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", [["x86_avx2"], ["x86_avx2", "x86_avx512"]])
+@pytest.mark.parametrize("setter", ["ops_set_parallel", "fill_set_parallel"])
+def test_loops_of_a_library_run_on_threads_of_the_caller(targets, setter, ops, tmp_path, runnable) -> None:
+    if runnable != "x86_avx2":
+        pytest.skip("this machine lacks AVX2")
+    schedule = "schedule fill {\n    tile [1, 8] parallel\n    synthesize\n}\n"
+    library = ops(*targets, spec=f"spec fill = FillZero(64×8, GL)\n{schedule}spec plain = FillZero(4, GL, serial)\n")
+    text = """\
+#include "ops.h"
+static int shares;
+static void run(void (*body)(void *, int), void *data, int count) {
+    for (shares = 0; shares < count; ++shares) {
+        body(data, shares);
+    }
+}
+int main(void) {
+    float x[512] = {[0] = 1, [511] = 1};
+    SETTER(run);
+    fill(x, 3);
+    return x[0] != 0 || x[511] != 0 || shares != 3;
+}
+"""
+    (tmp_path / "main.c").write_text(text.replace("SETTER", setter))
+    compiler = find_compiler()
+    made = objects(compiler, library)
+    run(tmp_path, *compiler.command, "-std=c11", *STRICT, "-Iops", "main.c", *made, "-pthread", "-o", "main")
+    run(tmp_path, "./main")
+
+
 def test_a_shared_object_of_several_specs_can_be_loaded(cli, write, tmp_path) -> None:
     path = write(SPECS, target="reference_c", name="two words.spec")
     assert cli("compile", path, "-o", str(tmp_path / "all.so")).exit_code == 0
@@ -232,6 +262,7 @@ def test_a_shared_object_of_several_specs_can_be_loaded(cli, write, tmp_path) ->
         ("spec f = FillZero(4, GL)\nspec f_target = FillZero(4, GL)", "a", "the library a defines 'f_target' twice"),
         ("spec f = FillZero(4, GL)\nspec f_x86_avx2 = FillZero(4, GL)", "a", "defines 'f_x86_avx2' twice"),
         ("spec a_functions = FillZero(4, GL)", "a", "defines 'a_functions' twice"),
+        ("spec a_set_parallel = FillZero(4, GL)", "a", "defines 'a_set_parallel' twice"),
         ("spec f = FillZero(4, GL)", "math", "math.h is a header of the C library"),
         ("spec f = FillZero(4, GL)", "x" * 99, "longer than 100 letters"),
     ],

@@ -43,6 +43,7 @@
 #include <string.h>
 
 void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *restrict out, void *restrict workspace, int threads2);
+void threads_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));
 
 #ifndef _OPENMP
 #include <pthread.h>
@@ -53,6 +54,12 @@ void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_str
 #endif
 #include <time.h>
 #endif
+
+/* Runs body(data, 0) to body(data, count - 1); returns when all have returned. */
+typedef void morello_runner(void (*body)(void *, int), void *data, int count);
+
+/* The caller's own way to do so; NULL for that of this file. */
+static morello_runner *morello_run;
 
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
@@ -265,12 +272,29 @@ __attribute__((destructor)) static void morello_dismiss(void) {
 }
 #endif
 
+typedef struct {
+    morello_tiles *body;
+    const void *loop;
+    ptrdiff_t tiles, shares;
+} morello_shares;
+
+static void morello_share(void *data, int number) {
+    const morello_shares *const all = data;
+    all->body(all->loop, number, all->tiles * number / all->shares, all->tiles * (number + 1) / all->shares);
+}
+
 /* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {
     const ptrdiff_t most = tiles < 1024 ? tiles : 1024;
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
     if (shares == 1) {
         body(loop, 0, 0, tiles);
+        return;
+    }
+    morello_runner *const run = __atomic_load_n(&morello_run, __ATOMIC_ACQUIRE);
+    if (run) {
+        morello_shares all = {body, loop, tiles, shares};
+        run(morello_share, &all, (int)shares);
         return;
     }
 #ifdef _OPENMP
@@ -380,4 +404,8 @@ void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_str
             }
         }
     }
+}
+
+void threads_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count)) {
+    __atomic_store_n(&morello_run, run, __ATOMIC_RELEASE);
 }
