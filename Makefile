@@ -34,7 +34,7 @@ serve:  ## Show the site at http://localhost:8000, built anew at each change
 	$(RUN) mkdocs serve
 
 golden:  ## Write the golden files of emitted C anew
-	MORELLO_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/codegen/test_golden.py
+	MORELLO_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/codegen/test_golden.py plugins/reference_c/tests/test_emitter.py
 
 figures:  ## Draw the README's picture anew
 	$(PYTHON) docs/figures.py

@@ -9,7 +9,7 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse as parse_file
-from morello.frontend.parser import parse_spec
+from morello.frontend.parser import parse_signed
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
@@ -41,14 +41,15 @@ def parse(
     for one in file.goals:
         with one.located():
             position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
-        goals[one.name] = Goal(one.name, one.spec, file.target, position, searches)
+        goals[one.name] = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
     return MappingProxyType(goals)
 
 
 def goal(text: str, *, target: str, registry: Registry | None = None, profile: ProfileLike | None = None) -> Goal:
     """Return a goal to schedule, from a single Spec such as `Matmul(1×64×64×64, GL, GL, GL, serial)`."""
     found = (registry or installed()).target(target, profile)
-    return Goal.of(parse_spec(text, found), found)
+    spec, signature = parse_signed(text, found)
+    return Goal.of(spec, found, signature=signature)
 
 
 def synthesize(
@@ -86,7 +87,7 @@ def compile(
     """
     start = _goal(what, target, profile)
     done = start.synthesize(db, progress, effort) if next(leaves(start.impl), None) else start
-    program = done.target.emitter.emit(done.impl, done.target, done.name)
+    program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
     return CompiledKernel(done.impl, done.target, program, cc)
 
 

@@ -12,6 +12,7 @@ from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Impl, Leaf
 from morello.ir.layout import Layout
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
@@ -51,11 +52,20 @@ class Goal:
     searches: Searches = attrs.field(repr=False, eq=False)
     #: Specs whose programs are not proven cheapest, with what is proven that they cost at least.
     bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], repr=False, eq=False)
+    #: How its program is called; None for the operation's names in the Spec's order.
+    signature: Signature | None = None
 
     @classmethod
-    def of(cls, spec: Spec, target: Target, name: str = "kernel", searches: Searches | None = None) -> Goal:
+    def of(
+        cls,
+        spec: Spec,
+        target: Target,
+        name: str = "kernel",
+        searches: Searches | None = None,
+        signature: Signature | None = None,
+    ) -> Goal:
         """Return a goal with nothing scheduled yet."""
-        return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target))
+        return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
 
     @property
     def impl(self) -> Impl:

@@ -69,7 +69,7 @@ def avx2() -> Target:
 
 def warnings(program: Program, compiler: Compiler, folder: Path) -> str:
     """Return the compiler's warnings of a program, with all of them on."""
-    (folder / f"{program.name}.c").write_text(f'#include "{program.name}.h"\n{program.source}')
+    (folder / f"{program.name}.c").write_text(program.including(f"{program.name}.h"))
     (folder / f"{program.name}.h").write_text(program.header)
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *program.flags]
     command = [*compiler.command, *flags, "-c", "-o", "warnings.o", f"{program.name}.c"]

@@ -60,20 +60,24 @@ class Ours:
 
 
 def operands(kernel: CompiledKernel, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Return an array for each operand, laid out as its Spec says: the inputs, of logical shapes, and the output."""
+    """Return an array for each operand in the order of a call, laid out as the Spec says.
+
+    `inputs` are those that are read, in the order of the Spec, of logical shapes.
+    """
     waiting = iter(inputs)
-    return [
-        pack(next(waiting), tensor) if argument.reads else empty(tensor)
-        for argument, tensor in zip(kernel.arguments, kernel.spec.operands, strict=True)
+    given = [
+        pack(next(waiting), tensor) if one.reads else empty(tensor)
+        for one, tensor in zip(kernel.spec.logical.declared, kernel.spec.operands, strict=True)
     ]
+    return [given[argument.operand] for argument in kernel.arguments]
 
 
 def prepared(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> Prepared:
     """Return a kernel as something to run on these arrays."""
     function, context = _call(kernel, arrays, kernel.threads(threads))
     run = native.timer(function, context, wall=threads > 1)
-    place = next(position for position, argument in enumerate(kernel.arguments) if argument.writes)
-    return Prepared(run, lambda: unpack(arrays[place], kernel.spec.operands[place]))
+    output = next(argument for argument in kernel.arguments if argument.writes)
+    return Prepared(run, lambda: unpack(arrays[output.index], kernel.spec.operands[output.operand]))
 
 
 def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tuple[object, ctypes.Structure]:

@@ -115,10 +115,25 @@ def _with_effort(command: Command) -> Command:
 
 def with_goals(command: Command) -> Command:
     """Add FILE and the options that all take; the command is called with `goals` and `db` instead."""
+    return _with_goals(command, several_targets=False)
+
+
+def with_goals_for_targets(command: Command) -> Command:
+    """Do the same with any number of targets: `goals` are those for the first, then those for the second, and so on."""
+    return _with_goals(command, several_targets=True)
+
+
+def _with_goals(command: Command, several_targets: bool) -> Command:
+    more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
     @click.argument("file", metavar="FILE")
     @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
-    @click.option("--target", metavar="NAME", help="Compile for this target instead of the one that FILE names.")
+    @click.option(
+        "--target",
+        metavar="NAME",
+        multiple=several_targets,
+        help=f"Compile for this target instead of the one that FILE names.{more}",
+    )
     @profile_option
     @click.option(
         "--db",
@@ -133,7 +148,7 @@ def with_goals(command: Command) -> Command:
     def wrapped(
         file: str,
         spec: str | None,
-        target: str | None,
+        target: str | tuple[str, ...] | None,
         profile: str | None,
         db: str | None,
         no_db: bool,
@@ -142,10 +157,13 @@ def with_goals(command: Command) -> Command:
     ) -> None:
         if db and no_db:
             raise click.UsageError("--db and --no-db exclude each other")
+        targets = (target or (None,)) if isinstance(target, tuple) else (target,)
+        if len({*targets}) < len(targets):
+            raise click.UsageError(f"--target {' --target '.join(map(str, targets))}: name each once")
         click.get_current_context().meta[_VERBOSE] = verbose
         text = read_file(file)
         with crash.telling(file=text):
-            goals = _chosen(text, file, spec, target, profile)
+            goals = [goal for each in targets for goal in _chosen(text, file, spec, each, profile)]
             command(goals=goals, db=None if no_db else _database(db), **options)
 
     return wrapped
@@ -249,4 +267,5 @@ def tell_compiler(kernel: CompiledKernel) -> None:
 
 def _as_file(goal: Goal) -> str:
     """Return a Spec file with the goal alone, as far as it is scheduled."""
-    return show_file(SpecFile(goal.target, (Declaration(goal.name, goal.spec, schedule_of(goal.impl)),)))
+    declared = Declaration(goal.name, goal.spec, schedule_of(goal.impl), goal.signature)
+    return show_file(SpecFile(goal.target, (declared,)))

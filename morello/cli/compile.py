@@ -1,4 +1,4 @@
-"""`morello compile`: C, header, program tree, schedule or shared object."""
+"""`morello compile`: C, header, program tree, schedule; objects and libraries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import Made, cc_option, make, tell_compiler, with_goals
+from morello.cli.common import Made, cc_option, make, with_goals_for_targets
+from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
-from morello.cli.progress import Doing
 from morello.cli.tables import table_text
 from morello.cli.tree import program_tree, tree_table
+from morello.codegen.library import check_names
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.printer import show_file
@@ -29,12 +30,6 @@ def _header(programs: Sequence[Made]) -> bytes:
     return programs[0].kernel.header.encode()
 
 
-def _library(programs: Sequence[Made]) -> bytes:
-    tell_compiler(programs[0].kernel)
-    with Doing(f"building {programs[0].kernel.program.name}"):
-        return programs[0].kernel.library.read_bytes()
-
-
 def _trees(programs: Sequence[Made]) -> bytes:
     shown = []
     for kernel in (one.kernel for one in programs):
@@ -45,30 +40,35 @@ def _trees(programs: Sequence[Made]) -> bytes:
 
 def _schedules(programs: Sequence[Made]) -> bytes:
     kernels = [one.kernel for one in programs]
-    goals = [Declaration(each.program.name, each.spec, schedule_of(each.impl)) for each in kernels]
+    goals = [
+        Declaration(each.program.name, each.spec, schedule_of(each.impl), each.program.signature) for each in kernels
+    ]
     return show_file(SpecFile(kernels[0].target, tuple(goals))).encode()
 
 
-_EMITTERS: dict[str, Callable[[Sequence[Made]], bytes]] = {
+_TEXTS: dict[str, Callable[[Sequence[Made]], bytes]] = {
     "c": _source,
     "header": _header,
     "impl": _trees,
     "schedule": _schedules,
-    "so": _library,
 }
-#: What can show several Specs.
-_FOR_MANY = ("impl", "schedule")
-_BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", ".so": "so"}
+_BUILT = ("o", "a", "so", "s")
+#: What can hold several Specs, and what a program for each of several targets.
+_FOR_MANY = ("impl", "schedule", "header", "library", "o", "a", "so")
+_FOR_TARGETS = ("header", "library", "o", "a", "so")
+_BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
 
 
 @click.command("compile")
-@with_goals
+@with_goals_for_targets
 @click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
+@click.option("-d", "--directory", metavar="DIR", help="Write a library into this directory, which is made if need be.")
 @click.option(
     "--emit",
-    type=click.Choice(list(_EMITTERS)),
-    help="C source, its header, the program as a tree, a Spec file with the whole schedule, or a shared object."
-    "  [default: what OUT ends in says (.c, .h, .so, .spec), else c]",
+    type=click.Choice([*_TEXTS, *_BUILT, "library"]),
+    help="C source, its header, the program as a tree, a Spec file with the whole schedule; an object, archive, shared "
+    "object or assembly; or a library of all Specs: C with one header, CMakeLists.txt and a file for pkg-config."
+    "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
 @cc_option
 @click.pass_context
@@ -77,30 +77,74 @@ def command(
     goals: Sequence[Goal],
     db: SpecStore | None,
     output: str | None,
+    directory: str | None,
     emit: str | None,
     cc: str | None,
 ) -> None:
-    """Compile the Spec in FILE to C.
+    """Compile the Specs in FILE to C.
 
-    The C is self-contained: a function that takes pointers to the operands. Only `--emit so` needs a C compiler.
+    The C is a function that takes pointers to the operands. What is printed is self-contained; with `-o NAME.c` it
+    includes its header, NAME.h, which is written beside it. Objects, archives and shared objects need a C compiler.
     """
-    output = None if output == "-" else output
-    emit = emit or _BY_SUFFIX.get(Path(output or "").suffix, "c")
-    if output is not None:
-        check_writable(output, ctx.params["file"])
-    elif emit == "so":
-        raise click.UsageError("--emit so needs -o OUT: a shared object is not for reading", ctx)
-    if len(goals) > 1 and emit not in _FOR_MANY:
-        names = ", ".join(goal.name for goal in goals)
-        raise MorelloError(f"the file has {len(goals)} Specs: {names}", "choose one with --spec NAME")
-    if emit == "so":
+    file, output = ctx.params["file"], None if output == "-" else output
+    emit = emit or ("library" if directory else _BY_SUFFIX.get(Path(output or "").suffix, "c"))
+    _check_places(ctx, emit, output, directory)
+    _check_goals(emit, file, goals)
+    if emit in _BUILT:
         find_compiler(cc)  # before the search, so that a mistake costs no time
-    made = [make(goal, db, cc) for goal in goals]
+    made = [make(goal, db, cc) for goal in renamed(goals)]
     for goal, one in zip(goals, made, strict=True):
         if one.low < one.kernel.cost:
             click.echo(f"{goal.name}: {one.proof}", err=True)
-    data = _EMITTERS[emit](made)
+    if directory:
+        write_library(directory, library_of(file, goals, made))
+    elif emit in _BUILT:
+        write_file(output or "", built(emit, file, goals, made, cc))
+    else:
+        many = emit == "header" and len(made) > 1
+        _write(output, emit, library_of(file, goals, made).header.encode() if many else _TEXTS[emit](made), made)
+
+
+def _check_places(ctx: click.Context, emit: str, output: str | None, directory: str | None) -> None:
+    """Refuse what cannot be written where it is to be."""
+    if (emit == "library") != bool(directory):
+        raise click.UsageError("--emit library needs -d DIR, and -d DIR is for libraries alone", ctx)
+    if directory and output:
+        raise click.UsageError("-o and -d exclude each other: a library is more than one file", ctx)
+    if emit in _BUILT and output is None:
+        raise click.UsageError(f"--emit {emit} needs -o OUT: it is not for reading", ctx)
+    if directory:
+        make_directory(directory, ctx.params["file"])
+    if output is not None:
+        for path in (output, *([_beside(output)] if emit == "c" and _beside(output) else [])):
+            check_writable(path, ctx.params["file"])
+
+
+def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
+    """Refuse more Specs and targets than what is to be made can hold."""
+    targets, names = [*{goal.target.name: None for goal in goals}], [*{goal.name: None for goal in goals}]
+    if len(targets) > 1 and emit not in _FOR_TARGETS:
+        hint = "choose one, or write a library with -d DIR"
+        raise MorelloError(f"there are {len(targets)} targets: {', '.join(targets)}", hint)
+    if len(names) > 1 and emit not in _FOR_MANY:
+        hint = "choose one with --spec NAME, or write a library with -d DIR"
+        raise MorelloError(f"the file has {len(names)} Specs: {', '.join(names)}", hint)
+    if emit == "library" or (emit in _FOR_TARGETS and len(goals) > 1):
+        check_names(library_name(file), dict.fromkeys(names, targets))
+
+
+def _write(output: str | None, emit: str, data: bytes, made: Sequence[Made]) -> None:
+    """Print a text, or write it; C into a file that its header is written beside."""
     if output is None:
         click.echo(data, nl=False)
-    else:
-        write_file(output, data)
+        return
+    header = _beside(output) if emit == "c" else None
+    if header:
+        write_file(header, _header(made))
+        data = made[0].kernel.program.including(Path(header).name).encode()
+    write_file(output, data)
+
+
+def _beside(output: str) -> str:
+    """Return the path of the header that a file of C includes; empty for what goes elsewhere than into such a file."""
+    return str(Path(output).with_suffix(".h")) if Path(output).suffix == ".c" else ""

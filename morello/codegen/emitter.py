@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 import attrs
 
+from morello.codegen.interface import Interface, parameters_of, setter_name, workspace_macro
 from morello.codegen.loops import (
     Jammed,
     Outer,
@@ -24,23 +25,24 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
+from morello.codegen.preamble import preamble
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
-from morello.codegen.threads import OWN_STORES, RUNTIME
-from morello.codegen.writer import Names, Writer
+from morello.codegen.threads import SET_RUNNER
+from morello.codegen.writer import Names, Writer, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, figures, leaves, walk
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves, walk
 from morello.ir.index import Index, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.buffers import ALIGNMENT, Buffer, View, strides_of
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.site import KernelSite
 from morello.kernels.target import Target
-from morello.schedule import lines, schedule_of
 
 #: Larger buffers go to the workspace, so that a call needs little stack.
 MAX_STACK_BYTES = 4096
@@ -59,8 +61,11 @@ class CEmitter:
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")
 
-    def emit(self, impl: Impl, target: Target, name: str) -> Program:
-        """Print `impl` as a C function called `name`. Raises EmitError for an unfinished implementation."""
+    def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
+        """Print `impl` as a C function called `name`, with these parameters for its operands if they are given.
+
+        Raises EmitError for an unfinished implementation.
+        """
         missing = [short(leaf.spec.logical) for leaf in leaves(impl)]
         if missing:
             raise EmitError(
@@ -69,11 +74,25 @@ class CEmitter:
             )
         assert isinstance(impl, Node)
         check_name(name)
-        return Emission(self, impl, target, name).program()
+        plain = Signature.of(impl.spec.logical)
+        emission = Emission(self, impl, target, name, plain)
+        program = emission.program()
+        if signature in (None, plain):
+            return program
+        # Parameters may not hide functions, types and the like: printing with other names has shown which these are.
+        return Emission(self, impl, target, name, signature, emission.names_of_others).program()
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:
         """Return the compiler flags with which C may use a CPU feature that a microkernel asks for."""
         return ()
+
+    def feature_macro(self, feature: str) -> str | None:
+        """Return the macro that compilers define where C may use a CPU feature; None if there is none."""
+        return None
+
+    def feature_test(self, feature: str) -> str | None:
+        """Return a condition in C that tells at run time if the CPU has a feature; None if there is none."""
+        return None
 
     def vector_type(self, dtype: DType, values: int) -> str:
         """Return the name of the C type of a vector register; the file defines it as a GNU vector type."""
@@ -83,10 +102,21 @@ class CEmitter:
 class Emission:
     """The state of printing one program."""
 
-    def __init__(self, emitter: CEmitter, impl: Node, target: Target, name: str):
-        self.emitter, self.impl, self.target, self.name = emitter, impl, target, name
-        self.writer, self.names = Writer(), Names()
-        self.names.fresh(name)
+    def __init__(
+        self,
+        emitter: CEmitter,
+        impl: Node,
+        target: Target,
+        name: str,
+        signature: Signature,
+        taken: Iterable[str] = (),
+    ):
+        self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
+        self.writer, self.names = Writer(), Names([*taken, name, setter_name(name), workspace_macro(name)])
+        #: Names in the code that are none of its variables.
+        self.names_of_others: set[str] = set()
+        #: Which operand a buffer that stands in for one is named after.
+        self._stems: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
         self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
@@ -99,30 +129,37 @@ class Emission:
 
     def program(self) -> Program:
         parameters, views = self._parameters()
-        loaded = [self._enter(view, parameter) for view, parameter in zip(views, parameters, strict=True)]
+        operands = self.signature.in_spec_order(parameters)
+        loaded = [self._enter(view, parameter) for view, parameter in zip(views, operands, strict=True)]
         with self.writer.variables(name for view in loaded for name in view.buffer.variables or ()):
             self._node(self.impl, loaded)
-            for view, parameter, inside in zip(views, parameters, loaded, strict=True):
+            for view, parameter, inside in zip(views, operands, loaded, strict=True):
                 if inside is not view and parameter.writes:
                     self._copy_registers(inside, view, store=True)
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
-        prototype = self._prototype(parameters)
+        interface = self._interface(parameters)
         function = Writer()
-        with function.block(prototype):
+        with function.block(interface.prototype):
             function.add(self.writer)
-        source = "\n".join([self._banner(), *self._preamble(), *self._parallel.functions, function.text()])
+        setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
+        code = "\n".join([*self._parallel.functions, function.text(), *setter])
+        self.names_of_others = {*self._helpers, *self._vectors, *(names_in(code) - self.names.handed_out)}
+        own = [flag for feature in self._features for flag in self.emitter.feature_flags(feature)]
+        flags = (*self.emitter.flags, *own)
         return Program(
             name=self.name,
-            source=source,
-            header=self._header(prototype, parameters),
-            prototype=prototype,
-            parameters=tuple(parameters),
+            source="\n".join([*self._preamble(interface, flags), code]),
+            header=interface.header,
+            prototype=interface.prototype,
+            parameters=parameters,
             workspace=self._most_held,
-            flags=(*self.emitter.flags, *(flag for one in self._features for flag in self.emitter.feature_flags(one))),
+            flags=flags,
             parallel=bool(self._parallel),
             thread_workspace=self._parallel.workspace,
             cpu_features=tuple(self._features),
+            declarations=interface.declarations,
+            cpu_tests=self._cpu_tests(),
         )
 
     # What a KernelSite asks for, besides vectors and their loads and stores.
@@ -146,75 +183,40 @@ class Emission:
 
     # What surrounds the code.
 
-    def _parameters(self) -> tuple[list[Parameter], list[View]]:
-        logical = self.impl.spec.logical
-        parameters: list[Parameter] = []
+    def _parameters(self) -> tuple[tuple[Parameter, ...], list[View]]:
+        """Return the parameters in the order of a call, and the operands that they point to in that of the Spec."""
+        parameters = parameters_of(self.impl.spec.logical, self.signature, self.names)
         views: list[View] = []
-        for one, tensor in zip(logical.op.operands(len(logical.shape)), logical.operands, strict=True):
-            outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
-            name = self.names.fresh(one.name)
-            parameters.append(Parameter(name, tensor, one.reads, one.writes, outer))
-            runtime = [as_index(Symbol(self.names.fresh(f"{name}_stride{i}"))) for i in range(outer)]
-            strides = (*runtime, *strides_of(tensor)[outer:])
-            views.append(View.whole(Buffer(name, tensor, strides)))
+        for one in self.signature.in_spec_order(parameters):
+            runtime = [as_index(Symbol(name)) for name in one.stride_names]
+            views.append(View.whole(Buffer(one.name, one.tensor, (*runtime, *strides_of(one.tensor)[one.strides :]))))
         return parameters, views
 
-    def _prototype(self, parameters: Sequence[Parameter]) -> str:
-        written: list[str] = []
-        for one in parameters:
-            const = "" if one.writes else "const "
-            written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
-            written += [f"ptrdiff_t {one.name}_stride{i}" for i in range(one.strides)]
-        if self._most_held or self._parallel.workspace:
-            written.append(f"void *restrict {self.workspace_name}")
-        if self._parallel:
-            written.append(f"int {self.threads_name}")
-        return f"void {self.name}({', '.join(written)})"
-
-    def _banner(self) -> str:
-        totals = figures(self.impl)
-        peaks = ", ".join(
-            f"{level.name} {peak}" for level, peak in zip(self.target.levels, totals.peak, strict=True) if peak
+    def _interface(self, parameters: tuple[Parameter, ...]) -> Interface:
+        return Interface(
+            name=self.name,
+            summary=f"{short(self.impl.spec.logical)} for {self.target.name}",
+            parameters=parameters,
+            workspace=self._most_held,
+            thread_workspace=self._parallel.workspace,
+            parallel=bool(self._parallel),
+            workspace_name=self.workspace_name,
+            threads_name=self.threads_name,
         )
-        rows = [
-            f"{short(self.impl.spec.logical)} for {self.target.name}, made by Morello.",
-            "",
-            f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
-            *(f"    {row}" for row in lines(schedule_of(self.impl))),
-        ]
-        return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
 
-    def _preamble(self) -> list[str]:
-        includes = "\n".join(f"#include <{header}>" for header in self.emitter.includes)
-        before, runtime = ([OWN_STORES], [RUNTIME]) if self._parallel else ([], [])
-        return [
-            *before,
-            f"{includes}\n",
-            *runtime,
-            *(f"{text}\n" for text in (*self._vectors.values(), *self._helpers.values())),
-        ]
+    def _needed(self) -> tuple[str, ...]:
+        """Return all CPU features that the code needs."""
+        return (*self.target.info.cpu_features, *self._features)
 
-    def _header(self, prototype: str, parameters: Sequence[Parameter]) -> str:
-        guard = f"MORELLO_{self.name.upper()}_H"
-        rows = [f"/* {short(self.impl.spec.logical)} for {self.target.name}, made by Morello. */"]
-        rows += [f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>", ""]
-        for argument in parameters:
-            shape = "×".join(map(str, argument.tensor.shape))
-            layout = argument.tensor.state.layout or "in order"
-            rows.append(f"/* {argument.name}: {shape} {argument.tensor.state.dtype}, {layout} */")
-            if argument.strides:
-                rows.append(
-                    f"/* {argument.name}_stride*: distance in values along its outer dimensions, slowest first */"
-                )
-        macro = f"{self.name.upper()}_WORKSPACE"
-        if self._parallel:
-            rows += self._parallel.description(macro, self._most_held)
-        elif self._most_held:
-            rows.append(f"/* {self.workspace_name}: {self._most_held} bytes, aligned to {ALIGNMENT} */")
-            rows.append(f"#define {macro} {self._most_held}")
-        rows += ["#ifdef __cplusplus", 'extern "C" {', "#define restrict __restrict", "#endif", f"{prototype};"]
-        rows += ["#ifdef __cplusplus", "#undef restrict", "}", "#endif", "", f"#endif /* {guard} */", ""]
-        return "\n".join(rows)
+    def _cpu_tests(self) -> tuple[str, ...] | None:
+        tests = [self.emitter.feature_test(feature) for feature in self._needed()]
+        known = tuple(test for test in tests if test)
+        return known if len(known) == len(tests) else None
+
+    def _preamble(self, interface: Interface, flags: Sequence[str]) -> list[str]:
+        macros = {feature: macro for feature in self._needed() if (macro := self.emitter.feature_macro(feature))}
+        definitions = (*self._vectors.values(), *self._helpers.values())
+        return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
 
     def _enter(self, view: View, parameter: Parameter) -> View:
         """Return a parameter as the Spec has it: operands that live in registers are loaded from memory first."""
@@ -263,7 +265,8 @@ class Emission:
             self._comment(comment)
             # New tensors are named after the operand they stand in for: `lhs` of `lhs_l1`.
             (tensor,) = expansion.tensors
-            with self._storage(tensor, views[expansion.operand].buffer.name.split("_")[0]) as fresh:
+            name = views[expansion.operand].buffer.name
+            with self._storage(tensor, self._stems.get(name, name)) as fresh:
                 self._children(impl, [*views, fresh])
         else:
             self._comment(comment)
@@ -287,6 +290,7 @@ class Emission:
         size = int(tensor.bytes)
         with self.names.scope(), self.writer.block():
             fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
+            self._stems[fresh] = name
             c_type = tensor.state.dtype.c_name
             held = self._held
             if size <= MAX_STACK_BYTES:

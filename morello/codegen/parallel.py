@@ -10,7 +10,7 @@ import attrs
 from morello.codegen.writer import Writer
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
-from morello.kernels.buffers import ALIGNMENT, View
+from morello.kernels.buffers import View
 
 
 @attrs.frozen
@@ -74,20 +74,6 @@ class ParallelLoops:
             f"const struct {name} {names.given} = {{{', '.join(one.value for one in captured)}}};",
             f"morello_parallel({name}, &{names.given}, {tiles}, {self._threads_name});",
         ]
-
-    def description(self, macro: str, shared: int) -> list[str]:
-        """Return the header's lines on threads and on the workspace, of which `shared` bytes are for all of them."""
-        name, threads = self._workspace_name, self._threads_name
-        rows = [
-            f"/* {threads}: how many threads may be used, at least 1; results do not depend on it.",
-            "   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */",
-        ]
-        if shared or self.workspace:
-            rows += [
-                f"/* {name}: {macro}({threads}) bytes, aligned to {ALIGNMENT} */",
-                f"#define {macro}({threads}) ({shared} + (size_t)({threads}) * {self.workspace})",
-            ]
-        return rows
 
     def _function(
         self,

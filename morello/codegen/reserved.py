@@ -132,9 +132,18 @@ LIBRARY = frozenset(
     """.split()
 )
 
+#: Headers of the C library and of POSIX, without `.h`, that others of the same name would take the place of.
+HEADERS = frozenset(
+    """
+    assert complex ctype cpuid dlfcn errno fcntl fenv float immintrin inttypes iso646 limits locale malloc math memory
+    omp pthread sched search setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
+    string strings syscall tgmath threads time uchar unistd wchar wctype
+    """.split()
+)
+
 #: What emitted code calls, so that no variable may hide it.
 _CALLED = frozenset("abs main memcpy memset".split())
-_TAKEN = ("_", "morello_", "pthread_", "PTHREAD_")
+_TAKEN = ("_", "morello_", "MORELLO_", "pthread_", "PTHREAD_", "SYS_")
 
 
 def fault(name: str) -> tuple[str, str] | None:
@@ -161,6 +170,12 @@ def check_name(name: str) -> None:
     """Raise EmitError if C code cannot define a function of that name."""
     if refused := fault(name):
         raise EmitError(f"{name[:LONGEST]!r} cannot name a C function: it {refused[0]}", refused[1])
+
+
+def spelled(name: str) -> str:
+    """Return a name of the Spec language in letters of C, and without the beginnings that are taken."""
+    text = "".join(one if one.isascii() else f"u{ord(one):04x}" for one in name)
+    return f"my_{text.lstrip('_')}" if text.startswith(_TAKEN) else text
 
 
 def hides(name: str) -> bool:

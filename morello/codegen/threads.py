@@ -1,9 +1,10 @@
 """The C that shares the tiles of a parallel loop among threads.
 
-A program runs with OpenMP where it is compiled so, else with a team of threads of its own. They are started when a
-loop first asks for them and stay as long as the program is loaded, since starting one takes as long as a product of
-100³. What no thread has begun when the caller is done with its own share, the caller takes back. Who computes a tile
-makes no difference to it, so results are the same bits for any number of threads.
+A program runs on threads of its caller's where it is given any, with OpenMP where it is compiled so, and else with a
+team of threads of its own. They are started when a loop first asks for them and stay as long as the program is loaded,
+since starting one takes as long as a product of 100³. What no thread has begun when the caller is done with its own
+share, the caller takes back. Who computes a tile makes no difference to it, so results are the same bits for any number
+of threads.
 """
 
 from __future__ import annotations
@@ -272,6 +273,9 @@ OWN_STORES = """\
 #endif
 """
 
+#: The statement that has loops run by `run`.
+SET_RUNNER = "__atomic_store_n(&morello_run, run, __ATOMIC_RELEASE);"
+
 #: Divides tiles among threads. Names that start with `morello_` are given to nothing else.
 RUNTIME = f"""\
 #ifndef _OPENMP
@@ -284,11 +288,28 @@ RUNTIME = f"""\
 #include <time.h>
 #endif
 
+/* Runs body(data, 0) to body(data, count - 1); returns when all have returned. */
+typedef void morello_runner(void (*body)(void *, int), void *data, int count);
+
+/* The caller's own way to do so; NULL for that of this file. */
+static morello_runner *morello_run;
+
 /* The tiles from `from` up to `to` of a parallel loop, as the share of one thread. */
 typedef void morello_tiles(const void *loop, ptrdiff_t thread, ptrdiff_t from, ptrdiff_t to);
 
 #ifndef _OPENMP
 {_TEAM}#endif
+
+typedef struct {{
+    morello_tiles *body;
+    const void *loop;
+    ptrdiff_t tiles, shares;
+}} morello_shares;
+
+static void morello_share(void *data, int number) {{
+    const morello_shares *const all = data;
+    all->body(all->loop, number, all->tiles * number / all->shares, all->tiles * (number + 1) / all->shares);
+}}
 
 /* Runs `body` on `tiles` tiles. Shares for which there is no thread to be had are run by the caller. */
 static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t tiles, int threads) {{
@@ -296,6 +317,12 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     const ptrdiff_t shares = threads < 1 ? 1 : threads < most ? threads : most;
     if (shares == 1) {{
         body(loop, 0, 0, tiles);
+        return;
+    }}
+    morello_runner *const run = __atomic_load_n(&morello_run, __ATOMIC_ACQUIRE);
+    if (run) {{
+        morello_shares all = {{body, loop, tiles, shares}};
+        run(morello_share, &all, (int)shares);
         return;
     }}
 #ifdef _OPENMP

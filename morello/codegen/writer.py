@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 from morello.codegen.reserved import hides
 
+#: Comments and strings of C.
+_SAID = re.compile(r'/\*.*?\*/|"[^"\n]*"', re.DOTALL)
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
 #: A name that is not just about to be assigned to.
 _USED = re.compile(r"\b[A-Za-z_]\w*\b(?! = )")
 
@@ -15,15 +18,19 @@ _USED = re.compile(r"\b[A-Za-z_]\w*\b(?! = )")
 class Names:
     """Hands out identifiers, adding a number to one that is taken."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        #: All that were ever handed out.
+        self.handed_out: set[str] = set()
 
-    def fresh(self, wanted: str) -> str:
+    def fresh(self, wanted: str, endings: Sequence[str] = ()) -> str:
+        """Return a name like `wanted` that is free, as it is and with each of `endings`; all of these are taken now."""
         name, count = wanted, 1
-        while name in self._taken or hides(name):
+        while any(one in self._taken or hides(one) for one in (name, *(name + end for end in endings))):
             count += 1
             name = f"{wanted}_{count}" if wanted[-1].isdigit() else f"{wanted}{count}"
-        self._taken.add(name)
+        self._taken.update((name, *(name + end for end in endings)))
+        self.handed_out.update((name, *(name + end for end in endings)))
         return name
 
     @contextmanager
@@ -32,6 +39,11 @@ class Names:
         taken = set(self._taken)
         yield
         self._taken = taken
+
+
+def names_in(code: str) -> set[str]:
+    """Return the names in C, words of the language among them, but not those in comments and strings."""
+    return {*_NAME.findall(_SAID.sub(" ", code))}
 
 
 class Writer:

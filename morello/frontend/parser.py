@@ -10,9 +10,10 @@ from morello.codegen.reserved import fault
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted, suggestion
 from morello.frontend.specfile import Declaration, SpecFile
-from morello.frontend.specs import read_spec
+from morello.frontend.specs import read_signed
 from morello.frontend.steps import places, read_schedule
 from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.choice import ProfileLike
@@ -52,19 +53,23 @@ def parse(
             raise source.error(span(node.name), f"a second spec {quoted(node.name)}", hint)
     chosen = _target(source, nodes, target, registry or installed(), profile)
     schedules = _schedules(source, nodes, list(names), chosen)
-    goals = [
-        Declaration(
-            str(node.name), read_spec(source, chosen, node.spec), *schedules.get(str(node.name), ((), {})), source
-        )
-        for node in declarations
-    ]
+    goals: list[Declaration] = []
+    for node in declarations:
+        spec, signature = read_signed(source, chosen, node.spec)
+        schedule, where = schedules.get(str(node.name), ((), {}))
+        goals.append(Declaration(str(node.name), spec, schedule, signature, where, source))
     return SpecFile(chosen, tuple(goals))
 
 
 def parse_spec(text: str, target: Target, filename: str = "<text>") -> Spec:
     """Read a single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
+    return parse_signed(text, target, filename)[0]
+
+
+def parse_signed(text: str, target: Target, filename: str = "<text>") -> tuple[Spec, Signature | None]:
+    """Read a single Spec, and how the text names and lists its operands; see `read_signed`. Raises SourceError."""
     source = Source(filename, text)
-    return read_spec(source, target, syntax.parse_spec(source))
+    return read_signed(source, target, syntax.parse_spec(source))
 
 
 def parse_schedule(text: str, target: Target, filename: str = "<text>") -> Schedule:

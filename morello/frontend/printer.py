@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from morello.frontend.graphs import COMPOSE
 from morello.frontend.specfile import SpecFile
 from morello.ir.layout import Layout, name_of
 from morello.ir.ops import Compose
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
@@ -16,9 +18,12 @@ from morello.schedule import Schedule, lines
 _INDENT = "    "
 
 
-def show_spec(spec: Spec, target: Target) -> str:
-    """Return a Spec over several lines; its limits are left out where they are all the memory of the target."""
-    logical = _logical(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
+def show_spec(spec: Spec, target: Target, signature: Signature | None = None) -> str:
+    """Return a Spec over several lines, with names for its operands if they are given.
+
+    Its limits are left out where they are all the memory of the target.
+    """
+    logical = _logical(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ", signature)
     if tuple(spec.limits) == target.full_limits():
         return logical
     return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
@@ -43,25 +48,30 @@ def show_file(file: SpecFile) -> str:
     """Return a whole file: target, Specs, and each Spec's schedule after it."""
     parts = [f"target {file.target.name}\n"]
     for goal in file.goals:
-        parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target)}\n")
+        parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target, goal.signature)}\n")
         if goal.schedule:
             parts.append("\n".join([f"schedule {goal.name} {{", *lines(goal.schedule, 1), "}\n"]))
     return "\n".join(parts)
 
 
-def _logical(logical: LogicalSpec, separator: str, inner: str) -> str:
+def _logical(logical: LogicalSpec, separator: str, inner: str, signature: Signature | None = None) -> str:
     """Return a logical Spec; `separator` comes between its parts and `inner` between the operands of a Compose."""
     serial = ", serial" if logical.serial else ""
+    plain = Signature.of(logical)
+    called = signature or plain
+    labels = tuple(plain.names[each] for each in called.operands)
+    names = "" if called.names == labels else f"({', '.join(called.names)})"
     if isinstance(logical.op, Compose):
-        labels = [""] * len(logical.states)
-        if not logical.op.is_chain:
-            labels = [f"{one.name}: " for one in logical.op.operands(len(logical.shape))]
+        # Only equations can be given their operands in another order.
+        is_chain = logical.op.is_chain and called.operands == plain.operands
         operands = inner.join(
-            label + show_tensor(tensor) for label, tensor in zip(labels, logical.operands, strict=True)
+            ("" if is_chain else f"{label}: ") + show_tensor(logical.operand(each))
+            for label, each in zip(labels, called.operands, strict=True)
         )
-        return f"{str(logical.op)[:-1]}{separator}[{operands}]{serial})"
+        head = str(logical.op)[:-1] if is_chain else f"{COMPOSE}([{', '.join(logical.op.equations())}]"
+        return f"{head}{separator}[{operands}]{serial}){names}"
     states = [f"({_state(tensor)})" for tensor in logical.operands]
-    return f"{logical.op}({separator.join([_times(logical.shape), *states])}{serial})"
+    return f"{logical.op}({separator.join([_times(logical.shape), *states])}{serial}){names}"
 
 
 def _state(tensor: TensorSpec) -> str:

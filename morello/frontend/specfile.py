@@ -9,6 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.frontend.diagnostics import Source, Span
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule
@@ -16,11 +17,15 @@ from morello.schedule import Schedule
 
 @attrs.frozen
 class Declaration:
-    """A named Spec, in normal form, and the schedule it comes with; empty if it has none."""
+    """A named Spec, in normal form, and the schedule it comes with; empty if it has none.
+
+    Without a signature, its operands are those of the operation.
+    """
 
     name: str
     spec: Spec
     schedule: Schedule = ()
+    signature: Signature | None = None
     #: Where the statements of the schedule stand, by identity.
     places: Mapping[int, Span] = attrs.field(factory=dict, eq=False, repr=False)
     source: Source | None = attrs.field(default=None, eq=False, repr=False)

@@ -16,6 +16,7 @@ from morello.frontend.syntax import Call, Equation, Group, Numbers, SpecNode, sp
 from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.norms import NORMS
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 
@@ -28,25 +29,38 @@ def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, 
 
     Raises SourceError at the part that is wrong.
     """
+    return read_signed(source, target, node, sizes)[0]
+
+
+def read_signed(
+    source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None
+) -> tuple[Spec, Signature | None]:
+    """Return what `read_spec` returns, and how the text names and lists the operands.
+
+    That is None where they are named and listed as those of the operation are.
+    """
     call = node.call
     if call.shape is None:
-        logical, nodes = _compose(source, target, call, sizes)
+        logical, nodes, signature = _compose(source, target, call, sizes)
     else:
-        logical, nodes = _primitive(source, target, call, call.shape, sizes)
-    if call.names and len(call.names) != len(logical.states):
-        raise source.error(
-            span(call.names[0], call.names[-1]),
-            f"{len(call.names)} names for {len(logical.states)} operands",
-            "name every operand, or leave the names out",
-        )
+        logical, nodes, signature = _primitive(source, target, call, call.shape, sizes)
+    if call.names:
+        if len(call.names) != len(logical.states):
+            raise source.error(
+                span(call.names[0], call.names[-1]),
+                f"{len(call.names)} names for {len(logical.states)} operands",
+                "name every operand, or leave the names out",
+            )
+        signature = Signature(tuple(map(str, call.names)), signature.operands)
     limits = None if node.limits is None else _limits(source, target, node.limits)
     try:
-        return target.spec(logical, limits)
+        return target.spec(logical, limits), None if signature == Signature.of(logical) else signature
     except MorelloError as error:
         raise source.error(_blame(target, call, nodes, logical), error.message, error.hint) from error
 
 
-_Read = tuple[LogicalSpec, Sequence[Token | Group]]
+#: A Spec, the text of each operand in the Spec's order, and the operands as the text names and lists them.
+_Read = tuple[LogicalSpec, Sequence[Token | Group], Signature]
 
 
 def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes: tuple[int, ...] | None) -> _Read:
@@ -72,7 +86,8 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     _check_count(source, op, call, nodes, [one.name for one in declared])
     shapes = _operand_shapes(source, text.span, op, shape)
     states = [read_state(source, target, node, own) for node, own in zip(nodes, shapes, strict=True)]
-    return LogicalSpec(op, shape, tuple(states), serial), nodes
+    logical = LogicalSpec(op, shape, tuple(states), serial)
+    return logical, nodes, Signature.of(logical)
 
 
 def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -93,10 +108,12 @@ def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) ->
     graph = norm.arranged(len(shape))
     nodes, serial = _operands(source, call)
     _check_count(source, norm.name, call, nodes, norm.operands)
-    nodes = [nodes[entry] for entry in (*graph.inputs, -1)]
+    listed = (*graph.inputs, len(nodes) - 1)
+    nodes = [nodes[place] for place in listed]
     declared = graph.compose.operands(len(shape))
     states = [read_state(source, target, node, one.shape(shape)) for node, one in zip(nodes, declared, strict=True)]
-    return LogicalSpec(graph.compose, shape, tuple(states), serial), nodes
+    signature = Signature(norm.operands, tuple(map(listed.index, range(len(listed)))))
+    return LogicalSpec(graph.compose, shape, tuple(states), serial), nodes, signature
 
 
 def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
@@ -112,7 +129,8 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
         raise source.error(call.operation.parameters[0].span, "Compose takes no parameters", "its operations do")
     graph = read_graph(source, target.operations, call.components)
     operands, serial = _operands(source, call)
-    groups = _labelled(source, call, graph, [one for one in operands if isinstance(one, Group)])
+    listed = [one for one in operands if isinstance(one, Group)]
+    groups = _labelled(source, call, graph, listed)
     output = groups[-1].shape
     assert output is not None, "the grammar has a shape for each operand of a Compose"
     composed = graph.arranged(source, len(output.numbers))
@@ -129,7 +147,11 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
     if sizes is not None:
         shape, shapes = sizes, _operand_shapes(source, place, compose, sizes)
     states = [read_state(source, target, node, own) for node, own in zip(groups, shapes, strict=True)]
-    return LogicalSpec(compose, shape, tuple(states), serial), groups
+    logical = LogicalSpec(compose, shape, tuple(states), serial)
+    signature = Signature.of(logical)
+    if graph.names is not None:
+        signature = Signature(tuple(str(one.label) for one in listed), tuple(map(groups.index, listed)))
+    return logical, groups, signature
 
 
 def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> list[Group]:

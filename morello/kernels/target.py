@@ -12,6 +12,7 @@ from morello.errors import PluginError, remedy
 from morello.ir.impl import Impl, StepLike
 from morello.ir.ops import Operation
 from morello.ir.program import Program
+from morello.ir.signature import Signature
 from morello.kernels.machine import Machine
 from morello.kernels.microkernel import Microkernel
 
@@ -22,8 +23,11 @@ BASE = "base"
 class Emitter(Protocol):
     """Turns a complete implementation into C; each target's plugin supplies one."""
 
-    def emit(self, impl: Impl, target: Target, name: str) -> Program:
-        """Print `impl` as a C function called `name`. Raises EmitError for an unfinished implementation."""
+    def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
+        """Print `impl` as a C function called `name`, with these parameters for its operands if they are given.
+
+        Raises EmitError for an unfinished implementation.
+        """
         ...
 
 

@@ -36,7 +36,7 @@ def check_target(target: Target, owner: str) -> None:
     if target.emitter is None:
         raise broken(owner, "emitter", "a target has one (hook morello_emitter)")
     if not hasattr(target.emitter, "emit"):
-        rule = "an emitter has a method emit(impl, target, name)"
+        rule = "an emitter has a method emit(impl, target, name, signature)"
         raise broken(origin("emitter"), f"emitter {target.emitter!r}", rule)
     if not isinstance(target.weights, Weights):
         raise broken(origin("weights"), f"weights {target.weights!r}", "weights are a morello.plugins.Weights")

@@ -11,6 +11,7 @@ import numpy as np
 
 from morello.errors import ArgumentError
 from morello.ir.dtypes import BF16
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
@@ -22,9 +23,10 @@ _OVERLAP_WORK: Any = 100_000
 
 @attrs.frozen
 class Argument:
-    """One operand of a kernel: its place among them, its array's form, and its alignment in bytes."""
+    """One operand of a kernel: its place in a call and in the Spec, its array's form, and its alignment in bytes."""
 
     index: int
+    operand: int
     name: str
     tensor: TensorSpec
     form: Form
@@ -60,7 +62,7 @@ class Argument:
             raise self._fault(
                 f"an array that starts at a multiple of {self.alignment} bytes",
                 f"one at {shift} bytes past such a multiple",
-                f"copy it into morello.runtime.empty(kernel.spec.operands[{self.index}]), "
+                f"copy it into morello.runtime.empty(kernel.spec.operands[{self.operand}]), "
                 "or compile the Spec for an unaligned (ua) operand",
             )
         if self.writes and not shaped.flags.writeable:
@@ -124,7 +126,7 @@ class Argument:
 
     def _pack_hint(self, moved: str = "") -> str:
         """Return the call that makes an array fit which has the right shape, or has it once it is `moved`."""
-        operand = f"kernel.spec.operands[{self.index}]"
+        operand = f"kernel.spec.operands[{self.operand}]"
         if not self.reads:
             return f"leave it out, or make it: morello.runtime.empty({operand})"
         return f"convert it: morello.runtime.pack(array{moved}, {operand})"
@@ -133,18 +135,20 @@ class Argument:
         return ArgumentError(f"operand {self.index} ({self.name}): expected {expected}, got {got}", hint)
 
 
-def arguments_of(spec: Spec, target: Target) -> tuple[Argument, ...]:
-    """Return what each operand of `spec` asks of its array."""
+def arguments_of(spec: Spec, signature: Signature, target: Target) -> tuple[Argument, ...]:
+    """Return what each operand of `spec` asks of its array, in the order of a call."""
     found = []
-    for index, (one, tensor) in enumerate(zip(spec.op.operands(len(spec.shape)), spec.operands, strict=True)):
+    for index, (name, operand) in enumerate(zip(signature.names, signature.operands, strict=True)):
+        one, tensor = spec.logical.declared[operand], spec.operands[operand]
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
-        found.append(Argument(index, one.name, tensor, form_of(tensor), one.reads, one.writes, alignment))
+        argument = Argument(index, operand, name, tensor, form_of(tensor), one.reads, one.writes, alignment)
+        found.append(argument)
     return tuple(found)
 
 
 @attrs.frozen
-class Signature:
+class CallOrder:
     """The names of an operation's operands: all, those that are read, and the outputs."""
 
     op: str
@@ -155,7 +159,7 @@ class Signature:
     inputs: int | None
 
     @classmethod
-    def of(cls, op: str, arguments: Sequence[Argument]) -> Signature:
+    def of(cls, op: str, arguments: Sequence[Argument]) -> CallOrder:
         names = tuple(one.name for one in arguments)
         outputs = tuple(one.name for one in arguments if one.writes)
         inputs = len(names) - len(outputs)

@@ -9,7 +9,8 @@ import platform
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from morello.errors import ToolchainError
@@ -29,13 +30,21 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
     folder, key = cache_directory(), key_of(sources, flags, compiler)
     if found := find(folder, key):
         return found
+    with workshop(sources) as temporary:
+        _compile(temporary, sources, flags, compiler, timeout_seconds() if timeout is None else timeout)
+        return keep(folder, key, temporary / "library.so")
+
+
+@contextmanager
+def workshop(files: Mapping[str, str]) -> Generator[Path]:
+    """Yield a new folder with these files, by name, which is gone afterwards. Raises ToolchainError."""
+    folder = cache_directory()
     try:
         temporary = Path(tempfile.mkdtemp(prefix="building-", dir=folder))
         try:
-            for name, text in sources.items():
+            for name, text in files.items():
                 (temporary / name).write_text(text, encoding="utf-8")
-            _compile(temporary, sources, flags, compiler, timeout_seconds() if timeout is None else timeout)
-            return keep(folder, key, temporary / "library.so")
+            yield temporary
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
@@ -60,6 +69,11 @@ def _compile(
 ) -> None:
     units = [name for name in sources if name.endswith(".c")]
     command = [*compiler.command, *BASE_FLAGS, *flags, "-o", "library.so", *units, "-lm"]
+    invoke(command, folder, compiler, timeout, "library.so")
+
+
+def invoke(command: Sequence[str], folder: Path, compiler: Compiler, timeout: float, makes: str) -> None:
+    """Run a command of a compiler's, which makes a file in a workshop, in so many seconds. Raises ToolchainError."""
     try:
         done = run(command, timeout, folder)
     except TimeoutError as error:
@@ -71,7 +85,7 @@ def _compile(
         raise ToolchainError(
             f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}", CHOOSE_HINT
         ) from error
-    if done.code or not (folder / "library.so").is_file():
+    if done.code or not (folder / makes).is_file():
         raise ToolchainError(
             f"{compiler.name} failed with exit code {done.code}:\n{done.excerpt()}\n  {_keep(folder)}",
             f"the command was {shlex.join(command)}",

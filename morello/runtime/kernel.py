@@ -23,7 +23,7 @@ from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.runtime.arguments import Argument, Signature, arguments_of, check_apart
+from morello.runtime.arguments import Argument, CallOrder, arguments_of, check_apart
 from morello.runtime.arrays import ALIGNMENT, Blank, workspace_bytes
 from morello.runtime.build import build
 from morello.runtime.cache import is_whole
@@ -85,7 +85,7 @@ class _Own(threading.local):
 class Kernel:
     """A function on arrays of the CPU, built from C when it is first called.
 
-    `kernel(*arrays)` takes one array per operand of the Spec, in its order, writes the outputs in place and
+    `kernel(*arrays)` takes one array per operand, in the order of `program.signature`, writes the outputs in place and
     returns None. Operands may also be given by their names, and outputs as `out`, one array or a tuple of them, which
     is then returned. Outputs that are not read may be left out, all of them: they are then allocated and returned, a
     single one as an array, several as a tuple, of the library that the first array is of. No array is copied, and other
@@ -153,7 +153,8 @@ class Kernel:
     @property
     def files(self) -> dict[str, str]:
         """Source and header by file name."""
-        return {f"{self.program.name}.c": self.source, f"{self.program.name}.h": self.header}
+        header = f"{self.program.name}.h"
+        return {f"{self.program.name}.c": self.program.including(header), header: self.header}
 
     @cached_property
     def library(self) -> Path:
@@ -167,16 +168,16 @@ class Kernel:
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """Return what each operand asks of its array."""
-        return arguments_of(self.spec, self.target)
+        """Return what each operand asks of its array, in the order of a call."""
+        return arguments_of(self.spec, self.program.signature, self.target)
 
     @cached_property
-    def _signature(self) -> Signature:
-        return Signature.of(str(self.spec.op), self.arguments)
+    def _order(self) -> CallOrder:
+        return CallOrder.of(str(self.spec.op), self.arguments)
 
     def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None, **named: Any) -> Any:
         count = 1 if threads is None and not self.program.parallel else self.threads(threads)
-        given = arrays if out is None and not named else self._signature.in_order(arrays, out, named)
+        given = arrays if out is None and not named else self._order.in_order(arrays, out, named)
         size = len(given)
         for known in self._own.known:
             if known.size == size and known.threads == count:
@@ -197,7 +198,7 @@ class Kernel:
 
     def _checked(self, given: Sequence[Any], out: Any, threads: int) -> Any:
         """Call it on arrays that are not known yet, and know them from then on."""
-        given = self._signature.in_order(given)
+        given = self._order.in_order(given)
         taken = [one for one in self.arguments if one.reads or len(given) == len(self.arguments)]
         seen = [argument.seen(array) for argument, array in zip(taken, given, strict=True)]
         blanks = self._blanks(taken, seen)
@@ -299,7 +300,10 @@ def _check_parameters(program: Program, spec: Spec, target: Target) -> None:
     operands, hint = spec.operands, remedy(target.origins.get("emitter", target.name))
     if len(program.parameters) != len(operands):
         raise EmitError(f"{program.name} has {len(program.parameters)} parameters for {len(operands)} operands", hint)
-    for parameter, tensor in zip(program.parameters, operands, strict=True):
+    if sorted(program.signature.operands) != [*range(len(operands))]:
+        raise EmitError(f"{program.name}: its parameters are not the operands of its Spec, one for each", hint)
+    for parameter in program.parameters:
+        tensor = operands[parameter.operand]
         layout = tensor.state.layout
         strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
         if parameter.strides != strides:

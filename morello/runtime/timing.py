@@ -194,10 +194,11 @@ def measurement_seconds(min_time: float, repeats: int) -> float:
 
 
 def random_operands(kernel: Kernel, seed: int) -> list[np.ndarray]:
-    """Return fresh arrays with random values for a kernel's operands, outputs among them."""
+    """Return fresh arrays with random values for a kernel's operands, outputs among them, in the order of a call."""
     rng = np.random.default_rng(seed)
     arrays = []
-    for argument, tensor in zip(kernel.arguments, kernel.spec.operands, strict=True):
+    for argument in kernel.arguments:
+        tensor = kernel.spec.operands[argument.operand]
         array = empty(tensor, max(argument.alignment, ALIGNMENT))
         array[...] = pack(random_values(rng, tuple(map(int, tensor.shape)), tensor.state.dtype), tensor)
         arrays.append(array)

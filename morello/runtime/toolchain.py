@@ -15,11 +15,12 @@ from pathlib import Path
 
 import attrs
 
+from morello.codegen.interface import COMMON_FLAGS
 from morello.errors import ToolchainError
 from morello.runtime.process import run
 
 #: Every compilation: optimised, position-independent, and errno does not matter.
-BASE_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno")
+BASE_FLAGS = (*COMMON_FLAGS, "-fPIC", "-shared")
 
 #: Ways to be given threads, the best first.
 _THREAD_FLAGS = (("-fopenmp",), ("-pthread",))

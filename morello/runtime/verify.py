@@ -133,7 +133,7 @@ def verify(
         values = data.arrays(seed, setting)
         got = _run(kernel, guarded, values, data)
         affordable = unknown is None and (thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET)
-        inputs = [value for value, argument in zip(values, kernel.arguments, strict=True) if argument.reads]
+        inputs = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
         others = reference(inputs) if affordable else None
         results.append(judge(kernel, data, inputs, got, others))
     operation = f"{op}({'×'.join(map(str, shape))})"
@@ -173,8 +173,9 @@ def _call(
     kernel: Kernel, guarded: Sequence[GuardedArray], values: Sequence[np.ndarray], data: DataSet, threads: int
 ) -> list[np.ndarray]:
     tensors = kernel.spec.operands
-    for array, value, tensor in zip(guarded, values, tensors, strict=True):
-        array.fill(pack(value, tensor) if array.argument.reads else None)
+    for array in guarded:
+        operand = array.argument.operand
+        array.fill(pack(values[operand], tensors[operand]) if array.argument.reads else None)
     kernel(*(one.array for one in guarded), threads=threads)
     for array in guarded:
         stray = array.changed()
@@ -184,8 +185,7 @@ def _call(
                 "the emitter or a microkernel writes past a tile or through an input pointer; "
                 "morello.testing.sanitize finds the place",
             )
-    written = zip(guarded, tensors, strict=True)
-    return [unpack(one.array, tensor) for one, tensor in written if one.argument.writes]
+    return [unpack(one.array, tensors[one.argument.operand]) for one in guarded if one.argument.writes]
 
 
 def _same(first: np.ndarray, other: np.ndarray) -> bool:

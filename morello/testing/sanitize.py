@@ -92,7 +92,7 @@ _DATA, _PROGRESS = "operands.bin", "job.txt"
 
 @attrs.frozen
 class Job:
-    """A program to call once: its Spec, and one array per operand, of the operand's shape.
+    """A program to call once: its Spec, and one array per parameter, of the operand's shape.
 
     Buffers have exactly the operands' size and start at a multiple of `alignments` bytes, by default of 64 for
     aligned operands and of the element for others.
@@ -192,7 +192,8 @@ def _buffers(job: Job, start: int) -> list[_Buffer]:
             "give one for each parameter",
         )
     buffers: list[_Buffer] = []
-    for index, (parameter, tensor) in enumerate(zip(program.parameters, job.spec.operands, strict=True)):
+    for index, parameter in enumerate(program.parameters):
+        tensor = job.spec.operands[parameter.operand]
         form = form_of(tensor)
         alignment = _default_alignment(tensor) if job.alignments is None else job.alignments[index]
         buffers.append(_Buffer(parameter, form, form.strides_with_gaps(_GAP), alignment, start))

@@ -56,6 +56,25 @@ def test_shared_object_and_header_link_into_a_program(cli, write, tmp_path):
     assert subprocess.run([tmp_path / "main"]).returncode == 0
 
 
+def test_a_file_of_c_includes_the_header_that_is_written_beside_it(cli, write, tmp_path):
+    path = write("spec one = FillZero(4, GL)\n", target="reference_c")
+    assert cli("compile", path, "-o", str(tmp_path / "zero.c")).exit_code == 0
+    assert '#include "zero.h"\n' in (tmp_path / "zero.c").read_text(encoding="utf-8")
+    assert (tmp_path / "zero.h").read_bytes() == cli("compile", path, "--emit", "header").stdout_bytes
+    command = [*find_compiler().command, "-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "zero.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    # What is printed stands alone.
+    assert '#include "' not in cli("compile", path).stdout
+
+
+def test_a_header_that_cannot_be_written_is_told_before_the_search(cli, write, tmp_path):
+    (tmp_path / "one.h").mkdir()
+    result = cli("compile", write(), "-o", str(tmp_path / "one.c"))
+    assert result.exit_code == 1
+    assert "one.h: it is a directory" in result.stderr
+    assert not (tmp_path / "one.c").exists()
+
+
 def test_output_replaces_what_was_there(cli, write, tmp_path):
     real, link = tmp_path / "real.c", tmp_path / "link.c"
     real.write_text("old")
@@ -63,7 +82,7 @@ def test_output_replaces_what_was_there(cli, write, tmp_path):
     assert cli("compile", write(), "-o", str(link)).exit_code == 0
     assert "void one(" in real.read_text(encoding="utf-8")
     assert link.is_symlink()
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.c", "real.c", "test.spec"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.c", "link.h", "real.c", "test.spec"]
 
 
 def _round_trip(cli, tmp_path: Path, path: str, *options: str) -> None:

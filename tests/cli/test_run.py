@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -79,8 +80,8 @@ def wrong(monkeypatch):
     """The emitter prints programs that are wrong."""
     emit = ReferenceEmitter.emit
 
-    def broken(self: ReferenceEmitter, impl: Impl, target: Target, name: str) -> Program:
-        program = emit(self, impl, target, name)
+    def broken(self: ReferenceEmitter, impl: Impl, target: Target, name: str, *signature: Any) -> Program:
+        program = emit(self, impl, target, name, *signature)
         # The reference that it is compared with is printed under another name, and stays right.
         return attrs.evolve(program, source=program.source.replace("sum += ", "sum -= ")) if name == "one" else program
 

@@ -1,7 +1,8 @@
 """Pages show true things: Specs parse, Python runs, commands print what is printed there.
 
 Blocks of a page are read from top to bottom. One that begins with a comment `# NAME.spec` is a file of that name for
-the commands after it. Python blocks share their names; those with `>>>` are doctests. `...` stands for any text.
+the commands after it; so are C, C++ and CMake that begin so. Python blocks share their names; those with `>>>` are
+doctests. `...` stands for any text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from morello.frontend import parse
 
 ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "database", "language", "python"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "c", "database", "language", "python"))]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/design/*.md"))
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))
 PIP = "pip install . ./plugins/* && "
@@ -55,7 +56,7 @@ def of(language: str) -> list[Any]:
 
 def named(block: Block) -> str | None:
     """The file that a block is."""
-    found = re.match(r"# ([\w./]+\.spec)\n", block.text)
+    found = re.match(r"(?:#|//|/\*) ([\w./]+\.(?:spec|c|cpp|txt))(?: \*/)?\n", block.text)
     return found[1] if found else None
 
 
@@ -78,7 +79,7 @@ def agree(expected: str, got: str) -> None:
 
 def test_pages_have_blocks() -> None:
     languages = {block.language for page in PAGES for block in BLOCKS[page]}
-    assert languages <= {"", "spec", "python", "console", "text", "c"}
+    assert languages <= {"", "spec", "python", "console", "text", "c", "cpp", "cmake"}
     assert min(len(of(language)) for language in ("spec", "python", "console")) > 2
 
 
@@ -103,6 +104,7 @@ def test_commands_print_what_the_page_says(
     for block in BLOCKS[page]:
         file = named(block)
         if file and not (tmp_path / file).exists():
+            (tmp_path / file).parent.mkdir(exist_ok=True)
             (tmp_path / file).write_text(block.text, encoding="utf-8")
         for line, expected in commands(block) if block.language == "console" else []:
             # The one long search of the pages is done once: the README says how.

@@ -1,5 +1,6 @@
 /*
  * Matmul(1×1×64×4, L1, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c bf16_avx2.c
  *
  * Cost 455; memory in bytes: VRF 192. Schedule:
  *     to_accum
@@ -9,10 +10,16 @@
  *     tile [1, 1, 1]
  *     select DotProductLoopBf16Bf16F32
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "bf16_avx2 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void bf16_avx2(const uint16_t *restrict lhs, const uint16_t *restrict rhs, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

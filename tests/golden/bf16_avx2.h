@@ -10,11 +10,9 @@
 /* out: 1×1×4 f32, layout[2] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void bf16_avx2(const uint16_t *restrict lhs, const uint16_t *restrict rhs, float *restrict out);
+void bf16_avx2(const uint16_t *__restrict lhs, const uint16_t *__restrict rhs, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Matmul(1×1×64×4, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -mavx512bf16 -c bf16_avx512.c
  *
  * Cost 215; memory in bytes: VRF 384. Schedule:
  *     to_accum
@@ -9,10 +10,16 @@
  *     tile [1, 1, 1]
  *     select DotProductLoopVdpbf16ps
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__) || !defined(__AVX512BF16__)
+#error "bf16_avx512 needs avx512f, avx512vl, avx512bw, fma, avx512_bf16: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -mavx512bf16"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void bf16_avx512(const uint16_t *restrict lhs, const uint16_t *restrict rhs, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 

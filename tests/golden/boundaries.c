@@ -1,5 +1,6 @@
 /*
  * MatmulAccum(1×7×5×3, L1, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c boundaries.c
  *
  * Cost 1155; memory in bytes: none. Schedule:
  *     tile [1, 4, 2]
@@ -28,10 +29,16 @@
  *         select MultAdd
  *     }
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "boundaries needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void boundaries(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 void boundaries(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
     /* MatmulAccum(1×7×5×3, L1, L1, L1): tile [1, 4, 2] */

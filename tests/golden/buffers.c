@@ -1,5 +1,6 @@
 /*
  * FillZero(64×64, GL) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c buffers.c
  *
  * Cost 552528; memory in bytes: L1 20480. Schedule:
  *     move 0 to L1 as col_major
@@ -16,10 +17,16 @@
  *     }
  *     select MemsetZero
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "buffers needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void buffers(float *restrict out, void *restrict workspace);
 
 void buffers(float *restrict out, void *restrict workspace) {
     /* FillZero(64×64, GL): move 0 to L1 as col_major */

@@ -10,11 +10,9 @@
 #define BUFFERS_WORKSPACE 16384
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void buffers(float *restrict out, void *restrict workspace);
+void buffers(float *__restrict out, void *__restrict workspace);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Compose([Relu, Matmul])(1×4×16×8, L1, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c compose_avx2.c
  *
  * Cost 1232; memory in bytes: VRF 224. Schedule:
  *     tile [1, 2, 16]
@@ -22,10 +23,16 @@
  *         select VectorRelu
  *     }
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "compose_avx2 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void compose_avx2(const float *restrict lhs1, const float *restrict rhs1, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -1,5 +1,6 @@
 /*
  * Compose([Relu, Matmul])(1×4×32×8, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c compose_avx512.c
  *
  * Cost 1264; memory in bytes: VRF 448. Schedule:
  *     tile [1, 2, 32]
@@ -22,10 +23,16 @@
  *         select VectorRelu
  *     }
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "compose_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void compose_avx512(const float *restrict lhs1, const float *restrict rhs1, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 

@@ -10,11 +10,9 @@
 /* out: 1×4×32 f32, layout[1, 2] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void compose_avx512(const float *restrict lhs1, const float *restrict rhs1, float *restrict out);
+void compose_avx512(const float *__restrict lhs1, const float *__restrict rhs1, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Conv(1×4×2×4×8×3×3, L1, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c conv_avx2.c
  *
  * Cost 5016; memory in bytes: VRF 192. Schedule:
  *     tile [1, 4, 1, 8]
@@ -24,10 +25,16 @@
  *     tile [1, 8, 1]
  *     select VecBroadcastMultAdd
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "conv_avx2 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void conv_avx2(const float *restrict image, const float *restrict filters, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

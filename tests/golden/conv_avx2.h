@@ -10,11 +10,9 @@
 /* out: 1×4×4×8 f32, layout[1, 2, 3] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void conv_avx2(const float *restrict image, const float *restrict filters, float *restrict out);
+void conv_avx2(const float *__restrict image, const float *__restrict filters, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Conv(1×4×2×4×16×3×3, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c conv_avx512.c
  *
  * Cost 5016; memory in bytes: VRF 384. Schedule:
  *     tile [1, 4, 1, 16]
@@ -24,10 +25,16 @@
  *     tile [1, 16, 1]
  *     select VecBroadcastMultAdd
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "conv_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void conv_avx512(const float *restrict image, const float *restrict filters, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 

@@ -1,13 +1,20 @@
 /*
  * MatmulAccum(1×1×96×1, L1, L1, RF) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c dot.c
  *
  * Cost 170; memory in bytes: VRF 128. Schedule:
  *     select DotProductLoop
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "dot needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void dot(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -10,11 +10,9 @@
 /* out: 1×1×1 f32, in order */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void dot(const float *restrict lhs, const float *restrict rhs, float *restrict out);
+void dot(const float *__restrict lhs, const float *__restrict rhs, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * MatmulAccum(1×4×4×16, RF, VRF, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c figure1.c
  *
  * Cost 752; memory in bytes: VRF 96. Schedule:
  *     tile [1, 1, 1, 16]
@@ -12,10 +13,16 @@
  *     }
  *     select BroadcastVecMultAdd
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "figure1 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void figure1(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

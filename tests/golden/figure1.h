@@ -10,11 +10,9 @@
 /* out: 1×4×16 f32, layout[1, 2] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void figure1(const float *restrict lhs, const float *restrict rhs, float *restrict out);
+void figure1(const float *__restrict lhs, const float *__restrict rhs, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

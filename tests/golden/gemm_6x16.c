@@ -1,5 +1,6 @@
 /*
  * Matmul(1×384×384×384, GL, GL, GL) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c gemm_6x16.c
  *
  * Cost 161476733; memory in bytes: VRF 480, L1 24576, GL 1048576. Schedule:
  *     move 1 to GL as layout[0, 2, 1, 2p16]
@@ -40,10 +41,16 @@
  *     tile [1, 1, 16]
  *     select BroadcastVecMultAdd
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "gemm_6x16 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void gemm_6x16(const float *restrict lhs, const float *restrict rhs, float *restrict out, void *restrict workspace);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

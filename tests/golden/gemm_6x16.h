@@ -12,11 +12,9 @@
 #define GEMM_6X16_WORKSPACE 589824
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void gemm_6x16(const float *restrict lhs, const float *restrict rhs, float *restrict out, void *restrict workspace);
+void gemm_6x16(const float *__restrict lhs, const float *__restrict rhs, float *__restrict out, void *__restrict workspace);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

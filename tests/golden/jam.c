@@ -1,5 +1,6 @@
 /*
  * MatmulAccum(1×5×64×16, GL, L1, GL) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c jam.c
  *
  * Cost 13208; memory in bytes: VRF 128, L1 512. Schedule:
  *     tile [1, 4, 16]
@@ -26,10 +27,16 @@
  *         }
  *     }
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "jam needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void jam(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -1,13 +1,20 @@
 /*
  * MatmulAccum(1×2×4×9, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c matmul_avx512.c
  *
  * Cost 240; memory in bytes: VRF 2048. Schedule:
  *     select RegisterTileAccum
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "matmul_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void matmul_avx512(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 void matmul_avx512(const float *restrict lhs, const float *restrict rhs, float *restrict out) {
     /* MatmulAccum(1×2×4×9, L1, L1, L1): RegisterTileAccum */

@@ -1,14 +1,21 @@
 /*
  * Move(8×32, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c packed.c
  *
  * Cost 2304; memory in bytes: none. Schedule:
  *     tile [1, 1]
  *     select Assign
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "packed needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void packed(const float *restrict src, float *restrict out);
 
 void packed(const float *restrict src, float *restrict out) {
     /* Move(8×32, L1, L1): tile [1, 1] */

@@ -9,11 +9,9 @@
 /* out: 8×32 f32, layout[0, 1, 1oe16] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void packed(const float *restrict src, float *restrict out);
+void packed(const float *__restrict src, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Softmax(4×16, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c softmax_avx2.c
  *
  * Cost 1380; memory in bytes: RF 4, VRF 256. Schedule:
  *     tile [1, 16]
@@ -11,10 +12,16 @@
  *         select VectorDivideVecScalar
  *     }
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "softmax_avx2 needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void softmax_avx2(const float *restrict src, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -9,11 +9,9 @@
 /* out: 4×16 f32, layout[0, 1] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void softmax_avx2(const float *restrict src, float *restrict out);
+void softmax_avx2(const float *__restrict src, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * SoftmaxComplete(4×32, L1, L1, L1, L1) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c softmax_avx512.c
  *
  * Cost 812; memory in bytes: RF 8, VRF 512. Schedule:
  *     tile [1, 32]
@@ -13,10 +14,16 @@
  *     }
  *     select VectorSoftmaxComplete
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "softmax_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void softmax_avx512(const float *restrict src, const float *restrict max, const float *restrict denom, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 

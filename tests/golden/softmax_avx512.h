@@ -11,11 +11,9 @@
 /* out: 4×32 f32, layout[0, 1] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void softmax_avx512(const float *restrict src, const float *restrict max, const float *restrict denom, float *restrict out);
+void softmax_avx512(const float *__restrict src, const float *__restrict max, const float *__restrict denom, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

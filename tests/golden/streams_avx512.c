@@ -1,13 +1,20 @@
 /*
  * Relu(3×100, GL, GL) for x86_avx512, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c streams_avx512.c
  *
  * Cost 9165; memory in bytes: VRF 128. Schedule:
  *     select VectorReluStreamed
  */
+#if !defined(__AVX512F__) || !defined(__AVX512VL__) || !defined(__AVX512BW__) || !defined(__FMA__)
+#error "streams_avx512 needs avx512f, avx512vl, avx512bw, fma: compile it with -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void streams_avx512(const float *restrict src, float *restrict out);
 
 typedef float f32x16 __attribute__((vector_size(64)));
 

@@ -9,11 +9,9 @@
 /* out: 3×100 f32, layout[0, 1] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void streams_avx512(const float *restrict src, float *restrict out);
+void streams_avx512(const float *__restrict src, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Move(4×16, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c strides.c
  *
  * Cost 88; memory in bytes: VRF 64. Schedule:
  *     tile [1, 16]
@@ -9,10 +10,16 @@
  *     }
  *     select VectorMove
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "strides needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void strides(const float *restrict src, ptrdiff_t src_stride0, float *restrict out, ptrdiff_t out_stride0);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

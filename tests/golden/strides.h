@@ -11,11 +11,9 @@
 /* out_stride*: distance in values along its outer dimensions, slowest first */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void strides(const float *restrict src, ptrdiff_t src_stride0, float *restrict out, ptrdiff_t out_stride0);
+void strides(const float *__restrict src, ptrdiff_t src_stride0, float *__restrict out, ptrdiff_t out_stride0);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -10,15 +10,17 @@
 /* out: 2×100×40 f32, layout[0, 1, 2] */
 /* threads2: how many threads may be used, at least 1; results do not depend on it.
    Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+/* threads_set_parallel: from now on run(body, data, count) shares the loops among threads of yours.
+   It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
+   count is at most threads2. With NULL the function sees to threads itself again. */
 /* workspace: THREADS_WORKSPACE(threads2) bytes, aligned to 64 */
 #define THREADS_WORKSPACE(threads2) (16000 + (size_t)(threads2) * 0)
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void threads(const float *restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *restrict out, void *restrict workspace, int threads2);
+void threads(const float *__restrict src, ptrdiff_t src_stride0, ptrdiff_t src_stride1, float *__restrict out, void *__restrict workspace, int threads2);
+void threads_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -10,13 +10,15 @@
 /* out: 1×64×8 f32, layout[1, 2] */
 /* threads: how many threads may be used, at least 1; results do not depend on it.
    Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+/* threads_avx2_set_parallel: from now on run(body, data, count) shares the loops among threads of yours.
+   It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
+   count is at most threads. With NULL the function sees to threads itself again. */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void threads_avx2(const float *restrict lhs, const float *restrict rhs, float *restrict out, int threads);
+void threads_avx2(const float *__restrict lhs, const float *__restrict rhs, float *__restrict out, int threads);
+void threads_avx2_set_parallel(void (*run)(void (*body)(void *, int), void *data, int count));
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,5 +1,6 @@
 /*
  * Move(16×16, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c transpose.c
  *
  * Cost 928; memory in bytes: VRF 512. Schedule:
  *     tile [8, 8]
@@ -15,10 +16,16 @@
  *     }
  *     select Transpose8x8Rows
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "transpose needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void transpose(const float *restrict src, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -9,11 +9,9 @@
 /* out: 16×16 f32, layout[1, 0] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void transpose(const float *restrict src, float *restrict out);
+void transpose(const float *__restrict src, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -1,13 +1,20 @@
 /*
  * Move(40×33, L1, L1) for x86_avx2, made by Morello.
+ * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c transpose_matrix.c
  *
  * Cost 2835; memory in bytes: VRF 512. Schedule:
  *     select TransposeMatrix
  */
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "transpose_matrix needs avx2, fma: compile it with -mavx2 -mfma -mstackrealign"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void transpose_matrix(const float *restrict src, float *restrict out);
 
 typedef float f32x8 __attribute__((vector_size(32)));
 

@@ -9,11 +9,9 @@
 /* out: 40×33 f32, layout[1, 0] */
 #ifdef __cplusplus
 extern "C" {
-#define restrict __restrict
 #endif
-void transpose_matrix(const float *restrict src, float *restrict out);
+void transpose_matrix(const float *__restrict src, float *__restrict out);
 #ifdef __cplusplus
-#undef restrict
 }
 #endif
 

@@ -105,7 +105,7 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"info": attrs.evolve(INFO, units_per_cycle=0)}, "units_per_cycle", "it is an integer of at least 1, or None"),
     ({"levels": ()}, "memory levels", "a target has at least one (hook morello_levels)"),
     ({"emitter": None}, "emitter", "a target has one (hook morello_emitter)"),
-    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name)"),
+    ({"emitter": "C"}, "emitter 'C'", "an emitter has a method emit(impl, target, name, signature)"),
     ({"weights": 7}, "weights 7", "weights are a morello.plugins.Weights"),
     ({"weights": Weights(threads=0)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(sync=-1)}, "weights", "threads are at least 1 and sync is not negative"),

@@ -19,6 +19,7 @@ from morello.ir.ops.norms import layer_norm
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Scale
 from morello.ir.program import Program
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.plugins import Target
@@ -84,7 +85,7 @@ def test_a_slow_reference_is_left_out_and_that_is_said(
 
 
 OUT = "out[out_at(b, m, n)] = sum;"
-STRIDED = "out[out_at(b, m, n, out_s0)] = sum;"
+STRIDED = "out[out_at(b, m, n, out_stride0)] = sum;"
 ROWS = [F32, F32, (F32, row_major(3), 2)]
 
 WRONG = [
@@ -138,8 +139,8 @@ def test_saturation_is_no_wrapping(make: Make, target: Target) -> None:
 
 def test_a_reference_that_is_wrong_is_named(make: Make, target: Target) -> None:
     class Wrong:
-        def emit(self, impl: Impl, for_target: Target, name: str) -> Program:
-            program = target.emitter.emit(impl, for_target, name)
+        def emit(self, impl: Impl, for_target: Target, name: str, signature: Signature | None = None) -> Program:
+            program = target.emitter.emit(impl, for_target, name, signature)
             return attrs.evolve(program, source=program.source.replace("k < 6", "k < 4"))
 
     with pytest.raises(VerificationError, match=r"^reference_c on data set"):

@@ -124,8 +124,10 @@ class Compose(Operation):
         return f"Compose([{', '.join(self._written())}])"
 
     def _written(self) -> list[str]:
-        if self.is_chain:
-            return [str(stage.op) for stage in self.stages]
+        return [str(stage.op) for stage in self.stages] if self.is_chain else self.equations()
+
+    def equations(self) -> list[str]:
+        """Return an equation for each stage, with the names of operands and intermediates."""
         names = self.names()
         return [
             f"{names[~number]} = {stage.op}({', '.join(names[entry] for entry in stage.inputs)})"

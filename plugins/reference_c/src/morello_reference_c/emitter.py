@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import attrs
+
+from morello.codegen.interface import Interface, parameters_of, workspace_macro
 from morello.codegen.reserved import check_name
+from morello.codegen.writer import Names
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16
 from morello.ir.impl import Impl, KernelCall, Node
-from morello.ir.program import Parameter, Program
+from morello.ir.program import Program
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Target
 from morello_reference_c.meanings import HELPERS, looped, meaning
@@ -27,8 +32,11 @@ _INCLUDES = ("#include <stddef.h>", "#include <stdint.h>")
 class ReferenceEmitter:
     """The emitter of reference_c."""
 
-    def emit(self, impl: Impl, target: Target, name: str) -> Program:
-        """Print `impl`, a single microkernel, as the C function `name`. Raises EmitError for anything else."""
+    def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
+        """Print `impl`, a single microkernel, as the C function `name`, with these parameters if they are given.
+
+        Raises EmitError for anything else.
+        """
         if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
             raise EmitError(f"{target.name} prints whole operations only", "implement the Spec with one `select`")
         check_name(name)
@@ -37,34 +45,53 @@ class ReferenceEmitter:
             raise EmitError(
                 f"{target.name} does not know what {logical.op} means", f"install a version of {target.name} that does"
             )
-        declared = logical.op.operands(len(logical.shape))
-        values: list[Value] = []
-        parameters: list[Parameter] = []
-        for operand, tensor in zip(declared, logical.operands, strict=True):
-            layout = tensor.state.layout
-            strides = 0 if layout is None else len(layout.dims) - tensor.state.contig
-            values.append(Value(operand.name, tensor, strides))
-            parameters.append(Parameter(operand.name, tensor, operand.reads, operand.writes, strides))
-        arguments = ", ".join(value.parameters(one.writes) for value, one in zip(values, declared, strict=True))
-        prototype = f"void {name}({arguments})"
-        source = _source(logical, values, prototype)
-        return Program(name, source, _header(name, prototype), prototype, tuple(parameters), 0, FLAGS)
+        plain = Signature.of(logical)
+        shown = meant = _function(name, logical, plain, Names([name]))
+        values = [Value(one.name, one.tensor, one.strides) for one in meant.parameters]
+        if signature is not None and signature != plain:
+            # The loops have names of their own: a function around them has those that were asked for.
+            names = Names([name, workspace_macro(name)])
+            shown = _function(name, logical, signature, names)
+            meant = attrs.evolve(meant, name=names.fresh(f"{name}_meaning"))
+        source = _source(logical, values, meant, shown)
+        return Program(
+            name=name,
+            source=source,
+            header=shown.header,
+            prototype=shown.prototype,
+            parameters=shown.parameters,
+            workspace=0,
+            flags=FLAGS,
+            declarations=shown.declarations,
+            cpu_tests=(),
+        )
 
 
-def _source(logical: LogicalSpec, values: Sequence[Value], prototype: str) -> str:
-    shape = "×".join(map(str, logical.shape))
+def _function(name: str, logical: LogicalSpec, signature: Signature, names: Names) -> Interface:
+    summary = f"{logical.op}({'×'.join(map(str, logical.shape))})"
+    return Interface(name=name, summary=summary, parameters=parameters_of(logical, signature, names))
+
+
+def _source(logical: LogicalSpec, values: Sequence[Value], meant: Interface, shown: Interface) -> str:
+    """Return the C of a function, `meant`, and of the one that calls it, `shown`, if that is another."""
     body = _loops(logical, values)
     has_bf16 = any(value.dtype == BF16 for value in values)
     used = "\n".join(body)
     includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
     if _MATH.search(used):
         includes.insert(0, "#include <math.h>")
-    parts = [f"/* {logical.op}({shape}): what it means, in plain loops. */", "", *includes, ""]
+    parts = [f"/* {shown.summary}: what it means, in plain loops.", f"   {shown.command(FLAGS)} */", "", *includes]
+    parts += ["", shown.declarations]
     for helper, text in HELPERS.items():
         if f"{helper}(" in used:
             parts.append(text)
     parts += [value.index_function() for value in values]
-    return "\n".join([*parts, f"{prototype} {{", *body, "}", ""])
+    if meant is shown:
+        return "\n".join([*parts, f"{shown.prototype} {{", *body, "}", ""])
+    parts += [f"static {meant.prototype} {{", *body, "}\n"]
+    by_operand = sorted(shown.parameters, key=lambda one: one.operand)
+    given = ", ".join(name for one in by_operand for name in (one.name, *one.stride_names))
+    return "\n".join([*parts, f"{shown.prototype} {{", f"    {meant.name}({given});", "}", ""])
 
 
 def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:
@@ -82,27 +109,3 @@ def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:
     lines += [margin + line for line in printer(op, values, dims, shape)]
     lines += ["    " * depth + "}" for depth in range(len(outer), 0, -1)]
     return lines
-
-
-def _header(name: str, prototype: str) -> str:
-    guard = f"{name.upper()}_H"
-    return f"""\
-#ifndef {guard}
-#define {guard}
-
-{chr(10).join(_INCLUDES)}
-
-#ifdef __cplusplus
-#define restrict __restrict
-extern "C" {{
-#endif
-
-{prototype};
-
-#ifdef __cplusplus
-}}
-#undef restrict
-#endif
-
-#endif
-"""

@@ -52,12 +52,7 @@ class Value:
 
     @property
     def stride_names(self) -> list[str]:
-        return [f"{self.name}_s{position}" for position in range(self.strides)]
-
-    def parameters(self, writes: bool) -> str:
-        """Return the function's parameters that stand for it."""
-        pointer = f"{'' if writes else 'const '}{self.dtype.c_name} *restrict {self.name}"
-        return ", ".join([pointer, *(f"ptrdiff_t {name}" for name in self.stride_names)])
+        return [f"{self.name}_stride{position}" for position in range(self.strides)]
 
     def element(self, *point: str) -> str:
         """Return the stored element at a point."""

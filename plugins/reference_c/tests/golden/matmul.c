@@ -1,7 +1,10 @@
-/* Matmul(2×4×6×8): what it means, in plain loops. */
+/* Matmul(2×4×6×8): what it means, in plain loops.
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>
 #include <stdint.h>
+
+void reference(const float *restrict lhs, const float *restrict rhs, float *restrict out);
 
 /* lhs: f32 2×4×6, layout[0, 1, 2] */
 static inline ptrdiff_t lhs_at(ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t i2) {

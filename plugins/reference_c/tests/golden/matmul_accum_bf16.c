@@ -1,8 +1,11 @@
-/* MatmulAccum(1×4×6×8): what it means, in plain loops. */
+/* MatmulAccum(1×4×6×8): what it means, in plain loops.
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0);
 
 static inline float bf16_to_float(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
@@ -38,15 +41,15 @@ static inline ptrdiff_t out_at(ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t i2, ptrdiff
     return i1 * s0 + i2;
 }
 
-void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_s0) {
+void reference(const uint16_t *restrict lhs, const float *restrict rhs, uint16_t *restrict out, ptrdiff_t out_stride0) {
     for (ptrdiff_t b = 0; b < 1; b++) {
         for (ptrdiff_t m = 0; m < 4; m++) {
             for (ptrdiff_t n = 0; n < 8; n++) {
-                float sum = bf16_to_float(out[out_at(b, m, n, out_s0)]);
+                float sum = bf16_to_float(out[out_at(b, m, n, out_stride0)]);
                 for (ptrdiff_t k = 0; k < 6; k++) {
                     sum += bf16_to_float(lhs[lhs_at(b, m, k)]) * rhs[rhs_at(b, k, n)];
                 }
-                out[out_at(b, m, n, out_s0)] = float_to_bf16(sum);
+                out[out_at(b, m, n, out_stride0)] = float_to_bf16(sum);
             }
         }
     }

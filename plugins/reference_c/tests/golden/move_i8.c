@@ -1,7 +1,10 @@
-/* Move(3×5): what it means, in plain loops. */
+/* Move(3×5): what it means, in plain loops.
+   Compile: cc -std=gnu11 -O3 -fno-math-errno -ffp-contract=off -c reference.c */
 
 #include <stddef.h>
 #include <stdint.h>
+
+void reference(const int8_t *restrict src, float *restrict out);
 
 /* src: i8 3×5, layout[0, 1] */
 static inline ptrdiff_t src_at(ptrdiff_t i0, ptrdiff_t i1) {

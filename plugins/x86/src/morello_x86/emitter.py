@@ -17,3 +17,11 @@ class X86Emitter(CEmitter):
     def feature_flags(self, feature: str) -> tuple[str, ...]:
         """Return the compilers' flag for an extension: its name in `/proc/cpuinfo` without underscores."""
         return (f"-m{feature.replace('_', '')}",)
+
+    def feature_macro(self, feature: str) -> str:
+        """Return the macro of gcc and clang for an extension."""
+        return f"__{feature.replace('_', '').upper()}__"
+
+    def feature_test(self, feature: str) -> str:
+        """Return the test of gcc and clang for an extension that the CPU and the system have."""
+        return f'__builtin_cpu_supports("{feature.replace("_", "")}")'

@@ -20,7 +20,7 @@ INFO = TargetInfo(
     description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS, strips=(64,)),
     casts=frozenset({("bf16", "f32")}),
-    cpu_features=("avx512f", "avx512vl", "avx512bw"),
+    cpu_features=("avx512f", "avx512vl", "avx512bw", "fma"),
     cost_unit=COST_UNIT,
     units_per_cycle=UNITS_PER_CYCLE,
 )

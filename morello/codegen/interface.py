@@ -1,0 +1,126 @@
+"""The part of emitted C that callers see: the function's declaration, and the header around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from morello.codegen.reserved import spelled
+from morello.codegen.writer import Names
+from morello.ir.program import Parameter
+from morello.ir.signature import Signature
+from morello.ir.spec import LogicalSpec
+from morello.kernels.buffers import ALIGNMENT
+
+
+def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> tuple[Parameter, ...]:
+    """Return the parameters for the operands of a Spec, in the order of a call, as `names` lets them be called."""
+    made: list[Parameter] = []
+    for name, operand in zip(signature.names, signature.operands, strict=True):
+        one, tensor = logical.declared[operand], logical.operand(operand)
+        outer = 0 if tensor.state.layout is None else len(tensor.state.layout.dims) - tensor.state.contig
+        wanted = Parameter(spelled(name), operand, tensor, one.reads, one.writes, outer)
+        made.append(attrs.evolve(wanted, name=names.fresh(wanted.name, wanted.stride_endings)))
+    return tuple(made)
+
+
+#: The compiler's flags for all of Morello's C; those of targets come after them.
+COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
+#: The parameter for threads of the caller's.
+RUN = "void (*run)(void (*body)(void *, int), void *data, int count)"
+_ON_THREADS = """\
+/* {threads}: how many threads may be used, at least 1; results do not depend on it.
+   Compile with OpenMP, or link with pthreads. What no thread is to be had for, the calling one does. */
+/* {setter}: from now on run(body, data, count) shares the loops among threads of yours.
+   It calls body(data, 0) to body(data, count - 1), in any order and on any threads, and returns when all have;
+   count is at most {threads}. With NULL the function sees to threads itself again. */"""
+
+
+@attrs.frozen(kw_only=True)
+class Interface:
+    """The function `name` as its callers see it.
+
+    `summary` says in a line what it computes. Of the workspace, `workspace` bytes are for all threads and
+    `thread_workspace` for each.
+    """
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    workspace: int = 0
+    thread_workspace: int = 0
+    parallel: bool = False
+    workspace_name: str = "workspace"
+    threads_name: str = "threads"
+
+    @property
+    def prototype(self) -> str:
+        """Return the function's head."""
+        written: list[str] = []
+        for one in self.parameters:
+            const = "" if one.writes else "const "
+            written.append(f"{const}{one.tensor.state.dtype.c_name} *restrict {one.name}")
+            written += [f"ptrdiff_t {stride}" for stride in one.stride_names]
+        if self.workspace or self.thread_workspace:
+            written.append(f"void *restrict {self.workspace_name}")
+        if self.parallel:
+            written.append(f"int {self.threads_name}")
+        return f"void {self.name}({', '.join(written)})"
+
+    @property
+    def declarations(self) -> str:
+        """Return what a file has to declare that calls the function, or defines it."""
+        return f"{self.prototype};\n" + (f"{self.setter};\n" if self.parallel else "")
+
+    @property
+    def setter(self) -> str:
+        """Return the head of the function that gives parallel loops threads of the caller's."""
+        return f"void {setter_name(self.name)}({RUN})"
+
+    @property
+    def header(self) -> str:
+        """Return the header."""
+        summary = f"{self.summary}, made by Morello."
+        return header(f"MORELLO_{self.name.upper()}_H", summary, self.declarations, self.description())
+
+    def command(self, flags: Sequence[str]) -> str:
+        """Return a line that says how the C is compiled where the target takes `flags`."""
+        threads = ", with -fopenmp or -pthread" if self.parallel else ""
+        return f"Compile: cc {' '.join([*COMMON_FLAGS, *flags])} -c {self.name}.c{threads}"
+
+    def description(self) -> Iterator[str]:
+        """Yield comments on all parameters, and the macro for the workspace."""
+        for one in self.parameters:
+            shape = "×".join(map(str, one.tensor.shape))
+            layout = one.tensor.state.layout or "in order"
+            yield f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */"
+            if one.strides:
+                yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
+        macro, threads = workspace_macro(self.name), self.threads_name
+        if self.parallel:
+            yield _ON_THREADS.format(threads=threads, setter=setter_name(self.name))
+        if self.workspace or self.thread_workspace:
+            call, size = macro, f"{self.workspace}"
+            if self.parallel:
+                call, size = f"{macro}({threads})", f"({size} + (size_t)({threads}) * {self.thread_workspace})"
+            yield f"/* {self.workspace_name}: {call if self.parallel else size} bytes, aligned to {ALIGNMENT} */"
+            yield f"#define {call} {size}"
+
+
+def setter_name(name: str) -> str:
+    """Return the name of the function that gives a function, or a library, threads of the caller's."""
+    return f"{name}_set_parallel"
+
+
+def workspace_macro(name: str) -> str:
+    """Return the macro for the size of a function's workspace."""
+    return f"{name.upper()}_WORKSPACE"
+
+
+def header(guard: str, about: str, declarations: str, before: Iterable[str] = ()) -> str:
+    """Return a header with these declarations, and lines before them, for C and C++, which knows no `restrict`."""
+    rows = [f"/* {about} */", f"#ifndef {guard}", f"#define {guard}", ""]
+    rows += ["#include <stddef.h>", "#include <stdint.h>", "", *before, "#ifdef __cplusplus", 'extern "C" {']
+    rows += [f"#endif\n{declarations.replace('*restrict ', '*__restrict ')}#ifdef __cplusplus", "}", "#endif"]
+    return "\n".join([*rows, "", f"#endif /* {guard} */", ""])

@@ -1,0 +1,301 @@
+"""Functions as one C library: its header, the choice among targets at run time, and a table of what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import attrs
+
+from morello.codegen.interface import RUN, Interface, header, setter_name
+from morello.codegen.packaging import cmake, pkg_config
+from morello.codegen.reserved import HEADERS, check_name
+from morello.errors import EmitError
+from morello.ir.program import Parameter, Program
+from morello.kernels.target import Target
+
+_METADATA = """\
+#ifndef MORELLO_METADATA
+#define MORELLO_METADATA
+/* An operand. Its layout lists physical dimensions from the outside in; `strides` are passed after its pointer, and it
+   starts at a multiple of `alignment` bytes. */
+typedef struct {
+    const char *name, *type, *layout;
+    int reads, writes, rank;
+    const ptrdiff_t *shape;
+    int strides;
+    size_t alignment;
+} morello_operand;
+
+/* A function and its operands, in the order of its parameters. It takes a pointer to `workspace` bytes, and
+   `thread_workspace` more for each thread, unless both are 0, and the number of threads if it is `parallel`. */
+typedef struct {
+    const char *name;
+    int operands;
+    const morello_operand *operand;
+    size_t workspace, thread_workspace;
+    int parallel;
+} morello_function;
+#endif
+
+"""
+
+
+_CHOICE = """\
+{declarations}
+/* Returns the number of the program that this CPU runs, from 1; that after the last if it runs none. */
+static int morello_choice_{name}(void) {{
+    static int found;
+    int choice = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (!choice) {{
+        choice = {choice};
+        __atomic_store_n(&found, choice, __ATOMIC_RELAXED);
+    }}
+    return choice;
+}}
+
+const char *{name}_target(void) {{
+    static const char *const names[] = {{{names}, NULL}};
+    return names[morello_choice_{name}() - 1];
+}}
+
+{prototype} {{
+    switch (morello_choice_{name}()) {{
+{calls}    default:
+        fputs({fault}, stderr);
+        abort();
+    }}
+}}
+"""
+
+
+@attrs.frozen
+class Unit:
+    """A file of C, and the compiler's flags for it besides the common ones."""
+
+    text: str
+    flags: tuple[str, ...]
+
+
+@attrs.frozen
+class Function:
+    """A function of a library: its program for each target, the one first that asks for the most of a CPU."""
+
+    name: str
+    variants: tuple[tuple[Target, Program], ...]
+
+    @classmethod
+    def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> Function:
+        """Return the function. Raises EmitError where its programs take other operands."""
+        ordered = sorted(variants, key=lambda one: -len(one[0].info.cpu_features))
+        first, *others = (
+            [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]
+            for _, program in ordered
+        )
+        if any(other != first for other in others):
+            names = ", ".join(target.name for target, _ in ordered)
+            raise EmitError(f"{name} takes other operands on each of {names}", "compile it for one target")
+        return cls(name, tuple(ordered))
+
+    @cached_property
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(program for _, program in self.variants)
+
+    @property
+    def parallel(self) -> bool:
+        return any(program.parallel for program in self.programs)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self.programs[0].parameters
+
+    def alignment(self, parameter: Parameter) -> int:
+        """Return the bytes that an operand starts at a multiple of."""
+        state = parameter.tensor.state
+        levels = [target.level(state.level).alignment for target, _ in self.variants] if state.aligned else []
+        return max(state.dtype.bytes, *levels)
+
+    @cached_property
+    def interface(self) -> Interface:
+        """Return the function as callers see it: it takes what any of its programs does."""
+        targets = ", ".join(target.name for target, _ in self.variants)
+        taken = {name for one in self.parameters for name in (one.name, *one.stride_names)}
+        return Interface(
+            name=self.name,
+            summary=f"{self.name} for {targets}",
+            parameters=self.parameters,
+            workspace=max(program.workspace for program in self.programs),
+            thread_workspace=max(program.thread_workspace for program in self.programs),
+            parallel=self.parallel,
+            workspace_name=_free("workspace", taken),
+            threads_name=_free("threads", taken),
+        )
+
+    def call(self, program: Program) -> str:
+        """Return the call of one of its programs, with the function's parameters."""
+        words = [name for one in self.parameters for name in (one.name, *one.stride_names)]
+        if program.workspace_for(1):
+            words.append(self.interface.workspace_name)
+        if program.parallel:
+            words.append(self.interface.threads_name)
+        return f"{program.name}({', '.join(words)});"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken."""
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
+    """Raise EmitError for names that C cannot keep apart: those of a library's functions, each for several targets."""
+    if library in HEADERS:
+        raise EmitError(f"{library}.h is a header of the C library", "rename the Spec file")
+    names = [f"{library}_library", f"{library}_functions", f"{library}_functions_count"]
+    for name, targets in functions.items():
+        names += [name, *([f"{name}_target", *(f"{name}_{target}" for target in targets)] if len(targets) > 1 else [])]
+    for name in names:
+        check_name(name)
+    names += map(setter_name, [library, *functions])
+    for name in names:
+        if names.count(name) > 1:
+            raise EmitError(f"the library {library} defines {name!r} twice", "rename the Spec, or the Spec file")
+
+
+@attrs.frozen
+class Library:
+    """Functions under one header, NAME.h. Raises EmitError for names that C cannot keep apart."""
+
+    name: str
+    functions: tuple[Function, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_names(self.name, {one.name: [target.name for target, _ in one.variants] for one in self.functions})
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table of functions."""
+        return f"{self.name}_functions"
+
+    @property
+    def parallel(self) -> bool:
+        return any(one.parallel for one in self.functions)
+
+    @cached_property
+    def header(self) -> str:
+        """Return the text of NAME.h."""
+        declarations = "".join(map(_declarations, self.functions))
+        if self.parallel:
+            declarations += f"/* Does so for all functions with parallel loops. */\n{self._setter};\n\n"
+        declarations += _METADATA
+        declarations += f"extern const morello_function {self.table}[];\nextern const size_t {self.table}_count;\n"
+        functions = ", ".join(one.name for one in self.functions)
+        about = f"The library {self.name}, made by Morello: {functions}."
+        return header(f"MORELLO_LIBRARY_{self.name.upper()}_H", about, declarations)
+
+    @cached_property
+    def units(self) -> Mapping[str, Unit]:
+        """Return the files of C by name: a program each, and one with the choice among targets and the table."""
+        units: dict[str, Unit] = {}
+        for one in self.functions:
+            for program in one.programs:
+                alone = len(one.variants) == 1
+                text = program.including(f"{self.name}.h") if alone else program.source
+                units[f"{program.name}.c"] = Unit(text, program.flags)
+        units[f"{self.name}_library.c"] = Unit(self._common(), ())
+        return units
+
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """Return all files by name: header, C, CMakeLists.txt and a file for pkg-config."""
+        flags = {name: unit.flags for name, unit in self.units.items()}
+        return {
+            f"{self.name}.h": self.header,
+            **{name: unit.text for name, unit in self.units.items()},
+            "CMakeLists.txt": cmake(self.name, flags, self.parallel),
+            f"{self.name}.pc": pkg_config(self.name, [one.name for one in self.functions], self.parallel),
+        }
+
+    @property
+    def _setter(self) -> str:
+        return f"void {setter_name(self.name)}({RUN})"
+
+    def _common(self) -> str:
+        """Return the file of C that all functions share."""
+        chosen = [one for one in self.functions if len(one.variants) > 1]
+        holds = "the choice among targets, and the table" if chosen else "the table"
+        parts = [f"/* Of the library {self.name}, made by Morello: {holds} of functions. */"]
+        parts += [f'#include "{self.name}.h"\n', *(["#include <stdio.h>\n#include <stdlib.h>\n"] if chosen else [])]
+        parts += [_choice(one) for one in chosen]
+        if self.parallel:
+            calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in self.functions if one.parallel)
+            parts += [f"{self._setter} {{\n{calls}}}\n"]
+        parts += [_operands(one) for one in self.functions]
+        rows = [f"    {_row(one)}," for one in self.functions]
+        parts += ["\n".join([f"const morello_function {self.table}[] = {{", *rows, "};"])]
+        parts += [f"const size_t {self.table}_count = {len(self.functions)};\n"]
+        return "\n".join(parts)
+
+
+def _declarations(function: Function) -> str:
+    """Return what the header says of a function."""
+    interface, several = function.interface, len(function.variants) > 1
+    about = (
+        f"The target whose code {function.name} runs on this CPU; NULL if none is for it, and a call ends the process."
+    )
+    target = f"/* {about} */\nconst char *{function.name}_target(void);\n" if several else ""
+    return "\n".join([f"/* {interface.summary} */", *interface.description(), f"{interface.declarations}{target}\n"])
+
+
+def _choice(function: Function) -> str:
+    """Return the function that calls the best of its programs that the CPU can run, and the one that names it."""
+    name = function.name
+    tests: list[str] = []
+    needs: list[str] = []
+    for number, (target, program) in enumerate(function.variants, start=1):
+        if program.cpu_tests is None:
+            raise EmitError(
+                f"{target.name} has no test in C for the CPU features that {name} needs", "compile it for one target"
+            )
+        tests.append(f"{' && '.join(program.cpu_tests) or '1'} ? {number}")
+        needs.append(f"{target.name} needs {', '.join((*target.info.cpu_features, *program.cpu_features))}")
+    names = ", ".join(json.dumps(target.name) for target, _ in function.variants)
+    fault = json.dumps(f"{name}: no code for this CPU: {'; '.join(needs)}\n")
+    calls = "".join(
+        f"    case {number}:\n        {function.call(program)}\n        return;\n"
+        for number, program in enumerate(function.programs, start=1)
+    )
+    return _CHOICE.format(
+        declarations="".join(program.declarations or f"{program.prototype};\n" for program in function.programs),
+        name=name,
+        choice="\n            : ".join([*tests, str(len(tests) + 1)]),
+        names=names,
+        prototype=function.interface.prototype,
+        calls=calls,
+        fault=fault,
+    ) + _forwarded(function)
+
+
+def _forwarded(function: Function) -> str:
+    """Return the function that gives all programs with parallel loops threads of the caller's; empty for none."""
+    calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in function.programs if one.parallel)
+    return f"\n{function.interface.setter} {{\n{calls}}}\n" if calls else ""
+
+
+def _operands(function: Function) -> str:
+    """Return the table of a function's operands."""
+    rows = [f"static const morello_operand morello_operands_{function.name}[] = {{"]
+    for one in function.parameters:
+        state, shape = one.tensor.state, one.tensor.shape
+        sizes = f"(const ptrdiff_t[]){{{', '.join(map(str, shape))}}}" if shape else "NULL"
+        texts = ", ".join(json.dumps(text) for text in (one.name, str(state.dtype), str(state.layout or "in order")))
+        numbers = f"{int(one.reads)}, {int(one.writes)}, {len(shape)}, {sizes}, {one.strides}"
+        rows.append(f"    {{{texts}, {numbers}, {function.alignment(one)}}},")
+    return "\n".join([*rows, "};\n"])
+
+
+def _row(function: Function) -> str:
+    """Return a function's row of the table."""
+    interface = function.interface
+    numbers = f"{interface.workspace}, {interface.thread_workspace}, {int(interface.parallel)}"
+    return f'{{"{function.name}", {len(function.parameters)}, morello_operands_{function.name}, {numbers}}}'

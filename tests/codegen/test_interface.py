@@ -1,0 +1,90 @@
+"""Emitted C as a C or C++ project meets it: strict compilers, headers, and compilers without the target's flags."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import morello
+from morello.ir.program import Program
+from morello.runtime import Compiler, available_compilers
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+SPECS = sorted(GOLDEN.glob("*.spec"))
+STRICT = ("-Wall", "-Wextra", "-Werror")
+CXX = [path for name in ("c++", "clang++") if (path := shutil.which(name))]
+
+each_compiler = pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+
+
+def told(compiler: str | Compiler, folder: Path, *arguments: str) -> str:
+    """Return what a compiler has to say."""
+    command = compiler.command if isinstance(compiler, Compiler) else (compiler,)
+    done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert bool(done.stderr) == (done.returncode != 0), done.stderr
+    return done.stderr
+
+
+def program(name: str) -> Program:
+    return morello.compile(morello.parse((GOLDEN / f"{name}.spec").read_text(encoding="utf-8"))[name]).program
+
+
+def flags(source: str) -> list[str]:
+    """Return the flags for the target in the line at the top that says how the C is compiled."""
+    found = re.search(r"Compile: cc -std=gnu11 -O3 -fno-math-errno (.*?) -c (\w+)\.c", source)
+    assert found
+    return found[1].split()
+
+
+@pytest.mark.slow
+@each_compiler
+def test_strict_c11_compiles_it_by_itself_and_with_its_header(compiler: Compiler, tmp_path: Path) -> None:
+    for path in GOLDEN.glob("*.c"):
+        source = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(source)
+        (tmp_path / path.with_suffix(".h").name).write_text(path.with_suffix(".h").read_text())
+        name = path.stem
+        (tmp_path / "with_header.c").write_text(
+            re.sub(rf"^void {name}\(.*\);$", f'#include "{name}.h"', source, flags=re.M)
+        )
+        for file in (path.name, "with_header.c"):
+            assert told(compiler, tmp_path, "-std=c11", *STRICT, *flags(source), "-fsyntax-only", file) == ""
+
+
+@pytest.mark.parametrize("cxx", CXX)
+def test_headers_are_cpp_and_leave_its_names_alone(cxx: str, tmp_path: Path) -> None:
+    includes = "".join(f'#include "{path.name}"\n' for path in sorted(GOLDEN.glob("*.h")))
+    (tmp_path / "all.cpp").write_text(f"{includes}int restrict = 1;\nauto *function = &threads_avx2;\n")
+    assert told(cxx, tmp_path, "-std=c++17", *STRICT, "-pedantic", f"-I{GOLDEN}", "-fsyntax-only", "all.cpp") == ""
+
+
+def test_the_source_includes_its_header_in_place_of_its_declaration(tmp_path: Path) -> None:
+    made = program("threads_avx2")
+    assert made.source.count(f"{made.prototype};\n") == 1
+    text = made.including("other.h")
+    assert text.count('#include "other.h"\n') == 1
+    assert f"{made.prototype};\n" not in text
+
+
+@each_compiler
+def test_a_header_that_is_not_its_own_is_found_out(compiler: Compiler, tmp_path: Path) -> None:
+    made = program("dot")
+    (tmp_path / "dot.c").write_text(made.including("dot.h"))
+    (tmp_path / "dot.h").write_text(made.header.replace("*__restrict rhs, ", ""))
+    assert "conflicting types" in told(compiler, tmp_path, *made.flags, "-fsyntax-only", "dot.c")
+
+
+@each_compiler
+@pytest.mark.parametrize(("name", "missing"), [("dot", "-mavx2"), ("bf16_avx512", "-mavx512bf16")])
+def test_a_compiler_without_the_features_says_what_it_lacks(
+    compiler: Compiler, name: str, missing: str, tmp_path: Path
+) -> None:
+    made = program(name)
+    (tmp_path / f"{name}.c").write_text(made.source)
+    given = [flag for flag in made.flags if flag not in (missing, "-mfma")]  # which implies AVX
+    said = told(compiler, tmp_path, "-fsyntax-only", *given, f"{name}.c")
+    assert re.search(rf'error: (#error )?"{name} needs \w.*: compile it with {" ".join(made.flags)}"', said), said
