@@ -16,6 +16,7 @@ from morello.cli.common import (
     print_table,
     seed_option,
     tell_compiler,
+    tell_sizes,
     with_goals,
 )
 from morello.cli.progress import Doing
@@ -68,7 +69,7 @@ def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: b
         click.echo(f"error: {error}", err=True)
         return {**head, "passed": False, "error": error.message, "results": []}
     if not quiet:
-        _print(report)
+        _print(report, goal)
     return {**head, "passed": True, "error": None, "results": [_result(one) for one in report.results]}
 
 
@@ -76,8 +77,9 @@ def _result(result: DataSetResult) -> dict[str, Any]:
     return {"data": result.name, "error": result.error, "from_reference": result.reference}
 
 
-def _print(report: CheckReport) -> None:
+def _print(report: CheckReport, goal: Goal) -> None:
     click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
+    tell_sizes(goal)
     table = Table("data set", box=None, pad_edge=False, header_style="bold")
     table.add_column("error / bound", justify="right")
     table.add_column(f"from {REFERENCE}", justify="right")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
+from morello.cli.common import Made, json_option, make, print_json, print_table, tell_sizes, with_goals
 from morello.cli.progress import SearchDisplay
 from morello.cli.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
 from morello.db.store import SpecStore
@@ -56,6 +56,7 @@ def command(goals: Sequence[Goal], db: SpecStore | None, runner_ups: int | None,
             trees.append(_as_dict(goal, made, tree))
             continue
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+        tell_sizes(goal)
         proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
         click.echo(f"cost {tree.cost:,}; memory: {memory(tree.peak)}; {made.story}{proof}")
         print_table(tree_table(tree))

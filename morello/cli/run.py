@@ -13,6 +13,7 @@ from morello.cli.common import (
     print_table,
     seed_option,
     tell_compiler,
+    tell_sizes,
     threads_option,
     with_goals,
 )
@@ -53,7 +54,9 @@ def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int
 
 
 def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}\n")
+    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}")
+    tell_sizes(goal)
+    click.echo()
     made = make(goal, db, cc)
     kernel = made.kernel
     print_table(tree_table(program_tree(kernel.impl, goal.target), compact=True))
