@@ -24,6 +24,7 @@ from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
 from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.reference import reference_target
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport, DataSetResult
 
@@ -43,7 +44,9 @@ def command(
     numpy and plain C compute. Errors are given as fractions of the bound that rounding can explain. The exit
     status is 1 if any result is wrong; the other Specs are still checked.
     """
-    find_compiler(cc)  # before the search, so that a mistake costs no time
+    # Before the search, so that what is missing costs no time.
+    find_compiler(cc)
+    reference_target()
     checked = [_check(goal, db, cc, seed, quiet=as_json) for goal in goals]
     if as_json:
         print_json(checked)

@@ -26,6 +26,7 @@ from morello.frontend.printer import show_spec
 from morello.goals import Goal
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.reference import reference_target
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
@@ -46,7 +47,9 @@ def command(goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int
     What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
     against numpy and against plain C; then its speed is compared with numpy's.
     """
-    find_compiler(cc)  # before the search, so that a mistake costs no time
+    # Before the search, so that what is missing costs no time.
+    find_compiler(cc)
+    reference_target()
     for number, goal in enumerate(goals):
         if number:
             click.echo()
