@@ -14,6 +14,7 @@ from morello.cli.common import (
     print_json,
     seed_option,
     tell_compiler,
+    tell_sizes,
     with_goals,
 )
 from morello.cli.progress import Doing
@@ -22,6 +23,7 @@ from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
 from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.reference import reference_target
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport, DataSetResult
 
@@ -41,7 +43,9 @@ def command(
     numpy and plain C compute. Errors are given as fractions of the bound that rounding can explain. The exit
     status is 1 if any result is wrong; the other Specs are still checked.
     """
-    find_compiler(cc)  # before the search, so that a mistake costs no time
+    # Before the search, so that what is missing costs no time.
+    find_compiler(cc)
+    reference_target()
     checked = [_check(goal, db, cc, seed, quiet=as_json) for goal in goals]
     if as_json:
         print_json(checked)
@@ -67,7 +71,7 @@ def _check(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, quiet: b
         click.echo(f"error: {error}", err=True)
         return {**head, "passed": False, "error": error.message, "results": []}
     if not quiet:
-        _print(report)
+        _print(report, goal)
     return {**head, "passed": True, "error": None, "results": [_result(one) for one in report.results]}
 
 
@@ -75,8 +79,9 @@ def _result(result: DataSetResult) -> dict[str, Any]:
     return {"data": result.name, "error": result.error, "from_reference": result.reference}
 
 
-def _print(report: CheckReport) -> None:
+def _print(report: CheckReport, goal: Goal) -> None:
     click.echo(f"{report.kernel}: {report.operation} for {report.target}, {report.compiler}, seed {report.seed}")
+    tell_sizes(goal)
     columns = [Column("data set"), Column("error / bound", number=True), Column(f"from {REFERENCE}", number=True)]
     print_table(columns, [(one.name, f"{one.error:.3f}", _from_reference(one)) for one in report.results])
     click.echo(f"passed: the largest error is {report.worst:.3f} of its bound\n")

@@ -256,6 +256,12 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds, done.low)
 
 
+def tell_sizes(goal: Goal) -> None:
+    """Print the sizes of operands that one does not see in a Spec, if there are any: those of images."""
+    if words := goal.spec.op.implied(tuple(map(int, goal.spec.shape))):
+        click.echo(words)
+
+
 def tell_compiler(kernel: CompiledKernel) -> None:
     """Say on stderr which compiler builds a kernel, and what others take, if that is wanted."""
     if click.get_current_context().meta.get(_VERBOSE):

@@ -11,7 +11,7 @@ import click
 from morello.cli import roofline
 from morello.cli.balance import Balance, balance
 from morello.cli.candidates import Candidate, candidates, print_candidates
-from morello.cli.common import Made, json_option, make, print_json, with_goals
+from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
 from morello.cli.figures import figures
 from morello.cli.output import check_writable
 from morello.cli.progress import SearchDisplay
@@ -135,6 +135,7 @@ def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
 
 def _print(goal: Goal, made: Made, tree: Branch, bound: Balance, noise: float) -> None:
     click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+    tell_sizes(goal)
     proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
     cost = f"cost {tree.cost:,}{in_time(tree.cost, goal.target)}"
     click.echo(f"{cost}; memory: {memory(tree.peak)}; {made.story}{proof}")

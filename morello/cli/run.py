@@ -12,6 +12,7 @@ from morello.cli.common import (
     make,
     seed_option,
     tell_compiler,
+    tell_sizes,
     threads_option,
     with_goals,
 )
@@ -25,6 +26,7 @@ from morello.frontend.printer import show_spec
 from morello.goals import Goal
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
+from morello.runtime.reference import reference_target
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
@@ -47,7 +49,9 @@ def command(
     against numpy and against plain C; then its speed is compared with that of numpy,
     or of the library that --against names: `morello bench` says how.
     """
-    find_compiler(cc)  # before the search, so that a mistake costs no time
+    # Before the search, so that what is missing costs no time.
+    find_compiler(cc)
+    reference_target()
     for number, goal in enumerate(goals):
         if number:
             click.echo()
@@ -55,7 +59,9 @@ def command(
 
 
 def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None, against: str) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}\n")
+    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}")
+    tell_sizes(goal)
+    click.echo()
     made = make(goal, db, cc)
     kernel = made.kernel
     print_table(*tree_table(program_tree(kernel.impl, goal.target), compact=True))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -122,9 +123,10 @@ def suggestion(word: str, words: Iterable[str], listing: str) -> str:
 
 
 def read_file(path: str | Path) -> str:
-    """Return the text of a file. Raises MorelloError if there is none, or if it is no UTF-8 text."""
+    """Return the text of a file, `-` being standard input. Raises MorelloError if there is none, or no UTF-8 text."""
     try:
-        with Path(path).open("rb") as file:
+        # Standard input stays open: it is not ours to close.
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise MorelloError(

@@ -28,7 +28,12 @@ Operations: TypeAlias = Mapping[str, Operation]
 
 
 def operation(source: Source, operations: Operations, node: OperationNode, *others: str) -> Operation:
-    """Return the operation that the text names; `others` might have stood here too."""
+    """Return the operation of the text with its parameters; `others` might have stood here too."""
+    return configured(source, named(source, operations, node, *others), node)
+
+
+def named(source: Source, operations: Operations, node: OperationNode, *others: str) -> Operation:
+    """Return the operation that the text names, without its parameters; `others` might have stood here too."""
     if node.name in NORMS and node.name not in others:
         raise source.error(
             span(node.name), f"{node.name} is a Compose itself", "write its operations in its place, as equations"
@@ -39,7 +44,7 @@ def operation(source: Source, operations: Operations, node: OperationNode, *othe
         raise source.error(
             span(node.name), f"unknown operation {quoted(node.name)}", suggestion(node.name, names, listing)
         )
-    return configured(source, operations[node.name], node)
+    return operations[node.name]
 
 
 class Configurable(Protocol):
@@ -49,14 +54,14 @@ class Configurable(Protocol):
     def name(self) -> str: ...
     @property
     def parameters(self) -> tuple[str, ...]: ...
-    def configured(self, given: Mapping[str, Value], /) -> Self: ...
+    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None, /) -> Self: ...
 
 
 C = TypeVar("C", bound=Configurable)
 
 
-def configured(source: Source, op: C, node: OperationNode) -> C:
-    """Return the operation with the parameters of the text, if it has any."""
+def configured(source: Source, op: C, node: OperationNode, shape: Sequence[int] | None = None) -> C:
+    """Return the operation with the parameters of the text, if it has any, on the shape of the text, if it has one."""
     given: dict[str, Value] = {}
     for parameter in node.parameters:
         if parameter.name not in op.parameters:
@@ -69,7 +74,7 @@ def configured(source: Source, op: C, node: OperationNode) -> C:
     if not given:
         return op
     with source.at(node.span):
-        return op.configured(given)
+        return op.configured(given, shape)
 
 
 def _value(source: Source, node: ParameterNode) -> Value:

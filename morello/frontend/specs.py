@@ -9,7 +9,7 @@ from lark import Token
 from morello.errors import MorelloError
 from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, Span, quoted, suggestion
-from morello.frontend.graphs import COMPOSE, Graph, configured, operation, read_graph
+from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state
 from morello.frontend.syntax import Call, Equation, Group, Numbers, SpecNode, span
@@ -70,10 +70,11 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
             "Compose starts with its operations, not with a shape",
             "write Compose([Matmul, Matmul], [(1×64×128, f32, GL), ...])",
         )
-    shape = sizes or _shape(source, text)
+    written = _shape(source, text)
+    shape = sizes or written
     if call.name in NORMS:
         return _norm(source, target, call, shape)
-    op = operation(source, target.operations, call.operation, COMPOSE, *NORMS)
+    op = named(source, target.operations, call.operation, COMPOSE, *NORMS)
     if op.rank not in (None, len(shape)):
         names = "×".join(op.dims(op.rank or 0))
         raise source.error(
@@ -81,6 +82,8 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
             f"{op} has the {op.rank} dimensions {names}, not {len(shape)}",
             "write a size for each of them; 1 where there is only one",
         )
+    # Other sizes are for the same operation.
+    op = configured(source, op, call.operation, written)
     nodes, serial = _operands(source, call)
     declared = op.operands(len(shape))
     _check_count(source, op, call, nodes, [one.name for one in declared])

@@ -1,8 +1,13 @@
 """Mistakes of users give one message each, and an exit status that is not 0."""
 
+import importlib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from morello.cli.app import main
+from morello.plugins.registry import Registry
 
 TWO = "spec one = Matmul(1×1×1×1, GL, GL, GL)\nspec zero = FillZero(4×4, GL)\n"
 COMMANDS = ["run", "compile", "check", "bench", "explain"]
@@ -67,6 +72,25 @@ def test_unknown_option(cli, refused, write):
 @pytest.mark.parametrize("command", ["run", "check", "bench"])
 def test_unknown_compiler(cli, refused, write, command):
     refused(cli(command, write(), "--cc", "no-such-cc"), "error: the C compiler 'no-such-cc'")
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_missing_reference_is_told_before_the_search(cli, refused, write, command, monkeypatch):
+    only = Registry.of(x86_avx2=importlib.import_module("morello_x86_avx2.plugin").PLUGIN)
+    monkeypatch.setattr("morello.runtime.reference.installed", lambda: only)
+    monkeypatch.setattr("morello.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
+    refused(cli(command, write(), "--no-db"), "target reference_c", "pip install morello-reference-c")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_may_be_standard_input(write, command):
+    text = Path(write(target="reference_c")).read_text(encoding="utf-8")
+    result = CliRunner(catch_exceptions=False).invoke(main, [command, "-"], input=text)
+    assert result.exit_code == 0, result.output
+    assert "one" in result.stdout
+    wrong = CliRunner(catch_exceptions=False).invoke(main, [command, "-"], input="target reference_c\nspec\n")
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("-:2:")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -41,6 +41,16 @@ def test_run_compares_large_products_with_numpy(cli, runnable):
     assert re.search(speed, result.stdout, re.M)
 
 
+def test_programs_of_convolutions_show_the_image(cli, write):
+    file = write("spec edge = Conv[stride=2, padding=1, image=4](1×1×1×2×2×3×3, GL, GL, GL)", target="reference_c")
+    for command in ("run", "check", "explain"):
+        shown = cli(command, file)
+        assert shown.exit_code == 0, shown.output
+        assert "\nimage 1×1×4×4, padding [1, 1, 0, 0]\n" in shown.stdout
+    plain = write("spec plain = Conv(1×1×1×2×2×3×3, GL, GL, GL)", target="reference_c")
+    assert "\nimage 1×1×4×4\n" in cli("run", plain).stdout
+
+
 @pytest.mark.slow
 def test_run_takes_every_spec_or_the_one_named(cli, write):
     path = write(TWO, target="reference_c")

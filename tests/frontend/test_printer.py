@@ -21,6 +21,7 @@ from morello.frontend import (
     show_spec,
     show_tensor,
 )
+from morello.frontend.family import family
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.ops import BY_NAME
@@ -109,6 +110,20 @@ def specs(draw, target):
         own = tuple(attrs.evolve(state, dtype=dtypes.F32) for state in own)
         assume(all(state.vector in (None, 4, 8) for state in own))
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
+
+
+def test_an_image_is_printed_as_the_padding_that_makes_it_fit(target):
+    framework = parse_spec("Conv[stride=2, padding=3, image=224](1×64×3×112×112×7×7, GL, GL, GL)", target)
+    exact = parse_spec("Conv[stride=2, padding=[3, 3, 2, 2]](1×64×3×112×112×7×7, GL, GL, GL)", target)
+    assert framework == exact
+    assert parse_spec(show_spec(framework, target), target) == framework
+    assert "image=" not in show_spec(framework, target)
+    assert framework.logical.operands[0].shape == (1, 3, 224, 224)
+
+
+def test_other_sizes_keep_the_padding_that_the_text_means(target):
+    given = family("Conv[stride=2, padding=1, image=8](1×2×2×4×4×3×3, GL, GL, GL)", target)
+    assert given.at((1, 2, 2, 6, 5, 3, 3)).op == Conv(stride=2, padding=(1, 1, 0, 0))
 
 
 NUMBERS = st.integers(0, 2**40)

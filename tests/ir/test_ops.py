@@ -8,6 +8,8 @@ from itertools import product
 import attrs
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from morello.errors import SpecError
 from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8
@@ -254,6 +256,36 @@ def test_convolutions_agree_with_their_definition() -> None:
     assert np.array_equal(op.unpadded().meaning(shape, [padded, filters], [F32] * 3)[0], out)
     assert op.untiled(7) == (2, 3, 4, 5, 6)
     assert op.accumulating() == Conv(True, (2, 1), (1, 2), (1, 0, 2, 1))
+
+
+@given(
+    st.sampled_from([Conv(), GroupedConv(accumulate=True)]),
+    *[st.tuples(st.integers(low, high), st.integers(low, high)) for low, high in ((1, 9), (1, 3), (1, 3), (1, 3))],
+    st.tuples(*[st.integers(0, 3)] * 4),
+)
+def test_an_image_makes_the_padding_exact(op, image, filters, stride, dilation, padding) -> None:
+    pads = (padding[:2], padding[2:])
+    spare = [
+        size + before + after - apart * (each - 1) - 1
+        for size, each, apart, before, after in zip(image, filters, dilation, *pads, strict=True)
+    ]
+    assume(min(spare) >= 0)
+    # As frameworks round.
+    output = [over // step + 1 for over, step in zip(spare, stride, strict=True)]
+    shape = (*[1] * ((op.rank or 0) - 4), *output, *filters)
+    given = {"stride": stride, "dilation": dilation, "padding": padding}
+    unread = [over % step for over, step in zip(spare, stride, strict=True)]
+    if any(over > after for over, after in zip(unread, padding[2:], strict=True)):
+        with pytest.raises(SpecError, match="no filter reaches"):
+            op.configured({**given, "image": image}, shape)
+        return
+    exact = op.configured({**given, "image": image}, shape)
+    assert exact.operands(op.rank)[0].shape(shape)[-2:] == image
+    assert exact.pads == (*padding[:2], padding[2] - unread[0], padding[3] - unread[1])
+    assert exact.implied(shape).startswith(f"image {'×'.join(map(str, exact.operands(op.rank)[0].shape(shape)))}")
+    wrong = (*shape[:-4], output[0] + 1, *shape[-3:])
+    with pytest.raises(SpecError, match=f"make an output of {output[0]}×{output[1]}, not {output[0] + 1}×"):
+        op.configured({**given, "image": image}, wrong)
 
 
 WRONG = [

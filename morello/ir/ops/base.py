@@ -117,6 +117,10 @@ class Operation(ABC):
     def flops(self, shape: tuple[int, ...]) -> int:
         """Arithmetic operations on values; 0 for one that only moves them."""
 
+    def implied(self, shape: tuple[int, ...]) -> str:
+        """Return in words the sizes of operands that neither shape nor parameters show; empty if they show all."""
+        return ""
+
     @overload
     def volume(self, shape: Sequence[int]) -> int: ...
     @overload
@@ -187,8 +191,11 @@ class Operation(ABC):
         """Names of the parameters that `configured` takes."""
         return tuple(field.name for field in self._parameters())
 
-    def configured(self, given: Mapping[str, Value]) -> Self:
-        """Return the operation with these parameters, by name. Raises SpecError for one that it does not take."""
+    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Self:
+        """Return the operation with these parameters, by name. Raises SpecError for one that it does not take.
+
+        `shape` has the sizes of its iteration dimensions, where they are known: parameters may follow from them.
+        """
         allowed = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.
         given = {
@@ -199,7 +206,7 @@ class Operation(ABC):
         }
         for name, value in given.items():
             if name not in allowed:
-                takes = ", ".join(allowed) or "no parameters"
+                takes = ", ".join(self.parameters) or "no parameters"
                 raise SpecError(f"{self.name} has no parameter {name!r}", f"{self.name} takes {takes}")
             if type(value) not in allowed[name]:
                 what = " or ".join(_KINDS[kind] for kind in allowed[name])

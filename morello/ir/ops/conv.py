@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Self
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import Operand, Operation, Value, operand, parameter
 from morello.ir.ops.common import ErrorsOfSums, convertible
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.hints import SearchHints
@@ -39,6 +40,10 @@ def _check_padding(op: Operation, field: attrs.Attribute[Sizes], given: Sizes) -
             f"{op.name}: padding is a number of at least 0, or four: [top, left, bottom, right]",
             "for example padding=1 or padding=[1, 1, 0, 0]",
         )
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return "×".join(map(str, sizes))
 
 
 def _each(given: Sizes, count: int) -> tuple[int, ...]:
@@ -77,6 +82,77 @@ class _Convolution(Operation):
     def pads(self) -> tuple[int, ...]:
         """Zeros above, left, below and right."""
         return _each(self.padding, 4)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters, and `image`, from which padding follows."""
+        return (*super().parameters, "image")
+
+    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Self:
+        """Return the convolution with these parameters; `image` has the rows and columns of the image of a `shape`.
+
+        With an image, padding below and to the right becomes what makes the image fit exactly. Raises SpecError for a
+        parameter that it does not take, and for an image that no such padding makes fit.
+        """
+        op = super().configured({name: value for name, value in given.items() if name != "image"}, shape)
+        return op._on_image(given["image"], shape) if "image" in given else op
+
+    def _on_image(self, image: Value, shape: Sequence[int] | None) -> Self:
+        if shape is None:
+            raise SpecError(
+                f"{self.name}: image is for a Spec with a shape of its own, not for a part of a Compose",
+                "give the padding that makes the operands fit: padding=[top, left, bottom, right]",
+            )
+        kinds = type(image) is int or (isinstance(image, tuple) and len(image) == 2)
+        rows, columns = sizes = _each(image, 2) if kinds and isinstance(image, int | tuple) else (0, 0)
+        if min(sizes) < 1:
+            raise SpecError(
+                f"{self.name}: image is a number of at least 1, or two of them: [rows, columns]",
+                "for example image=224 or image=[224, 160]",
+            )
+        top, left, bottom, right = self.pads
+        ends = [
+            stride * (size - 1) + dilation * (filter_size - 1) + 1 - before - given
+            for stride, dilation, size, filter_size, before, given in zip(
+                self.strides, self.dilations, shape[-4:-2], shape[-2:], (top, left), sizes, strict=True
+            )
+        ]
+        self._check_output(shape, sizes, (bottom - ends[0], right - ends[1]))
+        self._check_ends(rows, columns, ends)
+        return attrs.evolve(self, padding=(top, left, *ends))
+
+    def _check_output(self, shape: Sequence[int], image: Sequence[int], spare: Sequence[int]) -> None:
+        """Raise SpecError unless filters fit on the image just as often as `shape` says, `spare` rows being over."""
+        output = [size + over // stride for size, over, stride in zip(shape[-4:], spare, self.strides, strict=False)]
+        if output == list(shape[-4:-2]):
+            return
+        subject = f"{self.name}: an image of {_times(image)}, filters of {_times(shape[-2:])} and these parameters"
+        if min(output) < 1:
+            raise SpecError(f"{subject} leave no output", "make the image or the padding larger")
+        raise SpecError(
+            f"{subject} make an output of {_times(output)}, not {_times(shape[-4:-2])}",
+            f"write the shape as {_times([*shape[:-4], *output, *shape[-2:]])}",
+        )
+
+    def _check_ends(self, rows: int, columns: int, ends: Sequence[int]) -> None:
+        """Raise SpecError where rows or columns are over that no filter reaches: `ends` are negative there."""
+        unread = [
+            f"{-end} {what}{'s' if end < -1 else ''}"
+            for end, what in zip(ends, ("row", "column"), strict=True)
+            if end < 0
+        ]
+        if unread:
+            least = rows + min(0, ends[0]), columns + min(0, ends[1])
+            raise SpecError(
+                f"{self.name}: no filter reaches {' and '.join(unread)} at the end of an image of {rows}×{columns}",
+                f"write image=[{least[0]}, {least[1]}] and c1 for the operand image, and pass a view without them: "
+                f"image[..., :{least[0]}, :{least[1]}]",
+            )
+
+    def implied(self, shape: tuple[int, ...]) -> str:
+        """Return the shape of the image in words, and its padding if it has any."""
+        image = f"image {_times(self.operands(len(shape))[0].shape(shape))}"
+        return f"{image}, padding {list(self.pads)}" if any(self.pads) else image
 
     def unpadded(self) -> Operation:
         """Return the same on images that hold their padding."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -82,8 +82,8 @@ class Norm:
         """Return the Compose on tensors of this rank. Its external inputs were `operands` but the last, in order."""
         return self.build(rank, self.eps)
 
-    def configured(self, given: Mapping[str, Value]) -> Norm:
-        """Return the norm with this `eps`. Raises SpecError for one that is no number."""
+    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Norm:
+        """Return the norm with this `eps`, whatever the shape. Raises SpecError for one that is no number."""
         eps = given.get("eps", self.eps)
         if isinstance(eps, (bool, str, tuple)) or not math.isfinite(eps) or eps < 0:
             raise SpecError(f"{self.name}: eps is a number of at least 0, not {eps!r}", "for example eps=1e-5")
