@@ -19,10 +19,10 @@ from morello.cli.common import (
     threads_option,
     with_goals,
 )
-from morello.cli.progress import Doing
 from morello.cli.speed import Speed, measure
 from morello.db.store import SpecStore
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler

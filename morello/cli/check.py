@@ -18,10 +18,10 @@ from morello.cli.common import (
     tell_compiler,
     with_goals,
 )
-from morello.cli.progress import Doing
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport, DataSetResult

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import Made, cc_option, make, rendered, tell_compiler, with_goals
+from morello.cli.common import Made, cc_option, make, tell_compiler, with_goals
 from morello.cli.output import check_writable, write_file
-from morello.cli.progress import Doing
-from morello.cli.tree import program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
+from morello.tree import program_tree, rendered, tree_table
 
 
 def _source(programs: Sequence[Made]) -> bytes:

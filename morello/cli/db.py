@@ -13,7 +13,6 @@ from rich.table import Table
 from morello.cli.common import json_option, print_json, print_table
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.cli.progress import Doing
 from morello.db import exchange, proof, upkeep
 from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
@@ -25,6 +24,7 @@ from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.progress import Doing
 from morello.search.block_search import BlockSearch
 
 #: Specs with larger iteration spaces take too long to solve again.

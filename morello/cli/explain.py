@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from morello.cli.common import Made, json_option, make, print_json, print_table, with_goals
-from morello.cli.progress import SearchDisplay
-from morello.cli.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_logical
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
+from morello.progress import SearchDisplay
 from morello.search.block_search import Alternative
+from morello.tree import Branch, Others, RunnerUp, memory, program_tree, tree_table
 
 
 @click.command("explain")

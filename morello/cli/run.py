@@ -17,17 +17,17 @@ from morello.cli.common import (
     with_goals,
 )
 from morello.cli.output import write_file
-from morello.cli.progress import Doing
 from morello.cli.speed import Speed, measure
-from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 from morello.runtime.verify import CheckReport
+from morello.tree import by_level, memory, program_tree, tree_table
 
 _MIN_TIME = 0.3
 #: Seconds below which a call of numpy tells nothing of its arithmetic.

@@ -10,12 +10,12 @@ import click
 from rich.table import Table
 
 from morello.cli.common import json_option, print_json, print_table
-from morello.cli.tree import size
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
 from morello.plugins.registry import PluginInfo, Registry, installed
+from morello.tree import size
 
 
 @click.command("targets")

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from morello.cli.explain import _runner_up
-from morello.cli.tree import program_tree
 from morello.frontend.parser import parse_spec
 from morello.search.block_search import Alternative, BlockSearch
 from morello.search.solve import solver
+from morello.tree import program_tree
 
 #: No kernel adds up bytes, so that there are steps to choose between.
 SMALL = "spec small = Matmul(1×2×2×8, (u8, L1), (u8, L1), (u8, L1), serial)\n"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -184,3 +185,12 @@ def _lines(branch: Branch, head: str = "", rest: str = "") -> Iterator[tuple[str
     for number, child in enumerate(last.children, 1):
         is_last = number == len(last.children)
         yield from _lines(child, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
+
+
+def rendered(table: Table, *, plain: bool = False) -> str:
+    """Return a table as text, never wrapped; with colours on a terminal, unless `plain`."""
+    colors = None if plain else "auto"
+    screen = Console(width=10_000, markup=False, highlight=False, emoji=False, color_system=colors)
+    with screen.capture() as captured:
+        screen.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
