@@ -127,7 +127,7 @@ def _drawn(problem: Problem, target: str, count: int, seed: int, store: SpecStor
 
 def _kept(kept: Samples, store: SpecStore | None) -> list[tuple[str, Goal]]:
     """Return programs that were kept, and today's optimum."""
-    best = samples.goal(kept.problem, kept.target, "").synthesize(store)
+    best = samples.goal(kept.problem, kept.target, "").synthesize(store or False)
     by_schedule = {best.schedule: ("optimum", best)}
     for sample in kept.programs:
         try:
@@ -141,7 +141,7 @@ def _kept(kept: Samples, store: SpecStore | None) -> list[tuple[str, Goal]]:
 
 def _timed(problem: Problem, programs: Sequence[tuple[str, Goal]], console: Console) -> list[Sample]:
     """Build, verify and time programs in turn; those that fail are told and left out."""
-    kernels = [api.compile(goal) for _, goal in programs]
+    kernels = [api.compile(goal, db=False) for _, goal in programs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [*pool.map(_fault_of_building, kernels)]
     os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])

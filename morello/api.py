@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
+from morello.db.default import DatabaseLike
 from morello.db.searches import Searches
-from morello.db.store import SpecStore
 from morello.errors import MorelloError
+from morello.frontend.diagnostics import read_file
 from morello.frontend.parser import parse as parse_file
 from morello.frontend.parser import parse_signed
 from morello.goals import Goal
@@ -16,25 +20,40 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
+from morello.progress import Listener
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import Position, apply
-from morello.search.progress import Progress
 from morello.search.solve.solver import Effort
+
+#: Specs that search takes apart where nobody asks for a proof: about ten seconds.
+DEFAULT_EFFORT = 800_000
+
+_UNNAMED = "<text>"
+#: How a Spec file and a single Spec begin, after comments.
+_HEAD = r"\ufeff?(?:\s|#[^\n]*\n)*"
+_FILE = re.compile(_HEAD + r"(target|spec|schedule)\s+\w")
+_SPEC = re.compile(_HEAD + r"\(?\s*\w+\s*[\[(]")
 
 
 def parse(
-    text: str,
+    text: str | os.PathLike[str],
     *,
     target: str | None = None,
-    filename: str = "<text>",
+    filename: str = _UNNAMED,
     registry: Registry | None = None,
     profile: ProfileLike | None = None,
 ) -> Mapping[str, Goal]:
     """Return the goals of a Spec file by name, with their schedules applied; Specs that these leave stay open.
 
-    `target` overrides the file's, and `profile` the costs of its target: a name, the path of a file, or a Profile.
-    Raises SourceError for text that is wrong, at the place where it is.
+    `text` is that of the file, or its Path. `target` overrides the file's, and `profile` the costs of its target: a
+    name, the path of a file, or a Profile. Raises SourceError for text that is wrong, at the place where it is, and
+    MorelloError for a file that cannot be read.
     """
+    if isinstance(text, os.PathLike):
+        filename = os.fspath(text) if filename == _UNNAMED else filename
+        text = read_file(Path(text))
+    elif filename == _UNNAMED:
+        _check_no_path(text)
     file = parse_file(text, filename=filename, target=target, registry=registry, profile=profile)
     searches = Searches(file.target)
     goals = {}
@@ -53,32 +72,33 @@ def goal(text: str, *, target: str, registry: Registry | None = None, profile: P
 
 
 def synthesize(
-    what: str | Spec | Goal,
+    what: str | os.PathLike[str] | Spec | Goal,
     *,
     target: str | Target | None = None,
     profile: ProfileLike | None = None,
-    db: SpecStore | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    db: DatabaseLike = None,
+    progress: Listener = None,
     effort: Effort | None = None,
 ) -> Impl:
     """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
 
     With `effort`, it is the best program that comes of it; `Goal.low` tells how good that is.
 
-    `what` may be the text of a Spec file with a single Spec. `profile` says what its target costs: see `parse`. Raises
-    NoImplementation if there is no program.
+    `what` may be the text of a Spec file with a single Spec, the Path of such a file, or, with `target`, the text of a
+    Spec. `profile` says what its target costs: see `parse`; `db` and `progress` are those of `Goal.synthesize`. Raises
+    NoImplementation if there is no program, and what `parse` raises.
     """
     return _goal(what, target, profile).synthesize(db, progress, effort).impl
 
 
 def compile(
-    what: str | Spec | Goal,
+    what: str | os.PathLike[str] | Spec | Goal,
     *,
     target: str | Target | None = None,
     profile: ProfileLike | None = None,
-    db: SpecStore | None = None,
+    db: DatabaseLike = None,
     cc: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Listener = None,
     effort: Effort | None = None,
 ) -> CompiledKernel:
     """Return a callable kernel: synthesize what is not scheduled, then emit C; it is built when first called.
@@ -91,13 +111,13 @@ def compile(
     return CompiledKernel(done.impl, done.target, program, cc)
 
 
-def _goal(what: str | Spec | Goal, target: str | Target | None, profile: ProfileLike | None) -> Goal:
+def _goal(what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None, profile: ProfileLike | None) -> Goal:
     if profile is not None and (isinstance(what, Goal) or isinstance(target, Target)):
         given = "goal has a target" if isinstance(what, Goal) else "Target has costs"
         raise MorelloError(f"a {given}, which a profile cannot change", "name the profile where you get it")
     if isinstance(what, Goal):
         return what
-    if isinstance(what, str):
+    if isinstance(what, os.PathLike) or (isinstance(what, str) and not _is_single(what, target is not None)):
         goals = parse(what, target=target.name if isinstance(target, Target) else target, profile=profile)
         if len(goals) != 1:
             raise MorelloError(
@@ -106,4 +126,18 @@ def _goal(what: str | Spec | Goal, target: str | Target | None, profile: Profile
         return next(iter(goals.values()))
     if target is None:
         raise MorelloError("a Spec needs a target", "pass target=, e.g. the name of an installed one")
-    return Goal.of(what, installed().target(target, profile) if isinstance(target, str) else target)
+    chosen = installed().target(target, profile) if isinstance(target, str) else target
+    spec, signature = parse_signed(what, chosen) if isinstance(what, str) else (what, None)
+    return Goal.of(spec, chosen, signature=signature)
+
+
+def _is_single(text: str, has_target: bool) -> bool:
+    """Return True for the text of a Spec, False for that of a file. Raises MorelloError for the name of one."""
+    _check_no_path(text)
+    return not _FILE.match(text) if has_target else bool(_SPEC.match(text))
+
+
+def _check_no_path(text: str) -> None:
+    """Raise MorelloError for the name of a file where its text is expected."""
+    if "\n" not in text and (text.endswith(".spec") or os.path.isfile(text)):
+        raise MorelloError(f"{text!r} is no Spec, but the name of a file", f"pass its Path: pathlib.Path({text!r})")

@@ -62,4 +62,4 @@ class VerificationError(MorelloError):
 
 
 class NotSaved(UserWarning):
-    """An answer that was found, and could not be stored in the database."""
+    """A database that cannot be used, or an answer that was found and could not be stored in it."""

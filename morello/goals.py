@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
+from morello.db.default import DatabaseLike, database
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
@@ -15,6 +16,7 @@ from morello.ir.layout import Layout
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.progress import Listener, heard
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -138,16 +140,21 @@ class Goal:
         inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
         return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
 
-    def synthesize(
-        self,
-        db: SpecStore | None = None,
-        progress: Callable[[Progress], None] | None = None,
-        effort: Effort | None = None,
-    ) -> Goal:
+    def synthesize(self, db: DatabaseLike = None, progress: Listener = None, effort: Effort | None = None) -> Goal:
         """Search implements every Spec that is left, by default with proof that it is cheapest, else within `effort`.
 
-        Raises NoImplementation if one has no program, and MorelloError where the time was too short to find one.
+        `db` is a database, open or as a path, by default the user's own, or False for none; `progress` is a function
+        that is told of it, by default a display on a terminal or in a notebook, or False for none. Raises
+        NoImplementation if one has no program, and MorelloError where the time was too short to find one, or for a
+        database that cannot be used.
         """
+        store = database(db)
+        with heard(progress, self.name, self.searches.of(store).solved, store.path if store else None) as told:
+            return self._synthesized(store, told, effort)
+
+    def _synthesized(
+        self, db: SpecStore | None, progress: Callable[[Progress], None] | None, effort: Effort | None
+    ) -> Goal:
         bounds = dict(self.bounds)
 
         def search_for(search: BlockSearch, spec: Spec) -> Impl:

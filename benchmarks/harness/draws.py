@@ -39,7 +39,7 @@ class Draws:
     _optimum: Impl = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._optimum = self.goal.synthesize(self.store).impl
+        self._optimum = self.goal.synthesize(self.store or False).impl
 
     def programs(self, count: int) -> Iterator[tuple[str, Impl]]:
         """Yield the optimum, then other programs in turn by the way they are drawn; fewer where no more are found.
@@ -112,7 +112,7 @@ class Draws:
         def find(spec: Spec) -> Impl:
             own = Goal.of(spec, self.goal.target, self.goal.name, self.goal.searches)
             # Without the database: what leads nowhere is not to be kept.
-            return own.synthesize(None, check).impl
+            return own.synthesize(False, check).impl
 
         try:
             return finish(impl, find)

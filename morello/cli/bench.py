@@ -17,11 +17,11 @@ from morello.cli.common import (
     threads_option,
     with_goals,
 )
-from morello.cli.progress import Doing
 from morello.cli.speed import NONE, Speed, against_option, measure, times
 from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler

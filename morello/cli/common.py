@@ -11,7 +11,6 @@ import attrs
 import click
 
 from morello import api, crash
-from morello.cli.progress import Doing, SearchDisplay
 from morello.codegen.threads import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
@@ -21,6 +20,7 @@ from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
 from morello.ir.impl import leaves
+from morello.progress import Doing, SearchDisplay
 from morello.runtime.cache import bytes_of
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
@@ -41,8 +41,6 @@ class _Size(click.ParamType):
 
 #: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
 _VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
-#: Specs that search takes apart before some commands take the best program so far: about ten seconds.
-_DEFAULT_EFFORT = 800_000
 _IN_A_HURRY = ("run", "compile")
 
 
@@ -90,7 +88,7 @@ def _with_effort(command: Command) -> Command:
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
-        f"{_DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
+        f"{api.DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
     )
     @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")
@@ -106,7 +104,7 @@ def _with_effort(command: Command) -> Command:
         if prove and (time_limit or gap or effort):
             raise click.UsageError("--prove and limits of the search exclude each other")
         if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
-            effort = _DEFAULT_EFFORT
+            effort = api.DEFAULT_EFFORT
         click.get_current_context().meta[_EFFORT] = Effort(time_limit, (gap or 0) / 100, effort, memory)
         command(**options)
 
@@ -246,7 +244,7 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         try:
             with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
                 effort = click.get_current_context().meta.get(_EFFORT)
-                done = goal.synthesize(db, display, effort) if next(leaves(goal.impl), None) else goal
+                done = goal.synthesize(db or False, display, effort) if next(leaves(goal.impl), None) else goal
                 kernel = api.compile(done, cc=cc)
         except (NoImplementation, Undecided) as error:
             raise type(error)(f"{goal.name}: {error.message}", error.hint) from error

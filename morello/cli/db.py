@@ -12,7 +12,6 @@ import click
 from morello.cli.common import json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.cli.progress import Doing
 from morello.cli.tables import Column, print_table
 from morello.db import exchange, proof, upkeep
 from morello.db.block import AnswerKind, Entry
@@ -25,6 +24,7 @@ from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.progress import Doing
 from morello.search.block_search import BlockSearch
 
 #: Specs with larger iteration spaces take too long to solve again.

@@ -14,7 +14,6 @@ from morello.cli.candidates import Candidate, candidates, print_candidates
 from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
 from morello.cli.figures import figures
 from morello.cli.output import check_writable
-from morello.cli.progress import SearchDisplay
 from morello.cli.tables import print_table
 from morello.cli.tree import Branch, Others, RunnerUp, in_time, memory, program_tree, tree_table
 from morello.db.store import SpecStore
@@ -25,6 +24,7 @@ from morello.ir.impl import Impl, Leaf
 from morello.ir.spec import Spec
 from morello.kernels.target import BASE
 from morello.plugins.registry import installed
+from morello.progress import SearchDisplay
 from morello.search.block_search import Alternative
 
 

@@ -10,10 +10,10 @@ import attrs
 
 from morello.cli.common import Made, tell_compiler
 from morello.cli.output import check_writable, write_file
-from morello.cli.progress import Doing
 from morello.codegen.library import Function, Library, Unit
 from morello.errors import MorelloError
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.objects import build_file
 from morello.runtime.toolchain import find_compiler
 

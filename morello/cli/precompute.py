@@ -12,7 +12,6 @@ import click
 
 from morello import crash
 from morello.cli.common import memory_option, named, profile_option
-from morello.cli.progress import Display, kept_in, line, short
 from morello.db.block import AnswerKind
 from morello.db.default import default_path
 from morello.db.keeper import StoreKeeper
@@ -25,6 +24,7 @@ from morello.ir.numbers import product
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.progress import Display, kept_in, line, short
 from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
 from morello.search.watch import Full, watched

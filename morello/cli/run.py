@@ -17,13 +17,13 @@ from morello.cli.common import (
     with_goals,
 )
 from morello.cli.output import write_file
-from morello.cli.progress import Doing
 from morello.cli.speed import Speed, against_option, measure
 from morello.cli.tables import print_table
 from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
 from morello.goals import Goal
+from morello.progress import Doing
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.reference import reference_target

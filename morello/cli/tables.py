@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from morello.progress import without_escapes
+
 #: Columns of a terminal that text which is wrapped has at least, if it is that long.
 _LEAST = 20
 _GAP = 2
@@ -32,11 +34,6 @@ class Column:
     number: bool = False
     wraps: bool = False
     spare: int = 0
-
-
-def without_escapes() -> bool:
-    """Tell if the user wants no escape sequences: NO_COLOR is set, or the terminal is a dumb one."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:

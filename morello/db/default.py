@@ -1,11 +1,17 @@
-"""Databases of commands: what fails there must not take away what was found, nor the default one stop a command."""
+"""Databases that are used without much ado: what fails there must not take away what was found.
+
+Commands and functions of Python have the same default one, which must not stop them either.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +19,7 @@ import numpy.typing as npt
 from morello.db.block import UNKNOWN, AnswerBlock, Entry, Ints
 from morello.db.rectangles import Boxes
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, NotSaved
 from morello.folders import make_private, user_folder
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
@@ -22,6 +28,13 @@ from morello.kernels.target import Target
 _T = TypeVar("_T")
 #: Hears why the default database is not used.
 Tell = Callable[[MorelloError], None]
+#: A database as functions of Python take it: an open one, a path, None for the user's own, False for none.
+DatabaseLike: TypeAlias = SpecStore | str | os.PathLike[str] | Literal[False] | None
+
+
+#: Stores of paths that are in use, so that goals share what was searched for with the same database.
+_open: WeakValueDictionary[tuple[type[SpecStore], str], SpecStore] = WeakValueDictionary()
+_opening = threading.Lock()
 
 
 def default_path() -> Path | None:
@@ -100,3 +113,33 @@ class ForgivingStore(SavingStore):
     def program(self, target: Target, spec: Spec) -> Impl | None:
         parent = super()
         return self._try(lambda: parent.program(target, spec), None)
+
+
+def database(given: DatabaseLike) -> SpecStore | None:
+    """Return the database that a function was given: see `DatabaseLike`. Paths are made if they do not exist.
+
+    What cannot be saved in it later, or read from the user's own, is a NotSaved warning. Raises MorelloError for
+    another path that cannot be used, and for what is no database.
+    """
+    if isinstance(given, SpecStore):
+        return given
+    if given is False:
+        return None
+    if given is not None and not isinstance(given, str | os.PathLike):
+        raise MorelloError(
+            f"db is {given!r}, which is no database",
+            "pass a path, a SpecStore, False for none, or leave it out for the default one",
+        )
+    path = default_path() if given is None else Path(os.path.abspath(os.path.expanduser(given)))
+    if path is None:
+        return None
+    key = ForgivingStore if given is None else SavingStore, str(path.absolute())
+    with _opening:
+        store = _open.get(key) or (default_store(_warn) if given is None else SavingStore(path, _warn))
+        if store is not None:
+            _open[key] = store
+    return store
+
+
+def _warn(error: MorelloError) -> None:
+    warnings.warn(f"going on without a database: {error}", NotSaved, stacklevel=2)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 import pytest
 from morello_reference_c import plugin
 
-from morello.cli import progress
+from morello import progress
 from morello.ir.ops import by_name
 from morello.plugins import Microkernel, OperandPattern, hookimpl
 from morello.plugins.registry import Registry

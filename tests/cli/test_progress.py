@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from morello.cli import progress
-from morello.cli.progress import Doing, SearchDisplay, kept_in, short
+from morello import progress
+from morello.progress import Doing, SearchDisplay, kept_in, short
 from morello.search.progress import Phase, Progress
 
 

@@ -116,7 +116,7 @@ def test_no_escapes_where_none_are_wanted(environment: dict[str, str]) -> None:
 
 
 def test_no_escapes_of_progress_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    from morello.cli.progress import Doing
+    from morello.progress import Doing
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

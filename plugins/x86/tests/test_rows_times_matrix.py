@@ -49,7 +49,7 @@ def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[i
 @PLUGINS
 def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin) -> None:
     text = product((1, 512, 1024), "GL", "GL", "GL", op="Matmul")
-    kernel = api.compile(f"target {plugin.info.name}\nspec problem = {text}\n", db=None)
+    kernel = api.compile(f"target {plugin.info.name}\nspec problem = {text}\n", db=False)
     assert f"select {KERNEL}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
 
 
@@ -86,6 +86,6 @@ def test_sums_that_leave_l1_cost_wide_vectors_more() -> None:
 def test_search_reads_a_long_matrix_of_rows_a_page_apart_in_few_pieces() -> None:
     """With 8 rows, sums of all columns leave L1: tiles of three wide vectors read as few pieces as there can be."""
     text = product((8, 2048, 2048), "GL", "GL", "GL", op="Matmul")
-    kernel = api.compile(f"target x86_avx512\nspec problem = {text}\n", db=None)
+    kernel = api.compile(f"target x86_avx512\nspec problem = {text}\n", db=False)
     assert "fit 3 [32, 48]" in [line.strip() for line in lines(schedule_of(kernel.impl))]
     assert "_mm_prefetch" in kernel.source

@@ -1,21 +1,23 @@
-"""Shows on stderr how work comes along."""
+"""Shows how work comes along: on stderr, and in the cells of notebooks."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 import click
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn
 
-from morello.cli.tables import without_escapes
 from morello.search.progress import Phase, Progress
 
 #: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
@@ -24,6 +26,23 @@ UPDATE_SECONDS = 0.2
 #: Columns of a line, beside the spinner.
 WIDTH = 58
 _UNITS = "", "k", "M", "G", "T", "P", "E"
+
+#: Who hears of progress: a function, nobody (False), or who looks at the terminal or notebook, if there is one (None).
+Listener: TypeAlias = Callable[[Progress], None] | Literal[False] | None
+
+
+def without_escapes() -> bool:
+    """Tell if the user wants no escape sequences: NO_COLOR is set, or the terminal is a dumb one."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def _screen() -> Console:
+    return Console(stderr=True, markup=False, highlight=False)
+
+
+def _is_live(screen: Console) -> bool:
+    # In notebooks rich needs widgets, and without them warns at each update.
+    return screen.is_terminal or (screen.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 class Display(ABC):
@@ -36,11 +55,11 @@ class Display(ABC):
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._stopped: float | None = None
-        screen = Console(stderr=True, markup=False, highlight=False)
+        screen = _screen()
         columns = (SpinnerColumn(), TextColumn("{task.description}"))
         # Standard output is none of its business.
         bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._bar = bar if screen.is_terminal and not without_escapes() else None
+        self._bar = bar if _is_live(screen) and not without_escapes() else None
         self._task = self._bar.add_task("", total=None) if self._bar else None
         self._due = self._started + (UPDATE_SECONDS if self._bar else LINE_SECONDS)
         self._ended = threading.Event()
@@ -128,6 +147,22 @@ class SearchDisplay(Display):
     def interrupted(self, error: KeyboardInterrupt) -> str:
         done = f"{self.solved:,} Specs had been solved in {self.seconds:.1f} s"
         return f"interrupted the search for {self.name}: {done}{kept_in(self._kept, error)}"
+
+
+@contextmanager
+def heard(listener: Listener, name: str, before: int, kept: Path | None) -> Iterator[Callable[[Progress], None] | None]:
+    """Yield what search is to call: the listener, or a `SearchDisplay` if someone may be looking at stderr.
+
+    That is so on a terminal and in a notebook; elsewhere it is None, as programs may do with stderr as they like.
+    """
+    if listener is not None:
+        yield listener or None
+        return
+    if not _is_live(_screen()):
+        yield None
+        return
+    with SearchDisplay(name, before, kept) as display:
+        yield display
 
 
 def line(what: str, name: str, seconds: float, told: Sequence[str]) -> str:
