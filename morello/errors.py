@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+#: Characters of a word that is held against others.
+_MAX_WORD = 40
+
 
 class MorelloError(Exception):
     """Base of every error Morello raises on purpose; `hint` says what to do about it."""
@@ -63,3 +69,18 @@ class VerificationError(MorelloError):
 
 class NotSaved(UserWarning):
     """A database that cannot be used, or an answer that was found and could not be stored in it."""
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant, if any."""
+    if len(word) > _MAX_WORD:
+        return None
+    folded = {one.casefold(): str(one) for one in words}
+    matches = difflib.get_close_matches(word.casefold(), folded, n=1)
+    return folded[matches[0]] if matches else None
+
+
+def suggestion(word: str, words: Iterable[str], listing: str) -> str:
+    """Return a hint: the word that was probably meant, then `listing`, what there is."""
+    meant = closest(word, words)
+    return f"did you mean {meant!r}? {listing}" if meant else listing

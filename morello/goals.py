@@ -11,7 +11,8 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import Impl, Leaf
+from morello.frontend.printer import show_logical
+from morello.ir.impl import Impl, Leaf, figures, leaves
 from morello.ir.layout import Layout
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
@@ -39,7 +40,7 @@ from morello.search.progress import Progress
 from morello.search.solve.solver import Effort
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Goal:
     """A named Spec, and the position its schedule has reached. Every method returns a new goal.
 
@@ -51,9 +52,9 @@ class Goal:
     spec: Spec
     target: Target
     position: Position
-    searches: Searches = attrs.field(repr=False, eq=False)
+    searches: Searches = attrs.field(eq=False)
     #: Specs whose programs are not proven cheapest, with what is proven that they cost at least.
-    bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], repr=False, eq=False)
+    bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], eq=False)
     #: How its program is called; None for the operation's names in the Spec's order.
     signature: Signature | None = None
 
@@ -68,6 +69,11 @@ class Goal:
     ) -> Goal:
         """Return a goal with nothing scheduled yet."""
         return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
+
+    def __repr__(self) -> str:
+        state = "not scheduled" if isinstance(self.impl, Leaf) else "scheduled in part"
+        state = state if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
+        return f"<Goal {self.name}: {show_logical(self.spec.logical)} for {self.target.name}, {state}>"
 
     @property
     def impl(self) -> Impl:

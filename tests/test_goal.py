@@ -103,3 +103,13 @@ def test_goals_are_values() -> None:
 def test_a_target_without_a_rewrite_says_so() -> None:
     with pytest.raises(Inapplicable, match="reference_c has no rewrite `tile`"):
         morello.goal("Matmul(1×4×4×4, GL, GL, GL)", target="reference_c").tile(1, 2, 2)
+
+
+def test_goals_are_shown_in_a_line() -> None:
+    goal = morello.goal("MatmulAccum(1×4×4×16, L1, L1, L1, serial)", target="x86_avx2")
+    operands = ", ".join(["(f32, L1, row_major)"] * 3)
+    shown = f"<Goal kernel: MatmulAccum(1×4×4×16, {operands}, serial)"
+    assert repr(goal) == f"{shown} for x86_avx2, not scheduled>"
+    assert repr(goal.tile(1, 2, 16)) == f"{shown} for x86_avx2, scheduled in part>"
+    done = goal.select("RegisterTileAccum")
+    assert repr(done) == f"{shown} for x86_avx2, cost {figures(done.impl).cost:,}>"

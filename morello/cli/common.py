@@ -14,8 +14,8 @@ from morello import api, crash
 from morello.codegen.threads import MAX_THREADS
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
-from morello.errors import MorelloError, NoImplementation, Undecided
-from morello.frontend.diagnostics import quoted, read_file, suggestion
+from morello.errors import MorelloError, NoImplementation, Undecided, suggestion
+from morello.frontend.diagnostics import quoted, read_file
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
@@ -105,21 +104,6 @@ def _clip(message: str) -> str:
 def quoted(word: str) -> str:
     """Return a word of the text as messages show it."""
     return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
-
-
-def closest(word: str, words: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, if any."""
-    if len(word) > _MAX_WORD:
-        return None
-    folded = {one.casefold(): str(one) for one in words}
-    matches = difflib.get_close_matches(word.casefold(), folded, n=1)
-    return folded[matches[0]] if matches else None
-
-
-def suggestion(word: str, words: Iterable[str], listing: str) -> str:
-    """Return a hint: the word that was probably meant, then `listing`, what there is."""
-    meant = closest(word, words)
-    return f"did you mean {meant!r}? {listing}" if meant else listing
 
 
 def read_file(path: str | Path) -> str:

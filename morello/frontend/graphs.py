@@ -9,9 +9,9 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 import attrs
 from lark import Token
 
-from morello.errors import MorelloError
+from morello.errors import MorelloError, closest, suggestion
 from morello.frontend import numbers, syntax
-from morello.frontend.diagnostics import Source, Span, closest, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
 from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Value

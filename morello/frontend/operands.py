@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 from lark import Token
 
-from morello.errors import SpecError
+from morello.errors import SpecError, closest, suggestion
 from morello.frontend import numbers
-from morello.frontend.diagnostics import Source, SourceError, Span, closest, quoted, suggestion
+from morello.frontend.diagnostics import Source, SourceError, Span, quoted
 from morello.frontend.syntax import Group, LayoutNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, named

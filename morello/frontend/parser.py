@@ -7,8 +7,9 @@ from typing import TypeAlias
 from lark import Token
 
 from morello.codegen.reserved import fault
+from morello.errors import suggestion
 from morello.frontend import syntax
-from morello.frontend.diagnostics import Source, Span, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.frontend.specs import read_signed
 from morello.frontend.steps import places, read_schedule

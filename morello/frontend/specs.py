@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from lark import Token
 
-from morello.errors import MorelloError
+from morello.errors import MorelloError, suggestion
 from morello.frontend import numbers
-from morello.frontend.diagnostics import Source, Span, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 from lark import Token
 
+from morello.errors import suggestion
 from morello.frontend import numbers
-from morello.frontend.diagnostics import Source, Span, quoted, suggestion
+from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.operands import read_layout
 from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
 from morello.ir import dtypes

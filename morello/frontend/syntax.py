@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import attrs
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 
-from morello.frontend.diagnostics import Source, SourceError, Span, quoted, suggestion
+from morello.errors import suggestion
+from morello.frontend.diagnostics import Source, SourceError, Span, quoted
 
 
 @attrs.frozen

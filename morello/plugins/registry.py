@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pluggy
 
-from morello.errors import MorelloError, PluginError, remedy
+from morello.errors import MorelloError, PluginError, remedy, suggestion
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.norms import NORMS
 from morello.kernels.machine import Tables, TargetInfo, Weights
@@ -97,9 +97,13 @@ class Registry:
         try:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
+            hooks = [hook for hook in vars(hookspecs) if hook.startswith(hookspecs.PROJECT)]
+            unknown = [hook for hook in dir(plugin) if hook.startswith(hookspecs.PROJECT) and hook not in hooks]
             raise PluginError(
                 f"plugin {name!r} implements a hook that does not exist: {error}",
-                "morello.plugins.hookspecs lists the hooks and their arguments",
+                suggestion(
+                    " ".join(unknown[:1]), hooks, "morello.plugins.hookspecs lists the hooks and their arguments"
+                ),
             ) from error
 
     @property
@@ -191,10 +195,8 @@ class Registry:
         if name not in self._bases:
             targets = self._known()
             if name not in targets:
-                raise MorelloError(
-                    f"unknown target {name!r}",
-                    f"installed targets are {', '.join(targets) or 'none'}; `morello targets` lists them",
-                )
+                listing = f"installed targets are {', '.join(targets) or 'none'}; `morello targets` lists them"
+                raise MorelloError(f"unknown target {name!r}", suggestion(name, targets, listing))
             self._bases[name] = self._assemble(*targets[name])
         return self._bases[name]
 

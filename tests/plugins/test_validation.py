@@ -308,8 +308,17 @@ def test_one_object_under_two_names() -> None:
         Registry.of(first=twice, second=twice)
 
 
+def test_hooks_that_were_probably_meant_are_named() -> None:
+    class Faulty:
+        @hookimpl
+        def morello_microkernel(self, target: str) -> None: ...
+
+    with pytest.raises(PluginError, match=r"did you mean 'morello_microkernels'\?"):
+        Registry.of(faulty=Faulty())
+
+
 def test_an_unknown_target_is_answered_with_those_there_are() -> None:
-    with pytest.raises(MorelloError, match=r"unknown target 'tny'(?s:.*)tiny"):
+    with pytest.raises(MorelloError, match=r"unknown target 'tny'(?s:.*)did you mean 'tiny'\?"):
         Registry.of(good=plugin()).target("tny")
 
 
