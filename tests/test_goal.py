@@ -28,7 +28,7 @@ def test_compile_gives_a_callable() -> None:
     np.testing.assert_array_equal(kernel(a, b), a @ b)
     assert kernel.cost == figures(kernel.impl).cost
     assert kernel.check().results
-    assert morello.compile(kernel.spec, target="x86_avx2").source.count("void kernel(") == 1
+    assert "void kernel(const float" in morello.compile(kernel.spec, target="x86_avx2").source
 
 
 def test_compile_completes_what_is_scheduled_in_part() -> None:
