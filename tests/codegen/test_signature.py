@@ -62,9 +62,9 @@ def test_errors_have_the_names_of_the_text(runs: None) -> None:
     kernel = morello.compile(LAYER)
     x, w, b = (np.zeros(shape, np.float32) for shape in ((1, 4, 8), (1, 8, 16), (1, 1, 16)))
     with pytest.raises(
-        ArgumentError, match=r"operand 2 \(b\): expected shape \(1, 1, 16\), got shape \(1, 4, 8\)"
+        ArgumentError, match=r"operand 2 \(b\): expected shape \(1, 1, 16\), got shape \(1, 16, 1\)"
     ) as at:
-        kernel(x, w, x)
+        kernel(x, w, b.reshape(1, 16, 1))
     # The hint's number is that of the Spec.
     number = re.search(r"operands\[(\d)\]", at.value.hint or "")
     assert number
