@@ -71,8 +71,10 @@ class Goal:
         return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
 
     def __repr__(self) -> str:
-        state = "not scheduled" if isinstance(self.impl, Leaf) else "scheduled in part"
-        state = state if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
+        if isinstance(self.impl, Leaf):
+            state = "not scheduled"
+        else:
+            state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
         return f"<Goal {self.name}: {show_logical(self.spec.logical)} for {self.target.name}, {state}>"
 
     @property

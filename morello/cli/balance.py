@@ -65,8 +65,8 @@ def _of_touches(tensors: Sequence[TensorSpec], own: int, target: Target) -> dict
     for tensor in tensors:
         costs[tensor.state.level] += int(target.move_cost(tensor))
     rest = own - sum(costs.values())
-    slowest = _slowest([tensor.state.level for tensor in tensors], target)
-    return {slowest: own} if rest < 0 else dict(costs + Counter({slowest: rest}))
+    last = slowest([tensor.state.level for tensor in tensors], target)
+    return {last: own} if rest < 0 else dict(costs + Counter({last: rest}))
 
 
 def _of_kernel(logical: LogicalSpec, kernel: str, own: int, target: Target) -> dict[str, int]:
@@ -82,10 +82,10 @@ def _of_kernel(logical: LogicalSpec, kernel: str, own: int, target: Target) -> d
     saved = min(own, sum(costs.values()))
     scaled = {level: cost * saved // max(1, sum(costs.values())) for level, cost in costs.items()}
     moves = logical.op.moves_data or logical.op.initializes
-    rest = _slowest([state.level for state in logical.states], target) if moves else COMPUTING
+    rest = slowest([state.level for state in logical.states], target) if moves else COMPUTING
     return {**scaled, rest: scaled.get(rest, 0) + own - sum(scaled.values())}
 
 
-def _slowest(levels: Sequence[str], target: Target) -> str:
+def slowest(levels: Sequence[str], target: Target) -> str:
     """Return the slowest of some levels: moves between registers are of registers."""
     return max(levels, key=[level.name for level in target.levels].index)

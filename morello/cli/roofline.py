@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
+from morello.cli.balance import slowest
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, walk
 from morello.ir.impl import figures as figures_of
-from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 
 
@@ -37,16 +37,11 @@ def _points(impl: Impl, target: Target) -> Iterator[Point]:
         expansion, logical = node.expansion, node.spec.logical
         is_kernel = isinstance(expansion, KernelCall)
         if logical.flops and (place == 0 or is_kernel or isinstance(expansion, Alloc)):
-            level = _slowest(logical, target)
+            level = slowest([state.level for state in logical.states], target)
             touched = sum(int(one.bytes) for one in logical.operands if one.state.level == level)
             name = "program" if place == 0 else expansion.kernel if is_kernel else str(expansion.step)
             rate = logical.flops / figures_of(node).cost
             yield Point(name, level, logical.flops / touched, rate, is_kernel)
-
-
-def _slowest(logical: LogicalSpec, target: Target) -> str:
-    order = [level.name for level in target.levels]
-    return max((state.level for state in logical.states), key=order.index)
 
 
 def rates(target: Target) -> tuple[float, str]:

@@ -110,6 +110,11 @@ class Function:
     def parameters(self) -> tuple[Parameter, ...]:
         return self.programs[0].parameters
 
+    @property
+    def _words(self) -> list[str]:
+        """Return the names of operands and strides, as the function takes them."""
+        return [name for one in self.parameters for name in (one.name, *one.stride_names)]
+
     def alignment(self, parameter: Parameter) -> int:
         """Return the bytes that an operand starts at a multiple of."""
         state = parameter.tensor.state
@@ -120,7 +125,7 @@ class Function:
     def interface(self) -> Interface:
         """Return the function as callers see it: it takes what any of its programs does."""
         targets = ", ".join(target.name for target, _ in self.variants)
-        taken = {name for one in self.parameters for name in (one.name, *one.stride_names)}
+        taken = {*self._words}
         return Interface(
             name=self.name,
             summary=f"{self.name} for {targets}",
@@ -134,7 +139,7 @@ class Function:
 
     def call(self, program: Program) -> str:
         """Return the call of one of its programs, with the function's parameters."""
-        words = [name for one in self.parameters for name in (one.name, *one.stride_names)]
+        words = [*self._words]
         if program.workspace_for(1):
             words.append(self.interface.workspace_name)
         if program.parallel:

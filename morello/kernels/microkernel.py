@@ -17,6 +17,7 @@ from morello.kernels.site import KernelSite
 from morello.kernels.template import Template, print_lines
 
 LayoutRule = Literal["any", "row_major", "col_major"]
+_ORDERS = {"row_major": row_major, "col_major": col_major}
 
 
 def is_ordered(layout: Layout | None, order: Layout) -> bool:
@@ -44,12 +45,15 @@ class OperandPattern:
     layouts: tuple[Layout, ...] = ()
     when: Callable[[OperandState], bool] | None = None
 
+    def orders(self, state: OperandState, rank: int) -> bool:
+        """Return True if the dimensions of an operand lie in the order that `layout` asks for."""
+        return self.layout == "any" or is_ordered(state.layout, _ORDERS[self.layout](rank))
+
     def accepts(self, state: OperandState, rank: int) -> bool:
-        orders = {"row_major": row_major, "col_major": col_major}
         return (
             (not self.levels or state.level in self.levels)
             and (not self.dtypes or state.dtype.name in self.dtypes)
-            and (self.layout == "any" or is_ordered(state.layout, orders[self.layout](rank)))
+            and self.orders(state, rank)
             and (not self.contiguous or state.contiguous)
             and (not self.aligned or state.aligned)
             and (not self.vectors or state.vector in self.vectors)

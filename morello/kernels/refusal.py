@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from morello.ir.layout import col_major, row_major
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import Microkernel, Multiple, OperandPattern, agree, is_ordered
+from morello.kernels.microkernel import Microkernel, Multiple, OperandPattern, agree
 
 #: The rules of a microkernel, in the order in which they are asked.
 OPERATION, PATTERN, TYPES, SAME, SIZE, WHEN = "operation", "pattern", "types", "same", "size", "when"
@@ -51,12 +50,11 @@ def _refusals(kernel: Microkernel, logical: LogicalSpec) -> Iterator[Refusal]:
 
 def _unfulfilled(pattern: OperandPattern, state: OperandState, rank: int) -> Iterator[str]:
     """Yield in words what a pattern wants of an operand that it is not."""
-    orders = {"row_major": row_major, "col_major": col_major}
     if pattern.levels and state.level not in pattern.levels:
         yield f"in {_either(pattern.levels)}, not {state.level}"
     if pattern.dtypes and state.dtype.name not in pattern.dtypes:
         yield f"of {_either(pattern.dtypes)}, not {state.dtype}"
-    if pattern.layout != "any" and not is_ordered(state.layout, orders[pattern.layout](rank)):
+    if not pattern.orders(state, rank):
         yield f"{pattern.layout}, not {state.layout}"
     if pattern.contiguous and not state.contiguous:
         yield "contiguous"

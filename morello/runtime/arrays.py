@@ -118,7 +118,7 @@ def workspace_bytes(count: int) -> np.ndarray:
     with suppress(OSError):
         pages.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(pages, np.uint8)
-    start = -memory.ctypes.data % _HUGE_PAGE
+    start = -_address(memory) % _HUGE_PAGE
     return memory[start : start + count]
 
 

@@ -209,7 +209,7 @@ class Kernel:
             for argument, view, array in zip(self.arguments, views, arrays, strict=True)
         ]
         check_apart(self.arguments, fitted)
-        loaded, numbers = self.load(), self._numbers(fitted, threads)
+        loaded, numbers = self.load(), self.numbers(fitted, threads)
         loaded(self.arguments, fitted, numbers)
         give = to_library_of(given[0]) if made and given else None
         quick = loaded.caller.learn(loaded.address, self.arguments, arrays, views, numbers)
@@ -247,7 +247,7 @@ class Kernel:
         fresh, waiting = iter(made), iter(given)
         return [next(waiting) if one.reads or not made else next(fresh) for one in self.arguments]
 
-    def _numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
+    def numbers(self, arrays: Sequence[np.ndarray], threads: int) -> list[int]:
         """Return what the function takes besides pointers to operands, in its order: strides, workspace, threads."""
         pairs = zip(self.arguments, arrays, strict=True)
         numbers = [stride for argument, array in pairs for stride in argument.form.outer_strides(array)]

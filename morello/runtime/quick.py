@@ -132,16 +132,8 @@ class Caller:
 
 def caller_of(program: Program, compiler: Compiler) -> Caller:
     """Return what makes quick calls of a program's function, built if need be. Raises ToolchainError."""
-    words, numbers = list[tuple[str, str]](), itertools.count()
-    for place, parameter in enumerate(program.parameters):
-        pointer = f"{'' if parameter.writes else 'const '}{parameter.tensor.state.dtype.c_name} *"
-        words.append((pointer, f"data[{place}]"))
-        words += [("ptrdiff_t", f"plan->numbers[{next(numbers)}]") for _ in range(parameter.strides)]
-    if program.workspace_for(1):
-        words.append(("void *", f"plan->numbers[{next(numbers)}]"))
-    if program.parallel:
-        words.append(("int", f"plan->numbers[{next(numbers)}]"))
-    count, operands = next(numbers), len(program.parameters)
+    words, operands = call_words(program, "data", "plan->numbers"), len(program.parameters)
+    count = len(words) - operands
     header = _HEADER.format(
         operands=operands,
         numbers=count,
@@ -149,6 +141,23 @@ def caller_of(program: Program, compiler: Compiler) -> Caller:
         arguments=", ".join(f"({kind}){word}" for kind, word in words),
     )
     return _built(header, compiler, operands, count)
+
+
+def call_words(program: Program, pointers: str, numbers: str) -> list[tuple[str, str]]:
+    """Return the type of each parameter of a program's function, and what it takes in C.
+
+    That is of two arrays: of `pointers`, one for each operand, and of the `numbers` of `Kernel.numbers`.
+    """
+    words, places = list[tuple[str, str]](), itertools.count()
+    for place, parameter in enumerate(program.parameters):
+        pointer = f"{'' if parameter.writes else 'const '}{parameter.tensor.state.dtype.c_name} *"
+        words.append((pointer, f"{pointers}[{place}]"))
+        words += [("ptrdiff_t", f"{numbers}[{next(places)}]") for _ in range(parameter.strides)]
+    if program.workspace_for(1):
+        words.append(("void *", f"{numbers}[{next(places)}]"))
+    if program.parallel:
+        words.append(("int", f"{numbers}[{next(places)}]"))
+    return words
 
 
 def _operand(argument: Argument, array: Any, view: np.ndarray) -> _Operand | None:

@@ -17,6 +17,7 @@ from morello.runtime.arrays import ALIGNMENT, empty, pack
 from morello.runtime.build import build
 from morello.runtime.datasets import random_values
 from morello.runtime.kernel import Kernel
+from morello.runtime.quick import call_words
 
 _LOOP = (
     "void morello_time(void *kernel, int64_t calls, void *const *pointers, const ptrdiff_t *numbers, double *seconds)"
@@ -212,22 +213,17 @@ class KernelTimer:
         name = kernel.program.name
         header = f"{name}.h"
         nothing = re.sub(rf"\b{re.escape(name)}\b", "morello_nothing", kernel.program.prototype, count=1)
-        arguments = _call_arguments(kernel)
+        arguments = ", ".join(f"({kind}){word}" for kind, word in call_words(kernel.program, "pointers", "numbers"))
         source = _SOURCE.format(header=header, loop=_LOOP, name=name, arguments=arguments, nothing=nothing)
         library = build({"morello_time.c": source, header: kernel.header}, kernel.program.flags, kernel.compiler)
         self._ffi = cffi.FFI()
         self._ffi.cdef(f"{_LOOP};")
         self._library: Any = self._ffi.dlopen(str(library))
         self._loaded = kernel.load()
-        memory = [*arrays, *([kernel.workspace(threads)] if kernel.program.workspace_for(threads) else [])]
-        self._memory = memory
-        self._pointers = self._ffi.new("void *[]", [self._ffi.cast("void *", each.ctypes.data) for each in memory])
-        strides = [
-            stride
-            for argument, array in zip(kernel.arguments, arrays, strict=True)
-            for stride in argument.form.outer_strides(array)
-        ]
-        self._numbers = self._ffi.new("ptrdiff_t []", [*strides, threads])
+        # The workspace must outlive what the thread has as its own.
+        self._memory = [*arrays, kernel.workspace(threads)]
+        self._pointers = self._ffi.new("void *[]", [self._ffi.cast("void *", each.ctypes.data) for each in arrays])
+        self._numbers = self._ffi.new("ptrdiff_t []", kernel.numbers(arrays, threads))
         self._seconds = self._ffi.new("double[2]")
         self._clock = 0 if threads == 1 else 1
 
@@ -253,18 +249,3 @@ class KernelTimer:
     def _spent(self, kernel: Any, calls: int) -> tuple[float, float]:
         self._library.morello_time(kernel, calls, self._pointers, self._numbers, self._seconds)
         return self._seconds[0], self._seconds[1]
-
-
-def _call_arguments(kernel: Kernel) -> str:
-    """Return the call's arguments in C."""
-    words: list[str] = []
-    strides = 0
-    for index, parameter in enumerate(kernel.program.parameters):
-        words.append(f"pointers[{index}]")
-        words += [f"numbers[{strides + position}]" for position in range(parameter.strides)]
-        strides += parameter.strides
-    if kernel.program.workspace_for(1):
-        words.append(f"pointers[{len(kernel.program.parameters)}]")
-    if kernel.program.parallel:
-        words.append(f"(int)numbers[{strides}]")
-    return ", ".join(words)
