@@ -15,7 +15,7 @@ from morello.search.bounds.loops import LoopBounds
 from morello.search.bounds.moves import MoveBounds
 from morello.search.bounds.pipelines import PipelineBounds
 from morello.search.bounds.relaxed import StepBounds
-from morello.search.layout_bounds.grid import LayoutRelaxer
+from morello.search.layout_bounds.grid import LayoutSteps
 from morello.search.layout_bounds.kernels import KernelLayouts
 from morello.search.layout_bounds.loops import LoopLayouts
 from morello.search.layout_bounds.moves import MoveLayouts
@@ -32,7 +32,7 @@ class StepKind:
 
     tables: type[StepTables]
     bounds: type[StepBounds]
-    layouts: type[LayoutRelaxer]
+    layouts: type[LayoutSteps]
 
     def handles(self, rewrite: type[Rewrite]) -> bool:
         """Return whether steps of a rewrite, or of a class it is derived from, are of this kind."""
@@ -42,7 +42,7 @@ class StepKind:
 KINDS = (
     StepKind(KernelTables, KernelBounds, KernelLayouts),
     StepKind(LoopTables, LoopBounds, LoopLayouts),
-    StepKind(PipelineTables, PipelineBounds, LayoutRelaxer),
+    StepKind(PipelineTables, PipelineBounds, LayoutSteps),
     StepKind(MoveTables, MoveBounds, MoveLayouts),
 )
 

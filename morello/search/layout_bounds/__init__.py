@@ -32,7 +32,7 @@ vector that is loaded from rows cannot be stored to columns. Values have to be c
 12
 >>> rows, columns = (int(engine.layouts.patterns.of[state]) for state in (0, 1))
 >>> grid = engine.layouts.by_key[key]
->>> int(grid.values[last, grid.place[0][rows], grid.place[1][columns]])
+>>> int(grid.bound(last, rows, columns))
 36
 >>> BlockSearch(target).solve(spec).cost
 36

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
-from morello.ir.numbers import ceil_div
-from morello.search.arrays import Floats, Ints
+from morello.search.arrays import Bools, Floats, Ints
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.patterns import Patterns
+from morello.search.structs import Pointer, Structs
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.watch import check
@@ -19,25 +20,58 @@ from morello.search.watch import check
 _MOST = 160_000_000
 
 
+class PatternSets:
+    """The patterns that an operand of a space can have, `numbers`, and those of each shape: one of a few sets.
+
+    `of`, [shapes], says which set a shape has; `members`, [sets, numbers], what is in each, and `counts`, [sets], how
+    much that is; `place`, [sets, all patterns], where a pattern is in a set, -1: nowhere.
+    """
+
+    def __init__(self, patterns: Patterns, numbers: Sequence[int], tensors: Ints):
+        self.numbers = [*numbers]
+        distinct, of = np.unique(tensors, return_inverse=True)
+        there = np.isfinite(patterns.cost[self.numbers][:, distinct].T)
+        codes, first, sets = np.unique(np.packbits(there, axis=1), axis=0, return_index=True, return_inverse=True)
+        self.of: Ints = sets.reshape(-1)[of.reshape(-1)]
+        self.members: Bools = there[first]
+        self.counts: Ints = self.members.sum(axis=1)
+        self.place: Ints = np.full((len(codes), len(patterns)), -1, dtype=np.int64)
+        self.place[:, self.numbers] = np.where(self.members, np.cumsum(self.members, axis=1) - 1, -1)
+
+    def pack(self, structs: Structs) -> Pointer:
+        """Return the sets as C has them."""
+        fields: list[dict[str, Any]] = []
+        for members, place in zip(self.members, self.place, strict=True):
+            number = np.flatnonzero(members)
+            pattern = structs.array(np.array(self.numbers)[number], "int32_t")
+            place = structs.array(place, "int32_t")
+            number = structs.array(number, "int32_t")
+            fields.append({"count": int(members.sum()), "pattern": pattern, "number": number, "place": place})
+        return structs.structs("PatternSet", fields)
+
+
 @attrs.define(eq=False)
 class Grid:
-    """The bounds of one space of Moves: `values`, [shapes + 1, patterns of source, patterns of destination].
+    """The bounds of one space of Moves.
 
-    The last shape's are infinite. `patterns` are those that each operand can have; `place[operand]`, [all patterns], is
-    where a pattern is among them, -1: nowhere. `columns`, [patterns of source, patterns of destination], are those of
-    the bounds that forget layouts, under full limits.
+    Those of shape `s` are `values[first[s]:first[s + 1]]`, [patterns of its source, patterns of its destination], both
+    as the `sets` of the operands have them. `columns`, [numbers of the source, numbers of the destination], are those
+    of the bounds that forget layouts, under full limits.
     """
 
     space: Space
-    patterns: list[list[int]]
-    place: list[Ints]
+    sets: tuple[PatternSets, PatternSets]
     columns: Ints
+    first: Ints
     values: Floats
 
-    @property
-    def width(self) -> int:
-        """The number of values per shape."""
-        return self.columns.size
+    def bound(self, shape: int, source: int, destination: int) -> float:
+        """Return what a Move costs at least, given two patterns that its operands can have."""
+        into = self.sets[1]
+        row = self.sets[0].place[self.sets[0].of[shape], source]
+        column = into.place[into.of[shape], destination]
+        assert row >= 0 <= column, "there are such operands"
+        return float(self.values[self.first[shape] + row * into.counts[into.of[shape]] + column])
 
 
 class Grids:
@@ -51,30 +85,32 @@ class Grids:
         copies = [key for key in bounds.order if key.op.moves_data and key.serial and key not in pipelines]
         grids = ((key, self._grid(key)) for key in copies)
         self.by_key = {key: grid for key, grid in grids if grid is not None}
+        #: The number of each grid.
+        self.index = {key: number for number, key in enumerate(self.by_key)}
 
     def _grid(self, key: Key) -> Grid | None:
         bounds = self.bounds.by_key[key]
         possible = self.possible(key)
-        if len(possible) != 2 or bounds.space.count * len(possible[0]) * len(possible[1]) > _MOST:
+        if len(possible) != 2:
             return None
-        places = [np.full(len(self.patterns), -1, dtype=np.int64) for _ in possible]
-        for place, numbers in zip(places, possible, strict=True):
-            place[numbers] = np.arange(len(numbers))
+        source, destination = possible
+        first = np.concatenate([[0], np.cumsum(source.counts[source.of] * destination.counts[destination.of])])
+        if first[-1] > _MOST:
+            return None
         every = self.patterns.all
-        columns = np.full([len(numbers) for numbers in possible], bounds.width, dtype=np.int64)
-        for row, source in enumerate(possible[0]):
-            for column, destination in enumerate(possible[1]):
-                classes = every[source].cls, every[destination].cls
+        columns = np.full((len(source.numbers), len(destination.numbers)), bounds.width, dtype=np.int64)
+        for row, one in enumerate(source.numbers):
+            for column, other in enumerate(destination.numbers):
+                classes = every[one].cls, every[other].cls
                 if classes in bounds.tuples:
                     columns[row, column] = bounds.full[bounds.tuples[classes]]
-        check(8 * len(bounds.values) * columns.size)
-        values = np.full((len(bounds.values), *columns.shape), np.inf)
-        return Grid(bounds.space, possible, places, columns, values)
+        check(8 * int(first[-1]))
+        return Grid(bounds.space, (source, destination), columns, first, np.full(int(first[-1]), np.inf))
 
-    def possible(self, key: Key) -> list[list[int]]:
+    def possible(self, key: Key) -> list[PatternSets]:
         """Return, per operand of a space, the patterns that tensors of its classes and shapes can have."""
         bounds, patterns = self.bounds.by_key[key], self.patterns
-        possible: list[list[int]] = []
+        possible: list[PatternSets] = []
         for operand, tensors in enumerate(bounds.space.tensors):
             there = np.any(patterns.cost[:, np.unique(tensors)] < np.inf, axis=1)
             # There are none in a space that no step leads to.
@@ -82,36 +118,19 @@ class Grids:
             numbers = [
                 number for number, pattern in enumerate(patterns.all) if pattern.cls in classes and there[number]
             ]
-            possible.append(sorted(numbers, key=lambda number: patterns.all[number].cls))
+            numbers.sort(key=lambda number: patterns.all[number].cls)
+            possible.append(PatternSets(patterns, numbers, tensors))
         return possible
 
 
-class LayoutRelaxer:
-    """The steps of one kind on Moves, as they lower bounds by pattern. Each kind overrides what it needs.
-
-    A block has the bounds of the shapes `rows`: [rows, patterns of source, patterns of destination].
-    """
+class LayoutSteps:
+    """The steps of one kind on Moves, as they lower bounds by pattern. Each kind overrides what it needs."""
 
     def __init__(self, grids: Grids, grid: Grid):
         self.grids, self.grid = grids, grid
         self.bounds, self.states, self.patterns = grids.bounds, grids.states, grids.patterns
         self.space, self.key = grid.space, grid.space.key
 
-    def start(self, values: Floats) -> None:
-        """Lower `values`, the bounds of all shapes, by what does not depend on smaller shapes of the space."""
-
-    def relax(self, rows: Ints, block: Floats) -> None:
-        """Lower the bounds of some shapes by what is known of smaller shapes."""
-
-    def close(self, rows: Ints, block: Floats) -> None:
-        """Lower the bounds of some shapes by steps between Specs of one shape."""
-
-
-def chunks(cells: Ints, size: int, most: int) -> list[Ints]:
-    """Return cells that have `size` values together, in parts that have about `most` values each."""
-    return np.array_split(cells, min(len(cells), max(1, ceil_div(size, most)))) if len(cells) else []
-
-
-def per_shape(array: Sequence[int] | Ints | Floats) -> Floats:
-    """Return an array [n] so that it broadcasts with [n, patterns of source, patterns of destination]."""
-    return np.asarray(array, dtype=np.float64)[:, None, None]
+    def pack(self, structs: Structs) -> dict[str, Any]:
+        """Return the fields of `Grid` in C that tell of these steps."""
+        return {}

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from morello.search.arrays import Floats
-from morello.search.layout_bounds.grid import LayoutRelaxer, per_shape
+from morello.search.layout_bounds.grid import LayoutSteps
+from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 
 
-class KernelLayouts(LayoutRelaxer):
+class KernelLayouts(LayoutSteps):
     """Kernels: they depend on no other bounds."""
 
-    def start(self, values: Floats) -> None:
-        members = [self.patterns.members[numbers] for numbers in self.grid.patterns]
-        standing = [[np.flatnonzero(column) for column in rows.T] for rows in members]
+    def pack(self, structs: Structs) -> dict[str, Any]:
+        standing = [structs.array(np.flatnonzero(column), "int32_t") for column in self.patterns.members.T]
+        counts = self.patterns.members.sum(axis=0)
+        kernels: list[dict[str, Any]] = []
         for table in self.grids.tables.of(KernelTables).by_key[self.key]:
             cells = np.flatnonzero(table.cost < np.inf)
-            block = np.ix_(cells, *(places[state] for places, state in zip(standing, table.states, strict=True)))
-            values[block] = np.minimum(values[block], per_shape(table.cost[cells]))
+            source, destination = table.states
+            kernels.append(
+                {
+                    "cells": len(cells),
+                    "shape": structs.array(cells, "int32_t"),
+                    "cost": structs.array(table.cost[cells], "double"),
+                    "sources": int(counts[source]),
+                    "source": standing[source],
+                    "destinations": int(counts[destination]),
+                    "destination": standing[destination],
+                }
+            )
+        return {"kernels": len(kernels), "kernel": structs.structs("GridKernel", kernels)}

@@ -50,32 +50,6 @@ class Pattern:
     run: Run = Run.NONE
     far: bool = False
 
-    def tiled(self, whole: Ints, tile: Ints, width: int) -> list[tuple[Pattern, Ints]]:
-        """Return the patterns of tiles, and which have each. Sizes are [dimensions, n], `width` is a value's bytes."""
-        runs = self._tiled_runs(whole, tile)
-        found: list[tuple[Pattern, Ints]] = []
-        for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
-            there = np.flatnonzero(runs == run)
-            if run != Run.DENSE or self.run == Run.DENSE:
-                found.append((self.lying(Run(run), self.far), there))
-                continue
-            apart = whole[self.dim, there] * width
-            far = apart % FAR == 0
-            found += [(self.lying(Run.DENSE, far=bool(each)), there[far == each]) for each in np.unique(far)]
-        return found
-
-    def _tiled_runs(self, whole: Ints, tile: Ints) -> Ints:
-        """Return the ways that values of tiles lie, [n]; sizes are [dimensions, n]."""
-        if self.run == Run.NONE:
-            return np.zeros(whole.shape[1], dtype=np.int64) + int(Run.NONE)
-        single = (tile[self.dim] == 1) & (whole[self.dim] > 1)
-        if self.run in (Run.STRIPS, Run.ODD_EVEN):
-            return np.where(single, int(Run.NONE), int(self.run))
-        alone = (np.sum(tile > 1, axis=0) == 1) & (tile[self.dim] > 1)
-        cut = tile[self.dim] < whole[self.dim]
-        runs: Ints = np.where(single, Run.NONE, np.where(alone, Run.FULL, np.where(cut, Run.DENSE, self.run)))
-        return np.where(blurred(tile) & (runs != Run.NONE), int(Run.EITHER), runs)
-
     def lying(self, run: Run, far: bool = False) -> Pattern:
         """Return the pattern of the same class whose values lie in another way along the same dimension."""
         if run == Run.NONE:
@@ -90,7 +64,52 @@ class Pattern:
             return None
         seen = Pattern(cls, dim_map.index(self.dim), self.run, self.far)
         skips = any(isinstance(axis, Every) for axis in dim_map)
-        return seen.lying(Run.DENSE) if skips and self.run not in (Run.STRIPS, Run.ODD_EVEN) else seen
+        return seen.lying(Run.DENSE) if skips and self.run in (Run.DENSE, Run.FULL) else seen
+
+
+class Cuts:
+    """The cuts of tensors of one rank, and how values of their tiles lie, which is the same for many patterns.
+
+    `whole` and `tile` are the sizes of both, [dimensions, cuts].
+    """
+
+    def __init__(self, whole: Ints, tile: Ints):
+        self.whole, self.tile = whole, tile
+        self._line = np.sum(tile > 1, axis=0) == 1
+        self._blurred = blurred(tile)
+        self._known: dict[tuple[int, Run, bool, int], list[tuple[Run, bool, Ints]]] = {}
+
+    def lying(self, pattern: Pattern, width: int) -> list[tuple[Run, bool, Ints]]:
+        """Return how values of tiles lie, whether runs are far apart, and where; `width` is a value's bytes."""
+        key = pattern.dim, pattern.run, pattern.far, width
+        if key not in self._known:
+            self._known[key] = [*self._lying(pattern, width)]
+        return self._known[key]
+
+    def _lying(self, pattern: Pattern, width: int) -> Iterator[tuple[Run, bool, Ints]]:
+        runs = self._runs(pattern)
+        for run in np.flatnonzero(np.bincount(runs, minlength=len(Run))).tolist():
+            there = np.flatnonzero(runs == run)
+            if run != Run.DENSE or pattern.run == Run.DENSE:
+                yield Run(run), pattern.far, there
+                continue
+            far = self.whole[pattern.dim, there] * width % FAR == 0
+            for each in np.unique(far):
+                yield Run.DENSE, bool(each), there[far == each]
+
+    def _runs(self, pattern: Pattern) -> Ints:
+        """Return the ways that values of tiles lie, [cuts]."""
+        if pattern.run == Run.NONE:
+            return np.full(len(self._line), int(Run.NONE))
+        whole, tile = self.whole[pattern.dim], self.tile[pattern.dim]
+        single = (tile == 1) & (whole > 1)
+        if pattern.run in (Run.STRIPS, Run.ODD_EVEN):
+            return np.where(single, int(Run.NONE), int(pattern.run))
+        alone = self._line & (tile > 1)
+        runs: Ints = np.where(
+            single, Run.NONE, np.where(alone, Run.FULL, np.where(tile < whole, Run.DENSE, pattern.run))
+        )
+        return np.where(self._blurred & (runs != Run.NONE), int(Run.EITHER), runs)
 
 
 def blurred(sizes: Ints) -> Bools:
@@ -124,7 +143,6 @@ class Patterns:
     """
 
     def __init__(self, tables: SearchTables):
-        self._tables = tables
         self._loops, self._pipelines = tables.of(LoopTables), tables.of(PipelineTables)
         self.states = tables.states
         self.numbers: dict[Pattern, int] = {}
@@ -134,6 +152,10 @@ class Patterns:
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
         self.tile: list[_Numbers] = []
+        self._cuts = {
+            rank: Cuts(*(tensors.dims[:, own] for own in self._loops.cut_tensors(rank)))
+            for rank, tensors in tables.spaces.tensors.items()
+        }
         #: What moves make, with the states it is made of: many patterns move alike.
         self._made: dict[tuple[int, int], tuple[Ints, list[tuple[int, Ints]]]] = {}
         self.members = self._closed()
@@ -147,6 +169,9 @@ class Patterns:
             if members.any():
                 self.cost[number] = self.states.cost[members].min(0)
                 self.bytes[number] = self.states.bytes[members].min(0)
+            if self.all[number].run in (Run.DENSE, Run.FULL):
+                # Others stand for these.
+                self.cost[number, self.blurred[self.rank(number)].nonzero()] = np.inf
 
     def __len__(self) -> int:
         return len(self.all)
@@ -233,14 +258,11 @@ class Patterns:
         while len(self.tile) <= number or len(self.tile) < len(self.all):
             check()
             pattern = self.all[len(self.tile)]
-            rank = self.states.classes[pattern.cls].rank
-            whole, tile = self._loops.cut_tensors(rank)
-            dims = self._tables.spaces.tensors[rank].dims
-            numbers = np.full(len(whole), -1, dtype=np.int32)
-            for tiles, there in pattern.tiled(
-                dims[:, whole], dims[:, tile], self.states.classes[pattern.cls].dtype.bytes
-            ):
-                numbers[there] = self._number(tiles)
+            cls = self.states.classes[pattern.cls]
+            cuts = self._cuts[cls.rank]
+            numbers = np.full(cuts.whole.shape[1], -1, dtype=np.int32)
+            for run, far, there in cuts.lying(pattern, cls.dtype.bytes):
+                numbers[there] = self._number(pattern.lying(run, far))
             self.tile.append(numbers)
         return self.tile[number]
 

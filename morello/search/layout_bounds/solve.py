@@ -8,20 +8,22 @@ of each copy that is met on the way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
-from morello.search.layout_bounds.grid import Grid, Grids, LayoutRelaxer, chunks
-from morello.search.layout_bounds.moves import NEAR, OperandMoves, closed
+from morello.search.layout_bounds.grid import Grid, Grids, LayoutSteps
+from morello.search.layout_bounds.moves import OperandMoves
+from morello.search.structs import Pointer, Structs
 from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
 from morello.search.watch import check
 
-#: Elements that are worked on at once.
-_CHUNK = 1 << 21
+#: Values that are filled in at once.
+_CHUNK = 1 << 20
 
 
 @attrs.frozen(eq=False)
@@ -43,56 +45,77 @@ class Changes:
 class LayoutBounds(Grids):
     """Bounds of copies by pattern, and what operands of all other spaces can become by copies."""
 
-    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutRelaxer]]):
+    def __init__(self, bounds: Bounds, kinds: Sequence[type[LayoutSteps]]):
         super().__init__(bounds)
-        for grid in self.by_key.values():
-            self._fill(grid, [kind(self, grid) for kind in kinds])
+        structs = Structs()
+        model = self._pack(kinds, structs)
+        for key, grid in self.by_key.items():
+            self._fill(grid, self.index[key], model, structs)
         #: Per space, what its operands can become; none where that is not known.
         self.changes: dict[Key, list[Changes]] = {}
         for key in bounds.order:
             if key not in self.by_key and is_moved(key.op, bounds.target):
-                possible = self.possible(key)
-                moves = [OperandMoves(self, key, operand, numbers) for operand, numbers in enumerate(possible)]
-                if all(one.copies is not None for one in moves):
-                    self.changes[key] = [self._changes(key, operand, one) for operand, one in enumerate(moves)]
+                moves = [OperandMoves(self, key, *operand) for operand in enumerate(self.possible(key))]
+                if all(one.copies in self.by_key for one in moves):
+                    self.changes[key] = [self._changes(*operand, model, structs) for operand in enumerate(moves)]
 
-    def _fill(self, grid: Grid, relaxers: Sequence[LayoutRelaxer]) -> None:
-        """Fill in the bounds of one space, those of smaller shapes first."""
-        values, by_class = grid.values, self.bounds.by_key[grid.space.key].values
-        for relaxer in relaxers:
-            relaxer.start(values)
-        for layer in grid.space.layers():
-            for rows in chunks(layer, len(layer) * grid.width, _CHUNK):
-                check()
-                block = values[rows]
-                for relaxer in relaxers:
-                    relaxer.relax(rows, block)
-                np.maximum(block, by_class[rows][:, grid.columns], out=block)
-                for relaxer in relaxers:
-                    relaxer.close(rows, block)
-                values[rows] = block
+    def _pack(self, kinds: Sequence[type[LayoutSteps]], structs: Structs) -> Pointer:
+        """Return the grids as C has them."""
+        grids: list[dict[str, Any]] = []
+        for key, grid in self.by_key.items():
+            bounds = self.bounds.by_key[key]
+            fields = {
+                "values": structs.array(grid.values, "double"),
+                "first": structs.array(grid.first, "int64_t"),
+                "sets": structs.keep(structs.ffi.new("PatternSet *[]", [sets.pack(structs) for sets in grid.sets])),
+                "set": structs.rows([sets.of for sets in grid.sets], "int32_t"),
+                "order": structs.array(np.concatenate(grid.space.layers()), "int32_t"),
+                "by_class": structs.array(bounds.values, "double"),
+                "width": bounds.width + 1,
+                "columns": grid.columns.shape[1],
+                "column": structs.array(grid.columns, "int32_t"),
+            }
+            for kind in kinds:
+                fields |= kind(self, grid).pack(structs)
+            grids.append(fields)
+        fields = {
+            "most": max(
+                (int(sets.counts.max(initial=0)) for grid in self.by_key.values() for sets in grid.sets), default=0
+            ),
+            "cost": structs.rows([*self.patterns.cost], "double"),
+            "tile": structs.rows(self.patterns.tile, "int32_t"),
+            "grid": structs.structs("Grid", grids),
+        }
+        return structs.structs("GridModel", [fields])
 
-    def _changes(self, key: Key, operand: int, moves: OperandMoves) -> Changes:
-        """Return what one operand of a space can become."""
-        tensors, shapes, row = np.unique(
-            self.bounds.by_key[key].space.tensors[operand], return_index=True, return_inverse=True
-        )
-        count = len(moves.numbers)
-        place = np.full(len(self.patterns), -1, dtype=np.int64)
-        place[moves.numbers] = np.arange(count)
-        none: Ints = np.zeros(0, dtype=np.int64)
-        firsts: list[Ints] = [np.zeros(1, dtype=np.int64)]
-        intos: list[Ints] = [none]
-        costs: list[Floats] = [none.astype(np.float64)]
-        for rows in chunks(shapes, len(tensors) * count * count, NEAR) if count else ():
+    def _fill(self, grid: Grid, number: int, model: Pointer, structs: Structs) -> None:
+        """Fill in the bounds of one space."""
+        structs.lib.layouts_start(model, number)
+        ends = np.cumsum(np.diff(grid.first)[np.concatenate(grid.space.layers())])
+        at = 0
+        while at < len(ends):
             check()
-            cost = moves.cost(rows)
-            cost[:, range(count), range(count)] = 0
-            start, ends = np.divmod(np.flatnonzero(closed(cost).reshape(-1) < np.inf), count)
-            found = cost[start // count, start % count, ends]
-            order = np.lexsort((found, start))
-            firsts.append(firsts[-1][-1] + np.cumsum(np.bincount(start, minlength=len(rows) * count)))
-            intos.append(moves.numbers[ends[order]])
-            costs.append(found[order])
-        first, into = np.concatenate(firsts), np.concatenate(intos)
-        return Changes(place, row.reshape(-1), first, into, np.concatenate(costs))
+            before, end = ends[at - 1] if at else 0, at + 1
+            end = max(at + 1, int(np.searchsorted(ends, before + _CHUNK)))
+            if structs.lib.layouts_fill(model, number, at, end) < 0:
+                raise MemoryError
+            at = end
+
+    def _changes(self, operand: int, moves: OperandMoves, model: Pointer, structs: Structs) -> Changes:
+        """Return what one operand of a space can become."""
+        sets = moves.sets
+        shapes, count = moves.shapes, len(sets.numbers)
+        place = np.full(len(self.patterns), -1, dtype=np.int64)
+        place[sets.numbers], numbers = np.arange(count), np.array(sets.numbers)
+        cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
+        check(8 * len(cost))
+        packed = structs.structs("GridMoves", [moves.pack(structs)])
+        pointers = structs.array(shapes, "int32_t"), structs.array(cost, "double")
+        structs.lib.layouts_changes(model, packed, len(shapes), *pointers)
+        members = [np.flatnonzero(sets.members[number]) for number in sets.of[shapes]]
+        start = np.concatenate([np.repeat(own + row * count, len(own)) for row, own in enumerate(members)])
+        ends = np.concatenate([np.tile(numbers[own], len(own)) for own in members])
+        there = np.flatnonzero(cost < np.inf)
+        order = there[np.lexsort((cost[there], start[there]))]
+        first = np.concatenate([[0], np.cumsum(np.bincount(start[there], minlength=len(shapes) * count))])
+        return Changes(place, moves.row, first, ends[order], cost[order])

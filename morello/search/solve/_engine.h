@@ -95,9 +95,12 @@ typedef struct {
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
     Changes change;
-    const double *grid;       /* bounds by layout, [shapes, places of operand 0, ...], NULL: none */
-    const int32_t *const *place;   /* [operands][patterns] */
-    const int32_t *places;    /* [operands] */
+    const double *grid;       /* of a Move: bounds by layout, NULL: none */
+    const int64_t *first;     /* [shapes]: the first of these, [places of operand 0, places of operand 1] */
+    const int32_t *const *set;     /* [operands][shapes]: the set of patterns that its tensor can have */
+    const int32_t *const *place;   /* [operands][sets, patterns]: where a pattern is in a set, -1: nowhere */
+    const int32_t *places;    /* [sets of operand 1]: how many it has */
+    int32_t patterns;
     int32_t kernels;          /* kernels, in the order of the operand states that they take */
     const int32_t *kernel_states;  /* [kernels, operands] */
     const double *const *kernel_cost;  /* [kernels][shapes] */

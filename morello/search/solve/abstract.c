@@ -24,7 +24,8 @@ void change_edges(State *state, uint32_t number, double budget) {
     const int32_t shape = (int32_t)state->nodes[state->cells[number].node].shape;
     int32_t states[model->width];
     memcpy(states, states_at(state, &state->cells[number]), sizeof states);
-    const int32_t place = change->place[states[space->changes]];
+    const int32_t tensor = space->tensor[space->changes][shape];
+    const int32_t place = change->place[pattern_of(model, states[space->changes], tensor)];
     if (place < 0) {
         return;
     }

@@ -165,16 +165,15 @@ static double layout_bound(const Model *model, const Space *space, const int32_t
     if (!space->grid) {
         return 0;
     }
-    int64_t at = shape;
-    for (int operand = 0; operand < space->operands; ++operand) {
+    int64_t place[2];
+    for (int operand = 0; operand < 2; ++operand) {
         const int32_t pattern = pattern_of(model, states[operand], space->tensor[operand][shape]);
-        const int32_t place = space->place[operand][pattern];
-        if (place < 0) {
+        place[operand] = space->place[operand][space->set[operand][shape] * space->patterns + pattern];
+        if (place[operand] < 0) {
             return 0;
         }
-        at = at * space->places[operand] + place;
     }
-    return space->grid[at];
+    return space->grid[space->first[shape] + place[0] * space->places[space->set[1][shape]] + place[1]];
 }
 
 static void add_cell(State *state, uint32_t number, uint64_t limits) {

@@ -161,10 +161,14 @@ class Packing(Structs):
         grid = self._layouts.by_key.get(key) if self._layouts else None
         if grid is None:
             return {}
+        destinations = grid.sets[1]
         return {
             "grid": self.array(grid.values, "double"),
-            "place": self.rows(grid.place, "int32_t"),
-            "places": self.array(grid.values.shape[1:], "int32_t"),
+            "first": self.array(grid.first, "int64_t"),
+            "set": self.rows([sets.of for sets in grid.sets], "int32_t"),
+            "place": self.rows([sets.place for sets in grid.sets], "int32_t"),
+            "patterns": destinations.place.shape[1],
+            "places": self.array(destinations.counts, "int32_t"),
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+/* Changes: what an operand becomes by any number of moves, from each pattern to each. */
+#include "layouts.h"
+
+/* Lower a row to what another one has for so much more. */
+static void lower_row(double *restrict row, const double *restrict other, double more, int count) {
+    for (int at = 0; at < count; ++at) {
+        const double found = more + other[at];
+        row[at] = found < row[at] ? found : row[at];
+    }
+}
+
+/* Lower `rows`, [height, width], to what `others`, [through, width], have for so much `more`, [height, through]. The
+ * arrays may be the same: what is lowered counts from then on. */
+void lower_all(double *rows, const double *more, const double *others, int height, int through, int width) {
+    for (int over = 0; over < through; ++over) {
+        for (int from = 0; from < height; ++from) {
+            double *row = rows + from * width;
+            const double *other = others + over * width;
+            const double cost = more[from * through + over];
+            if (row != other && cost < INFINITY) {
+                lower_row(row, other, cost, width);
+            }
+        }
+    }
+}
+
+/* What is at hand for the copies of an operand of one shape: the values of their grid, NULL if nothing is known. */
+typedef struct {
+    const double *values;
+    const int32_t *source;    /* [patterns]: places */
+    const int32_t *destination;
+    int width;
+} Copies;
+
+static Copies copies_of(const GridModel *model, const GridMoves *moves, int32_t shape) {
+    const int32_t copy = moves->copy[shape];
+    if (copy < 0) {
+        return (Copies){0};
+    }
+    const Grid *grid = &model->grid[moves->grid];
+    const PatternSet *into = set_of(grid, 1, copy);
+    return (Copies){grid->values + grid->first[copy], set_of(grid, 0, copy)->place, into->place, into->count};
+}
+
+static double copy_cost(const Copies *copies, int32_t from, int32_t to) {
+    const int32_t row = copies->source[from];
+    const int32_t column = copies->destination[to];
+    return row < 0 || column < 0 ? INFINITY : copies->values[row * copies->width + column];
+}
+
+void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape, double *cost) {
+    const PatternSet *set = &moves->sets[moves->set[shape]];
+    const int64_t own = moves->row[shape];
+    const int32_t tensor = moves->tensor[own];
+    const Copies copies = copies_of(model, moves, shape);
+    const int64_t numbers = moves->numbers;
+    const uint8_t *offered = moves->offered + own * numbers * numbers;
+    for (int at = 0; at < set->count; ++at) {
+        const int32_t from = set->pattern[at];
+        const int64_t row = set->number[at] * numbers;
+        for (int to_at = 0; to_at < set->count; ++to_at) {
+            const int32_t to = set->pattern[to_at];
+            double *found = &cost[at * set->count + to_at];
+            if (!offered[row + set->number[to_at]]) {
+                *found = INFINITY;
+                continue;
+            }
+            *found = model->cost[from][tensor] + model->cost[to][tensor];
+            if (copies.values && !moves->view[row + set->number[to_at]]) {
+                const double load = moves->loads ? copy_cost(&copies, from, to) : 0;
+                const double store = moves->stores ? copy_cost(&copies, to, from) : 0;
+                *found += (load + store) / moves->threads;
+            }
+        }
+    }
+    lower_all(cost, cost, cost, set->count, set->count, set->count);
+}
+
+void layouts_changes(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
+                     double *cost) {
+    for (int32_t at = 0; at < shapes; ++at) {
+        const int32_t count = moves->sets[moves->set[shape[at]]].count;
+        change_costs(model, moves, shape[at], cost);
+        for (int place = 0; place < count; ++place) {
+            cost[place * count + place] = 0;
+        }
+        cost += count * count;
+    }
+}

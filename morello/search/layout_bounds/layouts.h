@@ -1,0 +1,20 @@
+/* Filling in the bounds of one grid, shape by shape. */
+#ifndef MORELLO_LAYOUTS_H
+#define MORELLO_LAYOUTS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "_layouts.h"
+
+static inline const PatternSet *set_of(const Grid *grid, int operand, int32_t shape) {
+    return &grid->sets[operand][grid->set[operand][shape]];
+}
+
+/* changes.c: at `cost`, [places, places], what any number of moves of an operand costs at least. */
+void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape, double *cost);
+void lower_all(double *rows, const double *more, const double *others, int height, int through, int width);
+
+#endif
