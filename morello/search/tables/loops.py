@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
-from morello.ir.numbers import CellIndices, partition
+from morello.ir.numbers import partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
@@ -37,7 +38,9 @@ from morello.search.tables.step_tables import StepTables
 
 #: Numbers of states; there is one for each state and each way to cut a tensor.
 _StateNumbers = npt.NDArray[np.int32]
-#: How many codes of tiles are kept.
+#: The distinct `tile_codes` of tiles that have states, the cuts of the tiles, and which codes each has, -1: no state.
+_Tiles: TypeAlias = tuple[list[tuple[int, ...]], Ints, npt.NDArray[np.int32]]
+#: Of how many tiles codes are kept.
 _MOST_CODES = 1 << 22
 #: In place of the number of a cut: the tile is the whole operand.
 WHOLE = -1
@@ -87,7 +90,7 @@ class LoopTables(StepTables):
         self._cuts = self._all_cuts()
         self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
         #: States that differ in level follow each other, and their tiles have the same codes.
-        self._codes: dict[tuple[object, ...], list[tuple[tuple[int, ...], CellIndices]]] = {}
+        self._known: dict[tuple[object, ...], list[_Tiles]] = {}
         self.tile: list[_StateNumbers] = []
 
     @staticmethod
@@ -165,16 +168,43 @@ class LoopTables(StepTables):
 
     def follow(self, states: States, number: int) -> None:
         rank, state = states.states[number]
-        valid = states.describes(number)
         row = np.full(len(self._cuts[rank]), -1, dtype=np.int32)
-        dims = self.spaces.tensors[rank].dims
-        for sliding, cuts, whole, tile in self._cuts_by_sliding(rank):
-            there = valid[whole]
-            cut, from_, to = (cuts, whole, tile) if there.all() else (cuts[there], whole[there], tile[there])
-            if len(cut):
-                for tiles, tiled in self._tiled(state, rank, sliding, dims[:, from_], dims[:, to]):
-                    row[cut[tiles]] = states.number(rank, tiled)
+        for codes, cut, group in self._tiles(states, number):
+            tiles = [states.number(rank, state.tiled(each)) for each in codes]
+            row[cut] = np.array([*tiles, -1], dtype=np.int32)[group]
         self.tile.append(row)
+
+    def _tiles(self, states: States, number: int) -> list[_Tiles]:
+        """Return the tiles of a state, by the dimensions that slide."""
+        rank, state = states.states[number]
+        # Of the level they look at the alignment only, and of the type at the size.
+        place = state.layout, state.contig, state.vector, state.aligned, state.spacing, state.dtype.bytes
+        key = rank, place, self.target.level(state.level).alignment
+        if key not in self._known:
+            if len(self._known) * len(self._cuts[rank]) > _MOST_CODES:
+                self._known.clear()
+            self._known[key] = [*self._grouped(state, rank, states.describes(number))]
+        return self._known[key]
+
+    def _grouped(self, state: OperandState, rank: int, valid: Bools) -> Iterator[_Tiles]:
+        """Yield the tiles of a state of the tensors that are `valid`."""
+        dims, alignment = self.spaces.tensors[rank].dims, self.target.level(state.level).alignment
+        for sliding, cuts, whole, tile in self._cuts_by_sliding(rank):
+            there = np.flatnonzero(valid[whole])
+            shape, part = dims[:, whole[there]], dims[:, tile[there]]
+            found: list[tuple[int, ...]] = []
+            group = np.full(len(there), -1, dtype=np.int32)
+            tile_codes = state.tile_codes(tuple(shape), tuple(part), alignment, sliding=sliding)
+            for codes, cells in partition(tile_codes):
+                if state.breaks_strips(codes):
+                    continue
+                tiles: Ints = np.arange(len(there), dtype=np.int64) if cells is None else cells
+                fills = TensorSpec(tuple(part[:, tiles]), state.tiled(codes)).has_whole_vectors()
+                filled = tiles[np.broadcast_to(fills, tiles.shape)]
+                if len(filled):
+                    group[filled] = len(found)
+                    found.append(codes)
+            yield found, cuts[there], group
 
     def _cuts_by_sliding(self, rank: int) -> list[tuple[list[bool], Ints, Ints, Ints]]:
         """Return all cuts of a rank by the dimensions that slide: the cuts, [n], and their two tensors."""
@@ -188,38 +218,8 @@ class LoopTables(StepTables):
             ]
         return self._by_sliding[rank]
 
-    def _tiled(
-        self, state: OperandState, rank: int, sliding: Sequence[bool], whole: Ints, tile: Ints
-    ) -> Iterator[tuple[Ints, OperandState]]:
-        """Yield the states that tiles have, and which tiles; shapes are [rank, tiles]."""
-        if state.layout is None:
-            yield np.arange(tile.shape[1]), state
-            return
-        for codes, cells in self._tile_codes(state, rank, sliding, whole, tile):
-            if state.breaks_strips(codes):
-                continue
-            tiled = state.tiled(codes)
-            part: Ints = np.arange(tile.shape[1], dtype=np.int64) if cells is None else cells
-            fills = np.broadcast_to(TensorSpec(tuple(tile[:, part]), tiled).has_whole_vectors(), part.shape)
-            if fills.any():
-                yield part[fills], tiled
-
-    def _tile_codes(
-        self, state: OperandState, rank: int, sliding: Sequence[bool], whole: Ints, tile: Ints
-    ) -> list[tuple[tuple[int, ...], CellIndices]]:
-        """Return the distinct `tile_codes` of all tiles that a state has of a rank, and which tiles have each."""
-        # Of the level they look at the alignment only, and of the type at the size.
-        alignment = self.target.level(state.level).alignment
-        place = state.layout, state.contig, state.vector, state.aligned, state.spacing, state.dtype.bytes
-        key = rank, tuple(sliding), place, alignment
-        if key not in self._codes:
-            if len(self._codes) * tile.shape[1] > _MOST_CODES:
-                self._codes.clear()
-            self._codes[key] = [*partition(state.tile_codes(tuple(whole), tuple(tile), alignment, sliding=sliding))]
-        return self._codes[key]
-
     def finish(self, states: States) -> None:
-        self._codes.clear()
+        self._known.clear()
         self._by_sliding.clear()
 
     def _all_cuts(self) -> dict[int, Ints]:
