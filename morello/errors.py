@@ -35,7 +35,18 @@ class Inapplicable(MorelloError):
 
 
 class PluginError(MorelloError):
-    """A plugin that failed or broke a rule; the message names plugin, object and rule."""
+    """A plugin that failed or broke a rule; the message names plugin, object and rule.
+
+    `plugin` is its name, where leaving it out would help.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, plugin: str | None = None):
+        super().__init__(message, hint)
+        self.plugin = plugin
+
+
+class PluginDisabled(UserWarning):
+    """An installed plugin that fails or breaks a rule, and is left out for it."""
 
 
 def remedy(plugin: str) -> str:
