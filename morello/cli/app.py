@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "targets": "List the installed targets, and what they have.",
         "calibrate": "Measure what this machine costs, and write it to a profile.",
         "db": "Look after databases of solved Specs.",
+        "cache": "Show or limit what is kept of what was built.",
     }
 )
 
