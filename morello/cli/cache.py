@@ -52,13 +52,13 @@ def limit(size: str | None) -> None:
 
     What was not used for longest is removed first. MORELLO_CACHE_LIMIT overrides what is set here.
     """
-    if size is not None:
-        wanted = cache.bytes_of(size)
-        if wanted is None:
-            raise click.BadParameter(f"{size!r} is no size, such as 500MB or 2GiB", param_hint="SIZE")
+    wanted = None if size is None else cache.bytes_of(size)
+    if size is not None and wanted is None:
+        raise click.BadParameter(f"{size!r} is no size, such as 500MB or 2GiB", param_hint="SIZE")
+    if wanted is not None:
         cache.keep_limit(wanted)
     now = cache.size_limit()
     used = sum(size for _, size in cache.contents(user_folder()).values())
     click.echo(f"{user_folder()}: {used:,} bytes of at most {now:,}")
-    if size is not None and now != wanted:
+    if wanted not in (None, now):
         click.echo("warning: MORELLO_CACHE_LIMIT is set, and says otherwise", err=True)

@@ -13,7 +13,7 @@ import click
 from morello.cli.common import json_option, print_json
 from morello.cli.tables import Column, print_table
 from morello.cli.tree import size
-from morello.errors import MorelloError, PluginDisabled
+from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
@@ -46,13 +46,15 @@ def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _list(ctx: click.Context, registry: Registry, as_json: bool) -> None:
-    targets, faulty = [], []
+    targets, faulty, errors = [], [], []
     for one in registry.names:
         try:
             targets.append(registry.target(one))
-        except MorelloError as error:
+        except PluginError as error:
             owner = next(plugin for plugin in registry.plugins if plugin.name == registry.owner(one))
             faulty.append(Disabled(owner, one, error))
+        except MorelloError as error:
+            errors.append(error)  # such as a profile that the user asks for
     disabled = [*registry.disabled, *faulty, *registry.idle()]
     if as_json:
         described = {
@@ -64,11 +66,15 @@ def _list(ctx: click.Context, registry: Registry, as_json: bool) -> None:
     else:
         if targets:
             _print_list(targets)
+        if targets and disabled:
+            click.echo()
         if disabled:
             _print_disabled(disabled)
     if not registry.names:
         click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
-    if not targets:
+    for error in dict.fromkeys(map(str, errors)):
+        click.echo(f"error: {error}", err=True)
+    if errors or not targets:
         ctx.exit(1)
 
 
@@ -80,7 +86,6 @@ def _reason(disabled: Disabled) -> dict[str, Any]:
 def _print_disabled(disabled: Sequence[Disabled]) -> None:
     columns = [Column("disabled"), Column("target", spare=1), Column("why", wraps=True), Column("remedy", wraps=True)]
     rows = [(one.plugin.name, one.target or "–", one.error.message, one.error.hint or "") for one in disabled]
-    click.echo()
     print_table(columns, rows)
 
 
