@@ -45,10 +45,6 @@ class PluginError(MorelloError):
         self.plugin = plugin
 
 
-class PluginDisabled(UserWarning):
-    """An installed plugin that fails or breaks a rule, and is left out for it."""
-
-
 def remedy(plugin: str) -> str:
     """Return the hint for a plugin that breaks a rule."""
     return f"mend or uninstall the plugin: pip uninstall {plugin}"
@@ -78,8 +74,20 @@ class VerificationError(MorelloError):
     """Emitted code that computed something else than its Spec says."""
 
 
-class NotSaved(UserWarning):
+class MorelloWarning(UserWarning):
+    """Base of every warning Morello gives on purpose: things go on, but not as they might."""
+
+
+class NotSaved(MorelloWarning):
     """A database that cannot be used, or an answer that was found and could not be stored in it."""
+
+
+class Converted(MorelloWarning):
+    """A database of an earlier format, which was made into one of the format that this version of Morello writes."""
+
+
+class PluginDisabled(MorelloWarning):
+    """An installed plugin that fails or breaks a rule, and is left out for it."""
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:

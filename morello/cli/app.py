@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from morello.cli import streams
-from morello.errors import MorelloError, PluginDisabled
+from morello.errors import MorelloError, MorelloWarning
 from morello.interrupt import INTERRUPTED, raised
 
 #: One line about each command; its module, of the same name, is imported where it runs.
@@ -90,12 +90,12 @@ class CommandGroup(click.Group):
 
 @contextmanager
 def _warnings() -> Iterator[None]:
-    """Within a block, print warnings of plugins that are left out as the messages of commands are printed."""
+    """Within a block, print warnings of Morello's as the messages of commands are printed."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, PluginDisabled):
+            if issubclass(category, MorelloWarning):
                 click.echo(f"warning: {message}", err=True)
             else:
                 others(message, category, *place, **more)

@@ -322,6 +322,17 @@ def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
     assert "hint" in result.stderr
 
 
+def test_a_database_of_an_earlier_format_is_converted(cli, write, tmp_path):
+    path = tmp_path / "specs.db"
+    assert cli("explain", write(), "--db", str(path)).exit_code == 0
+    with sqlite3.connect(path) as connection:
+        connection.executescript("DROP TABLE unproven; PRAGMA user_version = 6")
+    result = cli("explain", write(), "--db", str(path))
+    assert "solved before" in result.stdout
+    told = result.stderr.splitlines()[0]
+    assert told == f"warning: database {path} was converted from format 6 to 7, and all of its answers are kept"
+
+
 def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):
     def full(self: SpecStore, *_: object, **__: object) -> None:
         with self.file.messages():
