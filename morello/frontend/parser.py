@@ -91,6 +91,8 @@ def _target(
     if not named:
         raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
     name = named[0].name
+    if reason := registry.reason(str(name)):
+        raise source.error(span(name), reason.message, reason.hint)
     if name not in registry.names:
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
     return registry.target(str(name), profile)

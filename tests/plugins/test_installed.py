@@ -167,7 +167,6 @@ def test_a_plugin_that_cannot_be_imported_is_named(morello: Morello, tmp_path: P
     (info / "entry_points.txt").write_text("[morello]\nfaulty = faulty_plugin\n")
     (tmp_path / "faulty_plugin.py").write_text("raise RuntimeError('needs a licence')\n")
     done = morello("targets", PYTHONPATH=str(tmp_path))
-    assert done.returncode == 1
-    assert "plugin 'faulty' (faulty_plugin) cannot be loaded: RuntimeError: needs a licence" in done.stderr
-    assert "pip uninstall faulty" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "plugin 'faulty' (faulty_plugin) cannot be loaded: RuntimeError: needs a licence" in done.stdout
+    assert "pip uninstall faulty" in done.stdout
