@@ -293,6 +293,47 @@ def test_mistakes(cli, refused, write, tmp_path, monkeypatch, options, words, co
     refused(cli("compile", "ops.spec", *options), words, code=code)
 
 
+SCHEDULED = """\
+spec copy = Move(4×8, GL, GL, serial)
+schedule copy for x86_avx2 {
+    tile [1, 8]
+    synthesize
+}
+schedule copy for x86_avx512 {
+    move 0 to L1
+    synthesize
+}
+"""
+
+
+def test_each_target_has_its_own_schedule(cli, write, tmp_path) -> None:
+    path = write(SCHEDULED, name="ops.spec")
+    targets = "--target", "x86_avx2", "--target", "reference_c", "--target", "x86_avx512"
+    assert cli("compile", path, "-d", str(tmp_path / "ops"), *targets).exit_code == 0
+    begins = {"x86_avx2": "Schedule:\n *     tile [1, 8]\n", "x86_avx512": "Schedule:\n *     move 0 to L1\n"}
+    for name, words in {**begins, "reference_c": "in plain loops"}.items():
+        assert words in (tmp_path / "ops" / f"copy_{name}.c").read_text(encoding="utf-8")
+
+
+def test_whole_schedules_of_several_targets_are_one_file(cli, write, tmp_path) -> None:
+    path = write(SCHEDULED, name="ops.spec")
+    targets = "--target", "x86_avx2", "--target", "reference_c"
+    assert cli("compile", path, "-o", str(tmp_path / "all.spec"), *targets).exit_code == 0
+    again = cli("compile", str(tmp_path / "all.spec"), "--emit", "schedule", *targets)
+    assert (tmp_path / "all.spec").read_text(encoding="utf-8") == again.stdout
+    for name in ("x86_avx2", "reference_c"):
+        both = [cli("compile", one, "--target", name).stdout for one in (path, str(tmp_path / "all.spec"))]
+        assert both[0] == both[1] != ""
+
+
+def test_a_schedule_that_suits_one_target_alone_is_told_with_the_remedy(cli, refused, write, tmp_path) -> None:
+    text = "spec copy = Move(16×16, L1, L1)\nschedule copy {\n    move 0 to VRF v8\n}\n"
+    path = write(text, target="x86_avx512", name="ops.spec")
+    targets = "--target", "x86_avx512", "--target", "x86_avx2"
+    result = cli("compile", path, "-d", str(tmp_path / "ops"), *targets)
+    refused(result, "ops.spec:4:5: error: ", "schedule copy for x86_avx2 { ... }")
+
+
 def test_a_target_that_lacks_an_operation_is_named(cli, refused, write, tmp_path) -> None:
     path = write("spec pair = Compose([Relu, Exp], [(4, GL), (4, GL)])\n")
     targets = "--target", "x86_avx2", "--target", "reference_c"
