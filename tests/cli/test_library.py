@@ -148,6 +148,27 @@ def test_a_cpu_that_runs_none_of_it_is_told(ops, tmp_path) -> None:
     assert ended.stderr == said
 
 
+def test_a_graph_runs_on_any_cpu_where_plain_c_is_part_of_the_library(ops, tmp_path) -> None:
+    """Plain C keeps what one operation hands to the next in the workspace, whatever other targets do."""
+    graph = "spec graph = Compose([Relu, Sub, Scale[by=2]], [(40×32, GL), (40×32, GL), (40×32, GL)], serial)(b, a, y)\n"
+    library, compiler = ops("x86_avx2", "reference_c", spec=graph), find_compiler()
+    made = objects(compiler, library, "-D__builtin_cpu_supports(one)=0")
+    text = """\
+#include "ops.h"
+#include <string.h>
+int main(void) {
+    static float a[1280], b[1280], y[1280];
+    static _Alignas(64) char workspace[GRAPH_WORKSPACE];
+    a[0] = 3, b[0] = 5, a[1279] = 5, b[1279] = 3;
+    graph(b, a, y, workspace);
+    return strcmp(graph_target(), "reference_c") || y[0] != 1 || y[1279] != 7;
+}
+"""
+    (tmp_path / "main.c").write_text(text)
+    run(tmp_path, *compiler.command, "-std=c11", *STRICT, "-Iops", "main.c", *made, "-lm", "-o", "main")
+    run(tmp_path, "./main")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("cmake"), reason="there is no cmake")
 @pytest.mark.parametrize("shared", ["OFF", "ON"])
@@ -334,7 +355,7 @@ def test_a_schedule_that_suits_one_target_alone_is_told_with_the_remedy(cli, ref
     refused(result, "ops.spec:4:5: error: ", "schedule copy for x86_avx2 { ... }")
 
 
-def test_a_target_that_lacks_an_operation_is_named(cli, refused, write, tmp_path) -> None:
-    path = write("spec pair = Compose([Relu, Exp], [(4, GL), (4, GL)])\n")
-    targets = "--target", "x86_avx2", "--target", "reference_c"
-    refused(cli("compile", path, "-d", str(tmp_path / "lib"), *targets), "pair_reference_c: ", "hint: ")
+def test_a_target_that_has_no_program_is_named(cli, refused, write, tmp_path) -> None:
+    path = write("spec none = Conv(1×1×2×4×1×1×1, VRF, L1, L1, serial)\n")
+    targets = "--target", "x86_avx2", "--target", "x86_avx512"
+    refused(cli("compile", path, "-d", str(tmp_path / "lib"), *targets), "none_x86_avx2: ", "hint: ")
