@@ -47,12 +47,16 @@ class Argument:
     def fitted(self, array: np.ndarray, library: str = "numpy") -> np.ndarray:
         """Return a fitting array with the dimensions of the operand's form: first ones, of size 1, may lack.
 
+        First ones of an input whose strides the function is told may lack, or have size 1: it is read again and again.
+
         Raises ArgumentError, with what was expected, what came and what to do with an array of that library, for one
         that does not fit.
         """
         self._check_dtype(array, library)
         form = self.form
         shaped = in_shape(array, form.shape) if form.plain or array.shape == form.shape else None
+        if shaped is None and not self.writes:
+            shaped = form.repeated(array)
         if shaped is None:
             why = "" if form.plain else f" (the physical shape of {form.layout})"
             raise self._fault(f"shape {form.shape}{why}", f"shape {array.shape}", self._shape_hint(array))
