@@ -49,7 +49,10 @@ class Term:
         return None
 
     def viewed(self, batch: str, groups: Sequence[str], repeats: int) -> Seen:
-        """Return it with a dimension for the batch and each group. Where it has no batch, `repeats` times the same."""
+        """Return it with a dimension for the batch, if there is one, and for each group.
+
+        Where it has none of the batch, it is `repeats` times the same.
+        """
         own = (batch, *groups) if set(batch) & set(self.letters) else groups
         ordered = self.seen.ordered(self.order(own))
         first, place = len(ordered.shape) - sum(map(len, own)), 0
@@ -58,7 +61,7 @@ class Term:
             axes.append(range(first + place, first + place + len(group)))
             place += len(group)
         grouped = ordered.grouped(axes)
-        return grouped if len(own) > len(groups) else grouped.repeated(repeats)
+        return grouped.repeated(repeats) if batch and len(own) == len(groups) else grouped
 
 
 def plan_product(name: str, expression: str, arrays: Sequence[np.ndarray], out: np.ndarray | None) -> Plan:
@@ -91,9 +94,9 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
     for batch, m, k, n in _dimensions(lhs, rhs, kept):
         ways = ((lhs, (m, k)), (rhs, (k, n)), (out, (m, n)))
         if all(term.scattered((batch, *groups)) is None for term, groups in ways):
-            b = math.prod(sizes[one] for one in batch)
-            (one, other, made) = (term.viewed(batch, groups, b) for term, groups in ways)
-            head = f"Matmul({'×'.join(str(math.prod(map(sizes.__getitem__, each))) for each in (batch, m, k, n))}"
+            b, *others = (math.prod(sizes[one] for one in letters) for letters in (batch, m, k, n))
+            one, other, made = (term.viewed(batch, groups, b) for term, groups in ways)
+            head = f"Matmul({'×'.join(map(str, (b, *others) if batch else others))}"
             return Plan(name, head, tuple(zip(places, (one, other), strict=True)), made, out.seen.shape)
     raise _scattered(what, lhs, rhs, out)
 

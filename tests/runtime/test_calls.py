@@ -122,7 +122,7 @@ def test_inputs_whose_strides_are_free_are_repeated_along_first_dimensions(make:
         kernel(LHS, RHS)  # the left one is contiguous
     with pytest.raises(ArgumentError, match="expected shape"):
         kernel(lhs, RHS[:, :1])
-    with pytest.raises(ArgumentError, match="out.*expected shape"):
+    with pytest.raises(ArgumentError, match=r"out.*expected shape"):
         make("Move", (2, 4), [F32, (F32, row_major(2), 1)])(np.ones((2, 4), np.float32), np.ones(4, np.float32))
 
 

@@ -46,9 +46,11 @@ class ReferenceEmitter:
                 f"{target.name} does not know what {logical.op} means", f"install a version of {target.name} that does"
             )
         plain = Signature.of(logical)
+        signature = signature or plain
+        plain = attrs.evolve(plain, lacking=signature.lacking)
         shown = meant = _function(name, logical, plain, Names([name]))
         values = [Value(one.name, one.tensor, one.strides) for one in meant.parameters]
-        if signature is not None and signature != plain:
+        if signature != plain:
             # The loops have names of their own: a function around them has those that were asked for.
             names = Names([name, workspace_macro(name)])
             shown = _function(name, logical, signature, names)
@@ -64,12 +66,14 @@ class ReferenceEmitter:
             flags=FLAGS,
             declarations=shown.declarations,
             cpu_tests=(),
+            lacking=signature.lacking,
         )
 
 
 def _function(name: str, logical: LogicalSpec, signature: Signature, names: Names) -> Interface:
-    summary = f"{logical.op}({'×'.join(map(str, logical.shape))})"
-    return Interface(name=name, summary=summary, parameters=parameters_of(logical, signature, names))
+    summary = f"{logical.op}({'×'.join(map(str, logical.shape[signature.lacking :]))})"
+    parameters = parameters_of(logical, signature, names)
+    return Interface(name=name, summary=summary, parameters=parameters, lacking=signature.lacking)
 
 
 def _source(logical: LogicalSpec, values: Sequence[Value], meant: Interface, shown: Interface) -> str:
