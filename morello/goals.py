@@ -75,7 +75,12 @@ class Goal:
             state = "not scheduled"
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
-        return f"<Goal {self.name}: {show_logical(self.spec.logical)} for {self.target.name}, {state}>"
+        return f"<Goal {self.name}: {show_logical(self.spec.logical, self.plain)} for {self.target.name}, {state}>"
+
+    @property
+    def plain(self) -> Signature:
+        """Return the operands in the Spec's order, with the operation's names, and the dimensions of the text."""
+        return Signature.of(self.spec.logical, self.signature.lacking if self.signature else 0)
 
     @property
     def impl(self) -> Impl:

@@ -123,18 +123,18 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         print_json([_listed(goal, kernels) for goal, kernels in found.items()])
         return
     for goal, kernels in found.items():
-        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical, goal.plain)}")
         print_candidates(kernels)
         click.echo()
 
 
 def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
-    spec = show_logical(goal.spec.logical)
+    spec = show_logical(goal.spec.logical, goal.plain)
     return {"name": goal.name, "target": goal.target.name, "spec": spec, "kernels": [*map(attrs.asdict, kernels)]}
 
 
 def _print(goal: Goal, made: Made, tree: Branch, bound: Balance, noise: float) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+    click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical, goal.plain)}")
     tell_sizes(goal)
     proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
     cost = f"cost {tree.cost:,}{in_time(tree.cost, goal.target)}"
@@ -153,7 +153,7 @@ def _as_dict(goal: Goal, made: Made, tree: Branch, bound: Balance) -> dict[str, 
         "name": goal.name,
         "target": goal.target.name,
         "profile": goal.target.profile,
-        "spec": show_logical(goal.spec.logical),
+        "spec": show_logical(goal.spec.logical, goal.plain),
         "cost": tree.cost,
         "cost_unit": goal.target.info.cost_unit or None,
         "seconds": None if unit is None else tree.cost * unit,

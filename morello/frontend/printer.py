@@ -30,9 +30,9 @@ def show_spec(spec: Spec, target: Target, signature: Signature | None = None) ->
     return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
 
 
-def show_logical(logical: LogicalSpec) -> str:
-    """Return a logical Spec on a single line."""
-    return _logical(logical, ", ", ", ")
+def show_logical(logical: LogicalSpec, signature: Signature | None = None) -> str:
+    """Return a logical Spec on a single line, with names for its operands if they are given."""
+    return _logical(logical, ", ", ", ", signature)
 
 
 def show_tensor(tensor: TensorSpec) -> str:
@@ -84,8 +84,9 @@ def _logical(logical: LogicalSpec, separator: str, inner: str, signature: Signat
         )
         head = str(logical.op)[:-1] if is_chain else f"{COMPOSE}([{', '.join(logical.op.equations())}]"
         return f"{head}{separator}[{operands}]{serial}){names}"
-    states = [f"({_state(tensor)})" for tensor in logical.operands]
-    return f"{logical.op}({separator.join([_times(logical.shape), *states])}{serial}){names}"
+    states = [f"({_state(tensor.lacking(called.lacking))})" for tensor in logical.operands]
+    shape = _times(logical.shape[called.lacking :])
+    return f"{logical.op}({separator.join([shape, *states])}{serial}){names}"
 
 
 def _state(tensor: TensorSpec) -> str:

@@ -55,6 +55,12 @@ class OperandState:
     vector: int | None = None
     spacing: int = 0
 
+    def shifted(self, count: int) -> OperandState:
+        """Return the state of the same tensor with so many more first dimensions, of size 1, or fewer."""
+        if self.layout is None or not count:
+            return self
+        return attrs.evolve(self, layout=self.layout.shifted(count))
+
     @property
     def contiguous(self) -> bool:
         return self.layout is None or self.contig == len(self.layout.dims)
@@ -275,6 +281,10 @@ class TensorSpec:
 
     shape: tuple[Num, ...]
     state: OperandState
+
+    def lacking(self, count: int) -> TensorSpec:
+        """Return it, in normal form, without so many first dimensions, of size 1."""
+        return TensorSpec(self.shape[count:], self.state.shifted(-count)) if count else self
 
     @property
     def volume(self) -> Num:

@@ -65,7 +65,7 @@ SPECS = [
     (f"Move(4×{2**47}, ‹GL›, L1)", f"Move: src holds {2**51} bytes", ""),
     (f"Move(4×4, (GL, ‹c{10**30}›), L1)", f"'c{10**30}' is too large", "2^63"),
     (f"Move(4×4, (GL, layout[0, 1, ‹0p{10**30}›]), L1)", f"'0p{10**30}' is too large", "2^63"),
-    ("Matmul(‹4×4×4›, GL, GL, GL)", "Matmul has the 4 dimensions b×m×k×n, not 3", ""),
+    ("Matmul(‹4×4›, GL, GL, GL)", "Matmul has the 4 dimensions b×m×k×n, not 2", "without b"),
     (f"Move(‹{'×'.join('1' * 33)}›, GL, L1)", "33 dimensions are more than", ""),
     # What the operation and the target say
     ("‹Matmul›(1×4×4×4, GL, GL, (i8, GL))", "Matmul: a product of f32 and f32 does not fit", ""),

@@ -44,15 +44,18 @@ class ReferenceEmitter:
         """
         check_name(name)
         names = Names([name, workspace_macro(name)])
-        logical, plain = impl.spec.logical, Signature.of(impl.spec.logical)
+        logical = impl.spec.logical
+        plain = Signature.of(logical)
+        signature = signature or plain
+        plain = attrs.evolve(plain, lacking=signature.lacking)
         parameters = parameters_of(logical, plain, names)
         body = Body(target.name, names, [Value(one.name, one.tensor, one.strides) for one in parameters])
         body.print(impl, body.values)
-        shown = meant = _function(name, logical, parameters, body)
-        if signature is not None and signature != plain:
+        shown = meant = _function(name, logical, parameters, body, signature.lacking)
+        if signature != plain:
             # The loops have names of their own: a function around them has those that were asked for.
             names = Names([name, workspace_macro(name), body.workspace])
-            shown = _function(name, logical, parameters_of(logical, signature, names), body)
+            shown = _function(name, logical, parameters_of(logical, signature, names), body, signature.lacking)
             meant = attrs.evolve(meant, name=names.fresh(f"{name}_meaning"))
         return Program(
             name=name,
@@ -64,6 +67,7 @@ class ReferenceEmitter:
             flags=FLAGS,
             declarations=shown.declarations,
             cpu_tests=(),
+            lacking=signature.lacking,
         )
 
 
@@ -106,15 +110,18 @@ class Body:
         return value
 
 
-def _summary(logical: LogicalSpec) -> str:
-    return f"{logical.op}({'×'.join(map(str, logical.shape))})"
+def _summary(logical: LogicalSpec, lacking: int = 0) -> str:
+    return f"{logical.op}({'×'.join(map(str, logical.shape[lacking:]))})"
 
 
-def _function(name: str, logical: LogicalSpec, parameters: tuple[Parameter, ...], body: Body) -> Interface:
+def _function(
+    name: str, logical: LogicalSpec, parameters: tuple[Parameter, ...], body: Body, lacking: int
+) -> Interface:
     return Interface(
         name=name,
-        summary=_summary(logical),
+        summary=_summary(logical, lacking),
         parameters=parameters,
+        lacking=lacking,
         workspace=body.bytes,
         workspace_name=body.workspace,
     )
