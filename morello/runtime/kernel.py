@@ -129,7 +129,7 @@ class Kernel:
     @property
     def schedule(self) -> str:
         """Return the schedule that makes this implementation of its Spec, as it is written in a Spec file."""
-        return "\n".join(schedule.lines(schedule.schedule_of(self.impl)))
+        return schedule.schedule_text(schedule.schedule_of(self.impl))
 
     @cached_property
     def _figures(self) -> Figures:
