@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from morello.compiled import GoalKernel
 from morello.db.default import DatabaseLike
@@ -61,7 +60,7 @@ def parse(
         with one.located():
             position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
         goals[one.name] = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
-    return MappingProxyType(goals)
+    return goals
 
 
 def goal(text: str, *, target: str, registry: Registry | None = None, profile: ProfileLike | None = None) -> Goal:

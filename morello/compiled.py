@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from morello.db.default import DatabaseLike, database
 from morello.goals import Goal
@@ -29,6 +30,9 @@ class GoalKernel(CompiledKernel):
         super().__init__(goal.impl, goal.target, program, compiler)
         self.goal = goal
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GoalKernel, (self.goal, self.program, self._compiler)
+
     def _repr_html_(self) -> str:
         facts = {**self.goal.facts, "schedule": "", "memory": memory(by_level(self.peak, self.target))}
         return f"{facts_html(facts)}\n{table_html(*tree_table(self._tree, compact=True))}"
@@ -40,7 +44,7 @@ class GoalKernel(CompiledKernel):
     @property
     def tree(self) -> str:
         """Return the program as text: a node a line, what one run of it costs, how often it runs, and its own share."""
-        return table_text(*tree_table(self._tree, compact=True))
+        return table_text(*tree_table(self._tree, compact=True)).rstrip("\n")
 
     @property
     def low(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -73,6 +74,10 @@ class Goal:
     ) -> Goal:
         """Return a goal with nothing scheduled yet."""
         return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
+
+    def __reduce__(self) -> tuple[Callable[..., Goal], tuple[Target, dict[str, Any]]]:
+        # The target comes first: it tells of plugins that are missing, before anything else of theirs is looked for.
+        return _unpickled, (self.target, {field.name: getattr(self, field.name) for field in attrs.fields(Goal)})
 
     def __repr__(self) -> str:
         if isinstance(self.impl, Leaf):
@@ -250,6 +255,10 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
+
+
+def _unpickled(_target: Target, fields: Mapping[str, Any]) -> Goal:
+    return Goal(**fields)
 
 
 def _flat(sizes: Iterable[int | Sequence[int]]) -> tuple[int, ...]:
