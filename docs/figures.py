@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 
 import morello
-from morello.cli.tree import Branch, program_tree
 from morello.codegen.loops import until
+from morello.report.tree import Branch, program_tree
 
 ROOT = Path(__file__).parents[1]
 SPEC = ROOT / "examples" / "matmul.spec"

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
+from morello.compiled import GoalKernel
 from morello.db.default import DatabaseLike
 from morello.db.searches import Searches
 from morello.errors import MorelloError
@@ -21,7 +21,6 @@ from morello.kernels.target import Target
 from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
-from morello.runtime.compiled import CompiledKernel
 from morello.schedule import Position, apply
 from morello.search.solve.solver import Effort
 
@@ -61,7 +60,7 @@ def parse(
         with one.located():
             position = apply(Position(Leaf(one.spec)), one.schedule, file.target, Leaf)
         goals[one.name] = Goal(one.name, one.spec, file.target, position, searches, signature=one.signature)
-    return MappingProxyType(goals)
+    return goals
 
 
 def goal(text: str, *, target: str, registry: Registry | None = None, profile: ProfileLike | None = None) -> Goal:
@@ -100,7 +99,7 @@ def compile(
     cc: str | None = None,
     progress: Listener = None,
     effort: Effort | None = None,
-) -> CompiledKernel:
+) -> GoalKernel:
     """Return a callable kernel: synthesize what is not scheduled, then emit C; it is built when first called.
 
     Raises what `synthesize` raises, and ToolchainError without a C compiler.
@@ -108,7 +107,7 @@ def compile(
     start = _goal(what, target, profile)
     done = start.synthesize(db, progress, effort) if next(leaves(start.impl), None) else start
     program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
-    return CompiledKernel(done.impl, done.target, program, cc)
+    return GoalKernel(done, program, cc)
 
 
 def _goal(what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None, profile: ProfileLike | None) -> Goal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 #: Characters of a word that is held against others.
 _MAX_WORD = 40
@@ -17,8 +18,16 @@ class MorelloError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors of other processes are made without calling __init__, which may take more than `args`.
+        return _unpickled, (type(self), *self.args), self.__dict__
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+
+def _unpickled(kind: type[MorelloError], *args: object) -> MorelloError:
+    return kind.__new__(kind, *args)
 
 
 class SpecError(MorelloError):

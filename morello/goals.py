@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -11,13 +12,15 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
-from morello.frontend.printer import show_logical
+from morello.frontend.printer import show_spec
 from morello.ir.impl import Impl, Leaf, figures, leaves
 from morello.ir.layout import Layout
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.progress import Listener, heard
+from morello.report.html import facts_html
+from morello.report.words import cost_words
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -31,8 +34,8 @@ from morello.schedule import (
     Synthesize,
     apply,
     child_at,
-    lines,
     schedule_of,
+    schedule_text,
     with_child,
 )
 from morello.search.block_search import BlockSearch
@@ -57,6 +60,8 @@ class Goal:
     bounds: Mapping[Spec, int] = attrs.field(factory=dict[Spec, int], eq=False)
     #: How its program is called; None for the operation's names in the Spec's order.
     signature: Signature | None = None
+    #: The implementation that search completed, with the Spec leaves that it found; None if it did nothing.
+    before_search: Impl | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def of(
@@ -70,17 +75,37 @@ class Goal:
         """Return a goal with nothing scheduled yet."""
         return cls(name, spec, target, Position(Leaf(spec)), searches or Searches(target), signature=signature)
 
+    def __reduce__(self) -> tuple[Callable[..., Goal], tuple[Target, dict[str, Any]]]:
+        # The target comes first: it tells of plugins that are missing, before anything else of theirs is looked for.
+        return _unpickled, (self.target, {field.name: getattr(self, field.name) for field in attrs.fields(Goal)})
+
     def __repr__(self) -> str:
         if isinstance(self.impl, Leaf):
             state = "not scheduled"
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
-        return f"<Goal {self.name}: {show_logical(self.spec.logical, self.plain)} for {self.target.name}, {state}>"
+        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)} for {self.target.name}, {state}>"
 
     @property
     def plain(self) -> Signature:
         """Return the operands in the Spec's order, with the operation's names, and the dimensions of the text."""
         return Signature.of(self.spec.logical, self.signature.lacking if self.signature else 0)
+
+    def _repr_html_(self) -> str:
+        return facts_html(self.facts)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Return names and texts of what there is to tell of it, for people."""
+        done = next(leaves(self.impl), None) is None
+        return {
+            "name": self.name,
+            "target": self.target.label,
+            "Spec": show_spec(self.spec, self.target, self.signature),
+            "schedule": self.schedule or "not scheduled",
+            "cost": cost_words(figures(self.impl).cost, self.target) if done else "",
+            "proof": self.proof if done else "",
+        }
 
     @property
     def impl(self) -> Impl:
@@ -88,27 +113,53 @@ class Goal:
         return self.position.impl
 
     @property
+    def scheduled(self) -> Impl:
+        """Return the implementation as far as it was scheduled by hand: search filled in the Spec leaves it has."""
+        return self.impl if self.before_search is None else self.before_search
+
+    @property
     def low(self) -> int:
-        """Return what every program costs at least that has the steps taken by hand. The program is complete."""
+        """Return what every program costs at least that has the steps taken by hand.
 
-        def least(node: Impl) -> int:
-            if node.spec in self.bounds or isinstance(node, Leaf):
-                return self.bounds[node.spec]
-            parts = zip(node.expansion.parts, node.children, strict=True)
-            return int(node.expansion.cost) + sum(int(part.times) * least(child) for part, child in parts)
+        Raises SpecError for an unfinished implementation.
+        """
 
-        return least(self.impl)
+        def least(scheduled: Impl, node: Impl) -> int:
+            if isinstance(scheduled, Leaf) or isinstance(node, Leaf):
+                cost = figures(node).cost
+                return min(cost, self.bounds.get(node.spec, cost))
+            parts = zip(node.expansion.parts, scheduled.children, node.children, strict=True)
+            return int(node.expansion.cost) + sum(int(part.times) * least(*below) for part, *below in parts)
+
+        return least(self.scheduled, self.impl)
+
+    @property
+    def proof(self) -> str:
+        """Return in words how good the program is, of all that have the steps taken by hand.
+
+        Raises SpecError for an unfinished implementation.
+        """
+        cost, low = figures(self.impl).cost, self.low
+        if next(leaves(self.scheduled), None) is None:
+            return "as scheduled"
+        if low >= cost:
+            return "optimal"
+        if low <= 1:
+            return "not known how close to the optimum"
+        return f"within {100 * (cost / low - 1):.2g} % of the optimum (proven)"
 
     @property
     def schedule(self) -> str:
         """Return the steps taken so far, as a Spec file has them."""
-        return "\n".join(lines(schedule_of(self.impl)))
+        return schedule_text(schedule_of(self.impl))
 
     def apply(self, schedule: Schedule | str) -> Goal:
         """Take the steps of a schedule, given as such or as text."""
         steps = parse_schedule(schedule, self.target) if isinstance(schedule, str) else schedule
         with self.searches.using(None) as search:
-            return attrs.evolve(self, position=apply(self.position, steps, self.target, search.synthesize))
+            position = apply(self.position, steps, self.target, search.synthesize)
+        before = apply(Position(self.scheduled, self.position.path), steps, self.target, Leaf).impl
+        return attrs.evolve(self, position=position, before_search=None if before == position.impl else before)
 
     def tile(self, *sizes: int | Sequence[int], parallel: bool = False) -> Goal:
         """Return a loop over tiles of these sizes: of the output's dimensions, or of all iteration dimensions.
@@ -151,7 +202,14 @@ class Goal:
         if not isinstance(child, Leaf):
             raise Inapplicable(f"child {path} is scheduled already", "schedule all of it in one `subschedule`")
         inner = body(Goal.of(child.spec, self.target, self.name, self.searches))
-        return attrs.evolve(self, position=Position(with_child(self.impl, below, inner.impl), self.position.path))
+        position = Position(with_child(self.impl, below, inner.impl), self.position.path)
+        before = with_child(self.scheduled, below, inner.scheduled)
+        return attrs.evolve(
+            self,
+            position=position,
+            bounds={**self.bounds, **inner.bounds},
+            before_search=None if before == position.impl else before,
+        )
 
     def synthesize(self, db: DatabaseLike = None, progress: Listener = None, effort: Effort | None = None) -> Goal:
         """Search implements every Spec that is left, by default with proof that it is cheapest, else within `effort`.
@@ -193,7 +251,7 @@ class Goal:
                 return search_for(search, spec)
 
         position = apply(self.position, (Synthesize(),), self.target, find)
-        return attrs.evolve(self, position=position, bounds=bounds)
+        return attrs.evolve(self, position=position, bounds=bounds, before_search=self.scheduled)
 
     def _step(self, step: Rewrite) -> Goal:
         if step.keyword not in self.target.rewrites_by_name:
@@ -202,6 +260,10 @@ class Goal:
                 f"it has {', '.join(self.target.rewrites_by_name) or 'none'}",
             )
         return self.apply((step,))
+
+
+def _unpickled(_target: Target, fields: Mapping[str, Any]) -> Goal:
+    return Goal(**fields)
 
 
 def _flat(sizes: Iterable[int | Sequence[int]]) -> tuple[int, ...]:

@@ -53,6 +53,11 @@ def lines(schedule: Sequence[Statement], indent: int = 0) -> list[str]:
     return text
 
 
+def schedule_text(schedule: Sequence[Statement]) -> str:
+    """Return the statements as text that parses to them again, a line each."""
+    return "\n".join(lines(schedule))
+
+
 def default_child(node: Node) -> int | None:
     """Return the child that a step goes on with, None if that does not single one out.
 

@@ -18,10 +18,10 @@ from morello.cli.common import (
     with_goals,
 )
 from morello.cli.speed import NONE, Speed, against_option, measure, times
-from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.progress import Doing
+from morello.report.tables import Column, print_table
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler

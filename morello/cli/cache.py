@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from morello.cli.common import json_option, print_json
-from morello.cli.tables import Column, print_table
 from morello.db.default import default_path
 from morello.folders import user_folder
+from morello.report.tables import Column, print_table
 from morello.runtime import cache
 
 

@@ -15,12 +15,12 @@ from morello.calibration.meter import BUSY
 from morello.cli.common import cc_option, print_json, profile_option
 from morello.cli.figures import figures, save
 from morello.cli.output import check_writable, write_file
-from morello.cli.tables import Column, print_table
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.plugins.choice import machine
 from morello.plugins.measure import Clock
 from morello.plugins.registry import Registry, installed
+from morello.report.tables import Column, print_table
 from morello.runtime.toolchain import available_compilers, find_compiler
 
 #: The load of a machine from which on something else is going on.

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import attrs
 import click
 
-from morello.cli.tables import Column, print_table
 from morello.host import missing_features
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
 from morello.kernels.refusal import OPERATION, refusal
 from morello.kernels.target import Target
+from morello.report.tables import Column, print_table
 from morello.rewrites.select import checked_cost, checked_needs
 
 #: Rules beside those of the kernel's declaration: registers that are left, and features of the CPU.

@@ -17,11 +17,11 @@ from morello.cli.common import (
     tell_sizes,
     with_goals,
 )
-from morello.cli.tables import Column, print_table
 from morello.db.store import SpecStore
 from morello.errors import VerificationError
 from morello.goals import Goal
 from morello.progress import Doing
+from morello.report.tables import Column, print_table
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.reference import reference_target
 from morello.runtime.toolchain import find_compiler

@@ -12,6 +12,7 @@ import click
 
 from morello import api, crash
 from morello.codegen.threads import MAX_THREADS
+from morello.compiled import GoalKernel
 from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation, Undecided, suggestion
@@ -207,24 +208,26 @@ def _database(path: str | None) -> SpecStore | None:
 
 @attrs.frozen
 class Made:
-    """A kernel, and how much of it had to be searched for: Specs left open by the schedule, Specs solved, seconds."""
+    """A kernel, and how much of it had to be searched for: Specs solved, seconds."""
 
-    kernel: CompiledKernel
-    searched: int
+    kernel: GoalKernel
     solved: int
     seconds: float
-    low: int
+
+    @property
+    def searched(self) -> bool:
+        """Return True if the schedule left Specs open."""
+        return next(leaves(self.kernel.goal.scheduled), None) is not None
+
+    @property
+    def proven(self) -> bool:
+        """Return True if no program costs less, of all that take the steps of the schedule."""
+        return self.kernel.low >= self.kernel.cost
 
     @property
     def proof(self) -> str:
-        """Return in words how good the program is, of all that take the steps of the schedule."""
-        if not self.searched:
-            return "as scheduled"
-        if self.low >= self.kernel.cost:
-            return "optimal"
-        if self.low <= 1:
-            return "not known how close to the optimum; --prove goes on"
-        return f"within {100 * (self.kernel.cost / self.low - 1):.2g} % of the optimum (proven); --prove goes on"
+        """Return in words how good the program is, and how to know more."""
+        return self.kernel.proof if self.proven else f"{self.kernel.proof}; --prove goes on"
 
     @property
     def story(self) -> str:
@@ -232,7 +235,7 @@ class Made:
         if not self.searched:
             return "scheduled in full, nothing to search"
         if not self.solved:
-            return f"{'solved' if self.low >= self.kernel.cost else 'found'} before, nothing to search"
+            return f"{'solved' if self.proven else 'found'} before, nothing to search"
         return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
 
 
@@ -244,14 +247,13 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         try:
             with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
                 effort = click.get_current_context().meta.get(_EFFORT)
-                done = goal.synthesize(db or False, display, effort) if next(leaves(goal.impl), None) else goal
-                kernel = api.compile(done, cc=cc)
+                kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort)
         except (NoImplementation, Undecided) as error:
             raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
         for line in search.details():
             click.echo(f"{goal.name}: {line}", err=True)
-    return Made(kernel, sum(1 for _ in leaves(goal.impl)), search.solved - before, display.seconds, done.low)
+    return Made(kernel, search.solved - before, display.seconds)
 
 
 def tell_sizes(goal: Goal) -> None:

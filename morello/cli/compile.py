@@ -10,14 +10,15 @@ import click
 from morello.cli.common import Made, cc_option, make, with_goals_for_targets
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
-from morello.cli.tables import table_text
-from morello.cli.tree import program_tree, tree_table
 from morello.codegen.library import check_names
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
+from morello.report.tables import table_text
+from morello.report.tree import program_tree, tree_table
+from morello.report.words import cost_words
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
@@ -35,7 +36,8 @@ def _trees(programs: Sequence[Made]) -> bytes:
     shown = []
     for kernel in (one.kernel for one in programs):
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
-        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {kernel.cost:,}\n{tree}")
+        cost = cost_words(kernel.cost, kernel.target)
+        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {cost}\n{tree}")
     return "\n".join(shown).encode()
 
 
@@ -104,7 +106,7 @@ def command(
         find_compiler(cc)  # before the search, so that a mistake costs no time
     made = [make(goal, db, cc) for goal in renamed(goals)]
     for goal, one in zip(goals, made, strict=True):
-        if one.low < one.kernel.cost:
+        if not one.proven:
             click.echo(f"{goal.name}: {one.proof}", err=True)
     if directory:
         write_library(directory, library_of(file, goals, made))

@@ -12,19 +12,18 @@ import click
 from morello.cli.common import json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.cli.tables import Column, print_table
 from morello.db import exchange, proof, upkeep
 from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.frontend.printer import show_logical
 from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.progress import Doing
+from morello.report.tables import Column, print_table
 from morello.search.block_search import BlockSearch
 
 #: Specs with larger iteration spaces take too long to solve again.
@@ -207,7 +206,7 @@ def _recompute(ctx: click.Context, store: SpecStore, limit: int | None, points: 
 
 def _report(wrong: Sequence[upkeep.Difference]) -> None:
     for one in wrong:
-        what = f"{show_logical(one.spec.logical)} within {list(one.spec.limits)} on {one.target.name}"
+        what = f"{one.spec.logical} within {list(one.spec.limits)} on {one.target.name}"
         click.echo(f"error: {what}: stored is {_told(one.stored)}, solved {_told(one.solved)}", err=True)
 
 

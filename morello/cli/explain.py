@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import click
 
 from morello.cli import roofline
-from morello.cli.balance import Balance, balance
 from morello.cli.candidates import Candidate, candidates, print_candidates
-from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import Made, json_option, make, print_json, with_goals
 from morello.cli.figures import figures
 from morello.cli.output import check_writable
-from morello.cli.tables import print_table
-from morello.cli.tree import Branch, Others, RunnerUp, in_time, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.frontend.printer import show_logical
 from morello.goals import Goal
-from morello.ir.impl import Impl, Leaf
-from morello.ir.spec import Spec
 from morello.kernels.target import BASE
 from morello.plugins.registry import installed
 from morello.progress import SearchDisplay
-from morello.search.block_search import Alternative
+from morello.report.explanation import Explanation
+from morello.report.tables import print_table
 
 
 @click.command("explain")
@@ -86,26 +81,22 @@ def command(
             raise click.UsageError("--kernels and --plot exclude each other")
         _kernels(goals, as_json)
         return
-    trees = []
+    told = []
     for goal in goals:
         made = make(goal, db)
-        searched = made.searched > 0 and made.solved == 0 and db is not None
-        count = (0 if searched else 1) if runner_ups is None else runner_ups
-        # What is not proven has no step that others can be held against.
-        count = count if made.low >= made.kernel.cost else 0
-        others = _others(goal, made, db, count) if count else (lambda impl: None)
-        tree, bound = program_tree(made.kernel.impl, goal.target, others), balance(made.kernel.impl, goal.target)
+        searched = made.searched and made.solved == 0 and db is not None
+        explanation = _explained(made, db, (0 if searched else 1) if runner_ups is None else runner_ups, noise)
         if as_json:
-            trees.append(_as_dict(goal, made, tree, bound))
+            told.append(explanation.as_dict())
         else:
-            _print(goal, made, tree, bound, noise)
+            _print(explanation)
             if searched and runner_ups is None:
                 click.echo("runner-ups take a search: --runner-ups 1 shows them", err=True)
             click.echo()
         if plot is not None:
             roofline.draw(made.kernel.impl, goal.target, f"{goal.name} for {goal.target.label}", plot)
     if as_json:
-        print_json(trees)
+        print_json(told)
 
 
 def _check_plot(goals: Sequence[Goal], plot: str, file: str) -> None:
@@ -123,82 +114,27 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         print_json([_listed(goal, kernels) for goal, kernels in found.items()])
         return
     for goal, kernels in found.items():
-        click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical, goal.plain)}")
+        click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
         print_candidates(kernels)
         click.echo()
 
 
 def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
-    spec = show_logical(goal.spec.logical, goal.plain)
+    spec = goal.plain.text(goal.spec.logical)
     return {"name": goal.name, "target": goal.target.name, "spec": spec, "kernels": [*map(attrs.asdict, kernels)]}
 
 
-def _print(goal: Goal, made: Made, tree: Branch, bound: Balance, noise: float) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical, goal.plain)}")
-    tell_sizes(goal)
-    proof = f"; {made.proof}" if made.low < made.kernel.cost else ""
-    cost = f"cost {tree.cost:,}{in_time(tree.cost, goal.target)}"
-    click.echo(f"{cost}; memory: {memory(tree.peak)}; {made.story}{proof}")
-    click.echo(str(bound))
-    shown = tree.without_noise(noise)
-    print_table(*tree_table(shown))
-    hidden = tree.runner_ups_below - shown.runner_ups_below
-    if hidden:
-        click.echo(f"{hidden:,} runner-ups within {noise:g} % of the program's cost are left out: --noise 0 shows them")
+def _explained(made: Made, db: SpecStore | None, runner_ups: int, noise: float) -> Explanation:
+    """Explain a kernel, with progress on stderr; it says where the program comes from, and what is not proven."""
+    goal = made.kernel.goal
+    with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.of(db).solved, db.path if db else None) as display:
+        explanation = made.kernel.explain(runner_ups, noise, db or False, display)
+    return attrs.evolve(explanation, origin=made.story if made.proven else f"{made.story}; {made.proof}")
 
 
-def _as_dict(goal: Goal, made: Made, tree: Branch, bound: Balance) -> dict[str, Any]:
-    unit = goal.target.unit_seconds
-    return {
-        "name": goal.name,
-        "target": goal.target.name,
-        "profile": goal.target.profile,
-        "spec": show_logical(goal.spec.logical, goal.plain),
-        "cost": tree.cost,
-        "cost_unit": goal.target.info.cost_unit or None,
-        "seconds": None if unit is None else tree.cost * unit,
-        "bound": bound.bound,
-        "parts": bound.shares,
-        "low": made.low,
-        "peak": tree.peak,
-        "program": tree.as_dict(),
-    }
-
-
-def _others(goal: Goal, made: Made, db: SpecStore | None, count: int) -> Others:
-    """Return the runner-ups of every node that search found."""
-    nodes = [*_searched(goal.impl, made.kernel.impl)]
-    before = goal.searches.of(db).solved
-    with (
-        SearchDisplay(f"runner-ups of {goal.name}", before, db.path if db else None) as display,
-        goal.searches.using(db, display) as search,
-    ):
-        found: dict[Spec, tuple[RunnerUp, ...]] = {
-            spec: _runner_ups(search.alternatives(spec, count)) for spec in dict.fromkeys(node.spec for node in nodes)
-        }
-    places = {id(node) for node in nodes}
-    return lambda impl: found[impl.spec] if id(impl) in places else None
-
-
-def _searched(scheduled: Impl, program: Impl) -> Iterator[Impl]:
-    """Yield the nodes of a program that its schedule left to search."""
-    open_ = isinstance(scheduled, Leaf)
-    if open_:
-        yield program
-    for index, child in enumerate(_children(program)):
-        yield from _searched(scheduled if open_ else _children(scheduled)[index], child)
-
-
-def _children(impl: Impl) -> Sequence[Impl]:
-    return () if isinstance(impl, Leaf) else impl.children
-
-
-def _runner_ups(alternatives: Sequence[Alternative]) -> tuple[RunnerUp, ...]:
-    chosen, *others = alternatives
-    return tuple(_runner_up(one, chosen.cost) for one in others)
-
-
-def _runner_up(alternative: Alternative, least: int) -> RunnerUp:
-    # Bounds of search may lie below the optimum; no program does.
-    cost = max(alternative.cost, least)
-    return RunnerUp(alternative.step, cost, alternative.exact, cost - least, 100 * (cost - least) / least)
+def _print(explanation: Explanation) -> None:
+    for line in explanation.head:
+        click.echo(line)
+    print_table(*explanation.table)
+    for line in explanation.foot:
+        click.echo(line)

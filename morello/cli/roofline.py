@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from morello.cli.balance import slowest
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
 from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, walk
 from morello.ir.impl import figures as figures_of
 from morello.kernels.target import Target
+from morello.report.balance import slowest
 
 
 @attrs.frozen

@@ -18,12 +18,13 @@ from morello.cli.common import (
 )
 from morello.cli.output import write_file
 from morello.cli.speed import Speed, against_option, measure
-from morello.cli.tables import print_table
-from morello.cli.tree import by_level, memory, program_tree, tree_table
 from morello.db.store import SpecStore
 from morello.frontend.printer import show_spec
 from morello.goals import Goal
 from morello.progress import Doing
+from morello.report.tables import print_table
+from morello.report.tree import by_level, program_tree, tree_table
+from morello.report.words import cost_words, memory
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import NAME as REFERENCE
 from morello.runtime.reference import reference_target
@@ -65,7 +66,8 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     made = make(goal, db, cc)
     kernel = made.kernel
     print_table(*tree_table(program_tree(kernel.impl, goal.target), compact=True))
-    click.echo(f"\ncost     {kernel.cost:,}; memory: {memory(by_level(kernel.peak, goal.target))}")
+    cost = cost_words(kernel.cost, goal.target)
+    click.echo(f"\ncost     {cost}; memory: {memory(by_level(kernel.peak, goal.target))}")
     click.echo(f"search   {made.story}")
     tell_compiler(kernel)
     with Doing(f"building {goal.name}"):

@@ -11,14 +11,14 @@ import attrs
 import click
 
 from morello.cli.common import json_option, print_json
-from morello.cli.tables import Column, print_table
-from morello.cli.tree import size
 from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
 from morello.plugins.disabled import Disabled, PluginInfo
 from morello.plugins.registry import Registry, installed
+from morello.report.tables import Column, print_table
+from morello.report.words import size
 
 
 @click.command("targets")

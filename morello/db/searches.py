@@ -24,6 +24,10 @@ class Searches:
         self._found: dict[SpecStore | None, tuple[BlockSearch, threading.RLock]] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
+        # Another process searches for itself.
+        return Searches, (self._target,)
+
     def of(self, store: SpecStore | None) -> BlockSearch:
         """Return the search that goes with a database, for what it tells of itself; `using` lends it for more."""
         return self._of(store)[0]

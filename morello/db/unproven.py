@@ -20,12 +20,11 @@ from morello.db.labels import read, write
 from morello.db.records import Print
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_schedule
-from morello.frontend.printer import show_schedule
 from morello.ir.impl import Impl, Leaf, figures, leaves
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.schedule import Position, apply, schedule_of
+from morello.schedule import Position, apply, schedule_of, schedule_text
 from morello.search.found import Found
 
 _COLUMNS = "spec, cost, low, effort, schedule, crc"
@@ -52,7 +51,7 @@ def keep(file: File, target: Target, best: Found) -> None:
             best = Found(impl, min(before.cost, best.cost), max(before.low, best.low), max(before.effort, best.effort))
         known = {one.hash: one for one in records.read_prints(file)}
         whose = known.get(whose.hash) or records.write_print(file, whose)
-        values = _key(spec), best.cost, best.low, best.effort, show_schedule(schedule_of(best.impl))
+        values = _key(spec), best.cost, best.low, best.effort, schedule_text(schedule_of(best.impl))
         row = whose.id, *values, _crc(whose, values)
         connection.execute("INSERT OR REPLACE INTO unproven VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 

@@ -2,7 +2,7 @@
 
 from morello.frontend.diagnostics import SourceError, read_file
 from morello.frontend.parser import parse, parse_schedule, parse_spec
-from morello.frontend.printer import show_file, show_logical, show_schedule, show_spec, show_tensor
+from morello.frontend.printer import show_file, show_spec
 from morello.frontend.specfile import Declaration, SpecFile
 
 __all__ = [
@@ -14,8 +14,5 @@ __all__ = [
     "parse_spec",
     "read_file",
     "show_file",
-    "show_logical",
-    "show_schedule",
     "show_spec",
-    "show_tensor",
 ]

@@ -310,7 +310,7 @@ def named(name: str) -> Callable[[int], Layout] | None:
     return partial(nchwc, strip=int(strip[1])) if strip else NAMED.get(name)
 
 
-def name_of(layout: Layout, shape: Sequence[int]) -> str | None:
+def name_of(layout: Layout, shape: Sequence[Num]) -> str | None:
     """Return the name of the layout that is this one for tensors of `shape`, once dimensions of size 1 are left out."""
     strip = layout.dims[-1].size if layout.dims else None
     for name in (*NAMED, f"nchw{strip}c") if strip else NAMED:

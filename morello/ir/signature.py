@@ -30,6 +30,10 @@ class Signature:
         names = tuple(one.name for one in logical.declared)
         return cls(names, tuple(range(len(names))), lacking)
 
+    def text(self, logical: LogicalSpec, separator: str = ", ", inner: str = ", ") -> str:
+        """Return a Spec in the words of its text; separators are as in `LogicalSpec.text`."""
+        return logical.text(separator, inner, self.names, self.operands, self.lacking)
+
     def in_spec_order(self, values: Sequence[T]) -> list[T]:
         """Return one value for each operand of a call in the order of the Spec."""
         return [value for _, value in sorted(zip(self.operands, values, strict=True), key=lambda pair: pair[0])]

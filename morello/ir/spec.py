@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import attrs
@@ -10,6 +11,7 @@ from morello.errors import SpecError
 from morello.ir.limits import Limits
 from morello.ir.numbers import Num
 from morello.ir.ops.base import Operand, Operation
+from morello.ir.ops.compose import Compose
 from morello.ir.tensor import OperandState, TensorSpec
 
 #: Larger sizes would overflow the 64-bit offsets of the emitted C.
@@ -54,6 +56,40 @@ class LogicalSpec:
     def flops(self) -> int:
         return self.op.flops(tuple(int(size) for size in self.shape))
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(
+        self,
+        separator: str = ", ",
+        inner: str = ", ",
+        names: Sequence[str] = (),
+        order: Sequence[int] = (),
+        lacking: int = 0,
+    ) -> str:
+        """Return it as the Spec language has it: `separator` between its parts, `inner` between operands of a Compose.
+
+        `names` and `order` are those of the operands in a call, where they are not the operation's, and `lacking` first
+        dimensions are left out: see `Signature.text`.
+        """
+        declared = [one.name for one in self.declared]
+        listed = [*order] or [*range(len(declared))]
+        labels = [declared[each] for each in listed]
+        serial = ", serial" if self.serial else ""
+        called = f"({', '.join(names)})" if names and [*names] != labels else ""
+        if not isinstance(self.op, Compose):
+            sizes = "×".join(map(str, self.shape[lacking:]))
+            states = [f"({tensor.lacking(lacking).labels})" for tensor in self.operands]
+            return f"{self.op}({separator.join([sizes, *states])}{serial}){called}"
+        # Only equations can be given their operands in another order.
+        is_chain = self.op.is_chain and listed == [*range(len(declared))]
+        operands = inner.join(
+            ("" if is_chain else f"{label}: ") + str(self.operand(each))
+            for label, each in zip(labels, listed, strict=True)
+        )
+        head = str(self.op)[:-1] if is_chain else f"Compose([{', '.join(self.op.equations())}]"
+        return f"{head}{separator}[{operands}]{serial}){called}"
+
     def canonical(self) -> LogicalSpec:
         """Return the same Spec in normal form. Raises SpecError where operation, shape and operands disagree."""
         rank = len(self.shape)
@@ -89,10 +125,16 @@ class LogicalSpec:
 
 @attrs.frozen(cache_hash=True)
 class Spec:
-    """A logical Spec and its memory limits, in bytes, fastest level first."""
+    """A logical Spec and its memory limits, in bytes, fastest level first.
+
+    As a str it is a line of the Spec language, which parsing turns into the same Spec again.
+    """
 
     logical: LogicalSpec
     limits: Limits
+
+    def __str__(self) -> str:
+        return f"({self.logical}, [{', '.join(map(str, self.limits))}])"
 
     @property
     def op(self) -> Operation:

@@ -9,7 +9,7 @@ import attrs
 
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import DType
-from morello.ir.layout import Layout, TileCode
+from morello.ir.layout import Layout, TileCode, name_of
 from morello.ir.numbers import Mask, Num, ceil_div, choose, product
 
 
@@ -285,6 +285,26 @@ class TensorSpec:
     def lacking(self, count: int) -> TensorSpec:
         """Return it, in normal form, without so many first dimensions, of size 1."""
         return TensorSpec(self.shape[count:], self.state.shifted(-count)) if count else self
+
+    def __str__(self) -> str:
+        return f"({'×'.join(map(str, self.shape))}, {self.labels})"
+
+    @property
+    def labels(self) -> str:
+        """Return the state as the Spec language has it: `f32, GL, row_major`."""
+        state = self.state
+        words = [str(state.dtype), state.level]
+        if state.layout is not None:
+            words.append(name_of(state.layout, self.shape) or str(state.layout))
+        if not state.aligned:
+            words.append("ua")
+        if not state.contiguous:
+            words.append(f"c{state.contig}")
+        if state.spacing:
+            words.append(f"s{state.spacing}")
+        if state.vector is not None:
+            words.append(f"v{state.vector}")
+        return ", ".join(words)
 
     @property
     def volume(self) -> Num:

@@ -5,6 +5,7 @@ Of what is installed, plugins that fail are left out, and told of; in a registry
 
 from __future__ import annotations
 
+import copyreg
 import importlib.metadata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
@@ -23,7 +24,7 @@ from morello.plugins import hookspecs
 from morello.plugins.choice import Choice, ProfileLike, named, usual
 from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
 from morello.plugins.measure import Clock, Measurement
-from morello.plugins.profile import Profile, applied, read_profile
+from morello.plugins.profile import Profile, applied, parsed, read_profile
 from morello.plugins.validation import check_target, label_of, operation_rule
 
 _T = TypeVar("_T")
@@ -164,6 +165,21 @@ class Registry:
         if key not in self._profiled:
             self._profiled[key] = applied(found, base)
         return self._profiled[key]
+
+    def recipe(self, target: Target) -> tuple[str, str | None]:
+        """Return the name of a target of this registry, and its profile as text, if it has one.
+
+        Raises MorelloError for a target of another registry, or one that was changed.
+        """
+        if self._bases.get(target.name) is target:
+            return target.name, None
+        for (name, text), one in self._profiled.items():
+            if one is target:
+                return name, text
+        raise MorelloError(
+            f"target {target.name} cannot be pickled: it is not one that is installed, so no other process has it",
+            "install its plugins, and leave registry= out; profiles are for what a machine costs",
+        )
 
     def choice(self, name: str) -> Choice:
         """Return the profile that a target has if none is asked for, and why."""
@@ -393,3 +409,25 @@ class Registry:
 def installed() -> Registry:
     """Return the registry of what is installed in this Python environment."""
     return Registry.discover()
+
+
+def _pickled(target: Target) -> tuple[Callable[..., Target], tuple[str, str | None, dict[str, str]]]:
+    registry, origins = installed(), {*target.origins.values()}
+    plugins = {one.name: one.distribution or one.name for one in registry.plugins if one.name in origins}
+    return _unpickled, (*registry.recipe(target), plugins)
+
+
+def _unpickled(name: str, profile: str | None, plugins: Mapping[str, str]) -> Target:
+    """Return the target of this name here. Raises PluginError where `plugins` that it was made of are missing."""
+    registry = installed()
+    missing = sorted({*plugins} - {one.name for one in registry.plugins})
+    if missing:
+        raise PluginError(
+            f"what was pickled needs target {name} with the plugins {', '.join(missing)}, which are not installed here",
+            f"install {', '.join(plugins[one] for one in missing)} in this Python environment, too",
+        )
+    return registry.target(name, BASE if profile is None else parsed(profile, f"the profile pickled for {name}"))
+
+
+# Targets hold functions of plugins: other processes have them from their own plugins, by name.
+copyreg.pickle(Target, _pickled)

@@ -109,6 +109,10 @@ class Kernel:
         self._own = _Own()
         _check_parameters(program, impl.spec, target)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The target comes first: it tells of plugins that are missing, before anything else of theirs is looked for.
+        return _unpickled, (type(self), self.target, self.impl, self.program, self._compiler)
+
     def __repr__(self) -> str:
         return f"<Kernel {self.program.name}: {self.spec.op} for {self.target.name}>"
 
@@ -129,7 +133,7 @@ class Kernel:
     @property
     def schedule(self) -> str:
         """Return the schedule that makes this implementation of its Spec, as it is written in a Spec file."""
-        return "\n".join(schedule.lines(schedule.schedule_of(self.impl)))
+        return schedule.schedule_text(schedule.schedule_of(self.impl))
 
     @cached_property
     def _figures(self) -> Figures:
@@ -287,6 +291,12 @@ class Kernel:
             self._own.known.clear()  # these have the address of the one before
             self._own.workspace = workspace_bytes(needed)
         return self._own.workspace
+
+
+def _unpickled(
+    kind: type[Kernel], target: Target, impl: Impl, program: Program, compiler: Compiler | str | None
+) -> Kernel:
+    return kind(impl, target, program, compiler)
 
 
 def _handed(made: Sequence[np.ndarray], give: Callable[[np.ndarray], Any] | None) -> Any:

@@ -13,7 +13,6 @@ import numpy as np
 
 from morello.codegen.loops import jam_of
 from morello.errors import Inapplicable, MorelloError, PluginError
-from morello.frontend.printer import show_logical
 from morello.host import missing_features
 from morello.ir import dtypes
 from morello.ir.dtypes import DType
@@ -228,7 +227,7 @@ def _disagrees(
     return target.fault(
         kernel,
         f"what it {what} differs between a Spec alone ({alone[wrong]}) and among others ({together[wrong]}): "
-        f"{show_logical(cells[wrong])}",
+        f"{cells[wrong]}",
     )
 
 

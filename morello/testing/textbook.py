@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from morello.errors import Inapplicable
-from morello.frontend.printer import show_logical
 from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -101,12 +100,7 @@ def differences(
     for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):
         told = figures(impl) if impl else None
         if told != (expected.figures if expected else None) or impl != (expected.impl if expected else None):
-            yield f"{describe(spec)}\n  expected {_answer(expected and expected.impl)}\n  found    {_answer(impl)}"
-
-
-def describe(spec: Spec) -> str:
-    """Return a Spec with its limits, as Spec files have it."""
-    return f"({show_logical(spec.logical)}, {list(spec.limits)})"
+            yield f"{spec}\n  expected {_answer(expected and expected.impl)}\n  found    {_answer(impl)}"
 
 
 def _answer(impl: Impl | None) -> str:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from morello.cli.tree import size
+from morello.report.words import size
 
 from .conftest import BYTES
 

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from morello.cli.explain import _runner_up
-from morello.cli.tree import program_tree
 from morello.frontend.parser import parse_spec
+from morello.report.runner_ups import ranked
+from morello.report.tree import program_tree
 from morello.search.block_search import Alternative, BlockSearch
 from morello.search.solve import solver
 
@@ -98,10 +98,14 @@ def test_from_the_database_only_when_asked(cli, write, tmp_path, monkeypatch):
 
 
 def test_bounds_below_the_optimum_are_raised_to_it():
-    one = _runner_up(Alternative("split 4", 90, exact=False), 100)
+    def told(cost: int, exact: bool, least: int = 100):
+        (one,) = ranked([Alternative("to_accum", least, exact=True), Alternative("split 4", cost, exact=exact)])
+        return one
+
+    one = told(90, exact=False)
     assert (one.cost_text, one.more_text) == ("≥ 100", "not cheaper")
-    assert _runner_up(Alternative("split 4", 100, exact=True), 100).more_text == "as cheap, comes later"
-    assert _runner_up(Alternative("split 4", 1150, exact=True), 1000).more_text == "150 more (15 %)"
+    assert told(100, exact=True).more_text == "as cheap, comes later"
+    assert told(1150, exact=True, least=1000).more_text == "150 more (15 %)"
 
 
 def test_trees_without_runner_ups_are_as_before(avx2):

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from morello.frontend import parse, parse_schedule, parse_spec, show_schedule
+from morello.frontend import parse, parse_schedule, parse_spec
 from morello.ir.dtypes import BF16, F32, U8
 from morello.ir.layout import Dynamic, Layout, Packed, col_major, row_major
 from morello.ir.ops import Compose, by_name
@@ -12,7 +12,7 @@ from morello.ir.spec import LogicalSpec
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
 from morello.rewrites import MoveStep, Rewrite, Select, Split, Tile, Word, argument
-from morello.schedule import Subschedule, Synthesize
+from morello.schedule import Subschedule, Synthesize, schedule_text
 
 
 def test_paper_matmul_accum_with_limits(target):
@@ -286,4 +286,4 @@ def test_new_rewrites_need_no_grammar(plugin):
     target = Registry.of(tiny=plugin, extension=Extension()).target("tiny")
     steps = parse_schedule("unroll 4 [1, 2] fully via somewhere; unroll 2", target)
     assert steps == (Unroll(4, (1, 2), True, "somewhere"), Unroll(2))
-    assert parse_schedule(show_schedule(steps), target) == steps
+    assert parse_schedule(schedule_text(steps), target) == steps

@@ -17,10 +17,7 @@ from morello.frontend import (
     parse_schedule,
     parse_spec,
     show_file,
-    show_logical,
-    show_schedule,
     show_spec,
-    show_tensor,
 )
 from morello.frontend.family import family
 from morello.frontend.parser import parse_signed
@@ -36,7 +33,7 @@ from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import SPACINGS, TensorSpec
 from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
-from morello.schedule import Subschedule, Synthesize
+from morello.schedule import Subschedule, Synthesize, schedule_text
 from morello.testing.graphs import random_compose
 
 LEVELS = ("RF", "VRF", "L1", "GL")
@@ -162,15 +159,16 @@ SCHEDULES = st.lists(STATEMENTS, max_size=5).map(tuple)
 def test_specs_survive_printing(target, data):
     spec = data.draw(specs(target))
     assert parse_spec(show_spec(spec, target), target) == spec
+    assert parse_spec(str(spec), target) == spec
     unlimited = target.spec(spec.logical)
-    assert parse_spec(show_logical(spec.logical), target) == unlimited
+    assert parse_spec(str(spec.logical), target) == unlimited
 
 
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(schedule=SCHEDULES)
 def test_schedules_survive_printing(target, schedule):
-    assert parse_schedule(show_schedule(schedule), target) == schedule
+    assert parse_schedule(schedule_text(schedule), target) == schedule
 
 
 @pytest.mark.slow
@@ -206,7 +204,7 @@ def test_products_without_a_batch_survive_printing(target, data):
     assume(all(state.vector in (None, 4, 8) for state in own))
     spec = target.spec(LogicalSpec(op, shape, own, data.draw(st.booleans())))
     signature = Signature.of(spec.logical, 1)
-    for text in (show_spec(spec, target, signature), show_logical(spec.logical, signature)):
+    for text in (show_spec(spec, target, signature), signature.text(spec.logical)):
         assert parse_signed(text, target) == (spec, signature)
         assert text.count("×") == 2
         assert show_spec(*parse_signed(text.replace("×", "x"), target)[:1], target, signature) == show_spec(
@@ -247,9 +245,9 @@ Compose([Matmul, Matmul],
     assert printed == text.replace("layout[0, 2,", "layout[2,")
 
 
-def test_show_logical_is_one_line(target):
+def test_str_is_one_line(target):
     spec = parse_spec("MatmulAccum(1×4×4×16, RF, VRF, (L1, c1), serial)", target)
-    assert show_logical(spec.logical) == (
+    assert str(spec.logical) == (
         "MatmulAccum(1×4×4×16, (f32, RF), (f32, VRF, row_major, v8), (f32, L1, row_major, c1), serial)"
     )
 
@@ -265,10 +263,10 @@ def test_show_logical_is_one_line(target):
         "(4, i32, RF)",
     ],
 )
-def test_show_tensor(target, text):
+def test_str_of_a_tensor(target, text):
     shape, rest = text[1:].split(", ", 1)
     tensor = parse_spec(f"FillZero({shape}, ({rest})", target).operands[0]
-    assert show_tensor(tensor) == text
+    assert str(tensor) == text
 
 
 def test_show_file(registry):
@@ -298,5 +296,5 @@ spec zero = FillZero(4,
 
 def test_a_layout_in_a_step_is_written_out():
     # Its name would stand for another layout where the operand has more dimensions.
-    assert show_schedule((MoveStep(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
-    assert show_schedule((MoveStep(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"
+    assert schedule_text((MoveStep(0, "L1", NAMED["col_major"](2)),)) == "move 0 to L1 as layout[1, 0]"
+    assert schedule_text((MoveStep(0, "L1", "col_major"),)) == "move 0 to L1 as col_major"

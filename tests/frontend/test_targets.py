@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from morello.errors import MorelloError
-from morello.frontend import Declaration, SourceError, SpecFile, parse, parse_spec, show_file, show_schedule
+from morello.frontend import Declaration, SourceError, SpecFile, parse, parse_spec, show_file
 from morello.plugins.registry import Registry
 from morello.rewrites import Select, Tile
+from morello.schedule import schedule_text
 
 SPECS = "target tiny\nspec a = Move(4×8, GL, L1)\nspec b = Move(8, GL, L1)\n"
 
@@ -21,7 +22,7 @@ def both(plugin) -> Registry:
 
 
 def schedules(text: str, both: Registry, target: str) -> list[str]:
-    return [show_schedule(goal.schedule) for goal in parse(SPECS + text, target=target, registry=both).goals]
+    return [schedule_text(goal.schedule) for goal in parse(SPECS + text, target=target, registry=both).goals]
 
 
 def test_a_target_has_its_own_schedule_else_that_of_all_others(both: Registry) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import attrs
 from rich.text import Text
 
-from morello.cli.tables import Column, Row
 from morello.codegen.emitter import short
 from morello.codegen.loops import goes_on, until
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
-from morello.runtime.timing import duration
+from morello.report.tables import Column, Row
+from morello.report.words import memory
 
 
 @attrs.frozen
@@ -100,9 +100,9 @@ class Branch:
 Others = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 
-def program_tree(impl: Impl, target: Target, others: Others = lambda impl: None) -> Branch:
+def program_tree(impl: Impl, target: Target, others: Others | None = None) -> Branch:
     """Return a finished program as data. Raises SpecError for an unfinished one."""
-    return _branch(impl, target, "body", 1, int(figures(impl).cost), others)
+    return _branch(impl, target, "body", 1, int(figures(impl).cost), others or (lambda impl: None))
 
 
 def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: Others) -> Branch:
@@ -145,30 +145,6 @@ def _held(needs: Limits, parts: Sequence[Part]) -> Limits:
 def by_level(amounts: Limits, target: Target) -> dict[str, int]:
     """Return bytes by the name of the level."""
     return {level.name: int(amount) for level, amount in zip(target.levels, amounts, strict=True)}
-
-
-def memory(amounts: dict[str, int]) -> str:
-    """Return bytes per level in words, those of 0 left out."""
-    return ", ".join(f"{level} {size(amount)}" for level, amount in amounts.items() if amount) or "–"
-
-
-def size(amount: int) -> str:
-    """Return a number of bytes, exactly: in the largest unit of which it is a whole number."""
-    units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    while amount and amount % 1024 == 0 and len(units) > 1:
-        amount //= 1024
-        units.pop(0)
-    return f"{amount} {units[0]}"
-
-
-def in_time(cost: int, target: Target) -> str:
-    """Return what a cost comes to, in words that follow it: time, else cycles, else its unit, or nothing."""
-    seconds, info = target.unit_seconds, target.info
-    if seconds is not None:
-        return f" {info.cost_unit}: {duration(cost * seconds)} at {target.mhz:,} MHz"
-    if info.units_per_cycle and info.units_per_cycle > 1:
-        return f" {info.cost_unit}: {cost // info.units_per_cycle:,} cycles"
-    return f" {info.cost_unit}" if info.cost_unit else ""
 
 
 def tree_table(root: Branch, *, compact: bool = False) -> tuple[list[Column], list[Row]]:

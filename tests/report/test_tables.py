@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morello.cli import tables
-from morello.cli.tables import Column, print_table, table_text
+from morello.report import tables
+from morello.report.tables import Column, print_table, table_text
 
 COLUMNS = [
     Column("name"),
@@ -77,7 +77,7 @@ def test_nothing_is_cut_off(rows: list[tuple[str, str, str]], width: int) -> Non
 #: Prints a table on a terminal of 60 columns, whose other end is read.
 ON_A_TERMINAL = """
 from rich.text import Text
-from morello.cli.tables import Column, print_table
+from morello.report.tables import Column, print_table
 print_table([Column("name"), Column("what", wraps=True)], [(Text("one", "bold"), "a word " * 20)])
 """
 

@@ -1,0 +1,30 @@
+"""Words for memory and cost."""
+
+from __future__ import annotations
+
+from morello.kernels.target import Target
+from morello.runtime.timing import duration
+
+
+def memory(amounts: dict[str, int]) -> str:
+    """Return bytes per level in words, those of 0 left out."""
+    return ", ".join(f"{level} {size(amount)}" for level, amount in amounts.items() if amount) or "–"
+
+
+def size(amount: int) -> str:
+    """Return a number of bytes, exactly: in the largest unit of which it is a whole number."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while amount and amount % 1024 == 0 and len(units) > 1:
+        amount //= 1024
+        units.pop(0)
+    return f"{amount} {units[0]}"
+
+
+def cost_words(cost: int, target: Target) -> str:
+    """Return a cost with what it comes to: time, else cycles, else its unit, or nothing."""
+    seconds, info = target.unit_seconds, target.info
+    if seconds is not None:
+        return f"{cost:,} {info.cost_unit}: {duration(cost * seconds)} at {target.mhz:,} MHz"
+    if info.units_per_cycle and info.units_per_cycle > 1:
+        return f"{cost:,} {info.cost_unit}: {cost // info.units_per_cycle:,} cycles"
+    return f"{cost:,} {info.cost_unit}".rstrip()
