@@ -2,7 +2,7 @@
 PYTHON ?= python
 RUN := $(PYTHON) -m
 .DEFAULT_GOAL := help
-.PHONY: help install test fast lint format types docs serve golden figures primitives bench ci
+.PHONY: help install test fast lint format types docs serve golden figures picture primitives bench ci
 
 help:  ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)$$/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +38,9 @@ golden:  ## Write the golden files of emitted C anew
 
 figures:  ## Draw the README's picture anew
 	$(PYTHON) docs/figures.py
+
+picture:  ## Take the README's picture of a terminal anew, on a machine that does nothing else
+	$(PYTHON) docs/picture.py
 
 primitives:  ## Write docs/primitives.md anew
 	$(RUN) morello.testing.primitives

@@ -1,20 +1,44 @@
-"""The README's picture is what search finds today."""
+"""The README's pictures are what search finds and commands print today."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "figures.py"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def script(name: str) -> Any:
+    """Return a script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow
 def test_the_picture_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("figures", SCRIPT)
-    assert spec
-    assert spec.loader
-    figures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(figures)
+    figures = script("figures")
     assert figures.picture() == figures.PICTURE.read_text(encoding="utf-8"), "run python docs/figures.py"
+
+
+@pytest.mark.slow
+def test_the_terminal_shows_what_the_command_prints(runs_avx2: None) -> None:
+    picture = script("picture")
+    shown = picture.text(picture.PICTURE.read_text(encoding="utf-8"))
+    printed = picture.text(picture.svg(picture.output()))
+    assert picture.stable(shown) == picture.stable(printed), "run make picture"
+    assert "proof optimal" in picture.stable(shown)
+
+
+def test_all_that_is_printed_is_in_the_picture() -> None:
+    picture = script("picture")
+    printed = "\x1b[1mtree  \x1b[0m <1&2>\n\n├ one\n└ " + "long " * 30
+    lines = picture.text(picture.svg(printed)).splitlines()
+    assert lines[:4] == [f"$ {picture.COMMAND}", "tree   <1&2>", "", "├ one"]
+    assert "".join(lines).count("long") == 30
