@@ -75,7 +75,9 @@ class Goal:
             state = "not scheduled"
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
-        return f"<Goal {self.name}: {show_logical(self.spec.logical)} for {self.target.name}, {state}>"
+        implied = self.spec.op.implied(tuple(map(int, self.spec.shape)))
+        sizes = f" ({implied})" if implied else ""
+        return f"<Goal {self.name}: {show_logical(self.spec.logical)}{sizes} for {self.target.name}, {state}>"
 
     @property
     def impl(self) -> Impl:

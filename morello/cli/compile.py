@@ -35,7 +35,9 @@ def _trees(programs: Sequence[Made]) -> bytes:
     shown = []
     for kernel in (one.kernel for one in programs):
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
-        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {kernel.cost:,}\n{tree}")
+        implied = kernel.spec.op.implied(tuple(map(int, kernel.spec.shape)))
+        sizes = f"; {implied}" if implied else ""
+        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {kernel.cost:,}{sizes}\n{tree}")
     return "\n".join(shown).encode()
 
 

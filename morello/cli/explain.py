@@ -124,6 +124,7 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         return
     for goal, kernels in found.items():
         click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+        tell_sizes(goal)
         print_candidates(kernels)
         click.echo()
 
