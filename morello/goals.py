@@ -84,7 +84,8 @@ class Goal:
             state = "not scheduled"
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
-        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)} for {self.target.name}, {state}>"
+        sizes = f" ({implied})" if (implied := self.spec.logical.implied) else ""
+        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.name}, {state}>"
 
     @property
     def plain(self) -> Signature:

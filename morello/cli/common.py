@@ -258,7 +258,7 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
 
 def tell_sizes(goal: Goal) -> None:
     """Print the sizes of operands that one does not see in a Spec, if there are any: those of images."""
-    if words := goal.spec.op.implied(tuple(map(int, goal.spec.shape))):
+    if words := goal.spec.logical.implied:
         click.echo(words)
 
 

@@ -37,7 +37,9 @@ def _trees(programs: Sequence[Made]) -> bytes:
     for kernel in (one.kernel for one in programs):
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
         cost = cost_words(kernel.cost, kernel.target)
-        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {cost}\n{tree}")
+        implied = kernel.spec.logical.implied
+        sizes = f"; {implied}" if implied else ""
+        shown.append(f"{kernel.program.name} for {kernel.target.name}: cost {cost}{sizes}\n{tree}")
     return "\n".join(shown).encode()
 
 

@@ -10,7 +10,7 @@ import click
 
 from morello.cli import roofline
 from morello.cli.candidates import Candidate, candidates, print_candidates
-from morello.cli.common import Made, json_option, make, print_json, with_goals
+from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
 from morello.cli.figures import figures
 from morello.cli.output import check_writable
 from morello.db.store import SpecStore
@@ -115,6 +115,7 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         return
     for goal, kernels in found.items():
         click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
+        tell_sizes(goal)
         print_candidates(kernels)
         click.echo()
 

@@ -33,8 +33,10 @@ def preamble(
 def _banner(impl: Node, target: Target, interface: Interface, flags: Sequence[str]) -> str:
     totals = figures(impl)
     peaks = ", ".join(f"{level.name} {peak}" for level, peak in zip(target.levels, totals.peak, strict=True) if peak)
+    implied = impl.spec.logical.implied
     rows = [
         f"{interface.summary}, made by Morello.",
+        *([f"Sizes: {implied}."] if implied else []),
         interface.command(flags),
         "",
         f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",

@@ -54,14 +54,29 @@ class Configurable(Protocol):
     def name(self) -> str: ...
     @property
     def parameters(self) -> tuple[str, ...]: ...
-    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None, /) -> Self: ...
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+        /,
+    ) -> Self: ...
 
 
 C = TypeVar("C", bound=Configurable)
 
 
-def configured(source: Source, op: C, node: OperationNode, shape: Sequence[int] | None = None) -> C:
-    """Return the operation with the parameters of the text, if it has any, on the shape of the text, if it has one."""
+def configured(
+    source: Source,
+    op: C,
+    node: OperationNode,
+    shape: Sequence[int] | None = None,
+    operands: Sequence[Sequence[int] | None] = (),
+) -> C:
+    """Return the operation with the parameters of the text, if it has any.
+
+    They are on the shape of the text, if it has one, else on operands, of which it may give some shapes.
+    """
     given: dict[str, Value] = {}
     for parameter in node.parameters:
         if parameter.name not in op.parameters:
@@ -74,7 +89,7 @@ def configured(source: Source, op: C, node: OperationNode, shape: Sequence[int] 
     if not given:
         return op
     with source.at(node.span):
-        return op.configured(given, shape)
+        return op.configured(given, shape, operands)
 
 
 def _value(source: Source, node: ParameterNode) -> Value:
@@ -92,19 +107,26 @@ def _value(source: Source, node: ParameterNode) -> Value:
 class Graph:
     """The operations of a Compose, and what each reads: entry e ≥ 0 is external input e, ~j what operation j makes.
 
-    `names` are those of the external inputs and, last, of the output; a chain names none.
+    `ops` have no parameters yet: these are in `nodes`. `names` are those of the external inputs and, last, of the
+    output; a chain names none.
     """
 
     place: Span
     ops: tuple[Operation, ...]
+    nodes: tuple[OperationNode, ...]
     wires: tuple[tuple[int, ...], ...]
     names: tuple[Token, ...] | None
 
-    def arranged(self, source: Source, rank: int) -> Arranged:
-        """Return the Compose, where the output has `rank` dimensions."""
+    def arranged(self, source: Source, rank: int, shapes: Mapping[int, Sequence[int]] | None = None) -> Arranged:
+        """Return the Compose, where the output has `rank` dimensions, and external inputs have these `shapes`."""
+        known = shapes or {}
+        ops = [
+            configured(source, op, node, None, [known.get(entry) for entry in wire])
+            for op, node, wire in zip(self.ops, self.nodes, self.wires, strict=True)
+        ]
         with source.at(self.place):
-            ranks = ranks_of(self.ops, self.wires, rank)
-            return arranged([ComposeStage(*each) for each in zip(self.ops, ranks, self.wires, strict=True)])
+            ranks = ranks_of(ops, self.wires, rank)
+            return arranged([ComposeStage(*each) for each in zip(ops, ranks, self.wires, strict=True)])
 
 
 def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | Equation]) -> Graph:
@@ -116,8 +138,9 @@ def read_graph(source: Source, operations: Operations, components: Sequence[Oper
         raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
     if equations:
         return _equations(source, operations, equations, place)
-    ops = tuple(operation(source, operations, one) for one in components if isinstance(one, OperationNode))
-    return Graph(place, ops, chained(ops), None)
+    nodes = tuple(one for one in components if isinstance(one, OperationNode))
+    ops = tuple(named(source, operations, node) for node in nodes)
+    return Graph(place, ops, nodes, chained(ops), None)
 
 
 def _equations(source: Source, operations: Operations, equations: list[Equation], place: Span) -> Graph:
@@ -137,9 +160,10 @@ def _equations(source: Source, operations: Operations, equations: list[Equation]
     entries = {name: number for number, name in enumerate(external)} | {
         name: ~number for name, number in numbers.items()
     }
-    ops = tuple(operation(source, operations, one.operation) for one in equations)
+    nodes = tuple(one.operation for one in equations)
+    ops = tuple(named(source, operations, node) for node in nodes)
     wires = tuple(tuple(entries[str(name)] for name in one.inputs) for one in equations)
-    return Graph(place, ops, wires, (*external.values(), equations[0].name))
+    return Graph(place, ops, nodes, wires, (*external.values(), equations[0].name))
 
 
 def _check_use(source: Source, equations: list[Equation]) -> None:

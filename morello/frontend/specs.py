@@ -150,7 +150,8 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
     groups = _labelled(source, call, graph, listed)
     output = groups[-1].shape
     assert output is not None, "the grammar has a shape for each operand of a Compose"
-    composed = graph.arranged(source, len(output.numbers))
+    inputs = [group.shape for group in groups[:-1] if group.shape is not None]
+    composed = graph.arranged(source, len(output.numbers), dict(enumerate(_shape(source, one) for one in inputs)))
     compose = composed.compose
     names = [one.name for one in compose.operands(compose.rank)]
     if graph.names is None:

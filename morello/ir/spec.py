@@ -56,6 +56,11 @@ class LogicalSpec:
     def flops(self) -> int:
         return self.op.flops(tuple(int(size) for size in self.shape))
 
+    @property
+    def implied(self) -> str:
+        """Return sizes in words that follow from those of the Spec, as those of images; empty if there are none."""
+        return self.op.implied(tuple(int(size) for size in self.shape))
+
     def __str__(self) -> str:
         return self.text()
 

@@ -50,7 +50,7 @@ class Explanation:
     def head(self) -> Iterator[str]:
         """Yield the lines above the table."""
         yield f"{self.name} for {self.target.label}: {self.signature.text(self.spec.logical)}"
-        if words := self.spec.op.implied(tuple(map(int, self.spec.shape))):
+        if words := self.spec.logical.implied:
             yield words
         yield f"cost {cost_words(self.tree.cost, self.target)}; memory: {memory(self.tree.peak)}; {self.origin}"
         yield str(self.balance)

@@ -47,6 +47,16 @@ def test_programs_of_convolutions_show_the_image(cli, write):
         shown = cli(command, file)
         assert shown.exit_code == 0, shown.output
         assert "\nimage 1×1×4×4, padding [1, 1, 0, 0]\n" in shown.stdout
+    graph = write(
+        "spec edge = Compose([Relu, Conv[stride=2, padding=1, image=4]],\n"
+        "    [(1×1×4×4, GL), (1×1×3×3, GL), (1×1×2×2, GL)])",
+        target="reference_c",
+    )
+    for command in ("run", "check", "explain"):
+        assert "\noperation 1, Conv: image 1×1×4×4, padding [1, 1, 0, 0]\n" in cli(command, graph).stdout
+    assert (
+        "; operation 1, Conv: image 1×1×4×4, padding [1, 1, 0, 0]\n" in cli("compile", graph, "--emit", "impl").stdout
+    )
     plain = write("spec plain = Conv(1×1×1×2×2×3×3, GL, GL, GL)", target="reference_c")
     assert "\nimage 1×1×4×4\n" in cli("run", plain).stdout
 

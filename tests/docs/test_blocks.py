@@ -22,7 +22,8 @@ from morello.frontend import parse
 ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "c", "database", "language", "python"))]
-PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/design/*.md"))
+for folder in ("design", "tutorials"):
+    PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"docs/{folder}/*.md"))
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))
 PIP = "pip install . ./plugins/* && "
 

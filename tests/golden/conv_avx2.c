@@ -1,5 +1,6 @@
 /*
  * Conv(1×4×2×4×8×3×3, L1, L1, L1) for x86_avx2, made by Morello.
+ * Sizes: image 1×2×6×10.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx2 -mfma -mstackrealign -c conv_avx2.c
  *
  * Cost 5016; memory in bytes: VRF 192. Schedule:

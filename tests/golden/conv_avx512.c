@@ -1,5 +1,6 @@
 /*
  * Conv(1×4×2×4×16×3×3, L1, L1, L1) for x86_avx512, made by Morello.
+ * Sizes: image 1×2×6×18.
  * Compile: cc -std=gnu11 -O3 -fno-math-errno -mavx512f -mavx512vl -mavx512bw -mfma -mstackrealign -c conv_avx512.c
  *
  * Cost 5016; memory in bytes: VRF 384. Schedule:

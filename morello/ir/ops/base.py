@@ -196,10 +196,16 @@ class Operation(ABC):
         """Names of the parameters that `configured` takes."""
         return tuple(field.name for field in self._parameters())
 
-    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Self:
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Self:
         """Return the operation with these parameters, by name. Raises SpecError for one that it does not take.
 
-        `shape` has the sizes of its iteration dimensions, where they are known: parameters may follow from them.
+        Parameters may follow from sizes: `shape` has those of its iteration dimensions, where they are known, else
+        `operands` the shapes of those that it reads, where these are known.
         """
         allowed = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
         # A whole number will do where a parameter is a number.

@@ -248,6 +248,15 @@ class Compose(Operation):
     ) -> list[np.ndarray]:
         return [self.values(shape, inputs, dtypes)[0]]
 
+    def implied(self, shape: tuple[int, ...]) -> str:
+        """Return what each operation implies, counted from the one that runs last."""
+        words = [stage.op.implied(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages)]
+        return "; ".join(
+            f"operation {at}, {stage.op.name}: {each}"
+            for at, (stage, each) in enumerate(zip(self.stages, words, strict=True))
+            if each
+        )
+
     def flops(self, shape: tuple[int, ...]) -> int:
         return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
 

@@ -88,21 +88,22 @@ class _Convolution(Operation):
         """Names of its parameters, and `image`, from which padding follows."""
         return (*super().parameters, "image")
 
-    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Self:
-        """Return the convolution with these parameters; `image` has the rows and columns of the image of a `shape`.
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Self:
+        """Return the convolution with these parameters; `image` has the rows and columns of the image.
 
-        With an image, padding below and to the right becomes what makes the image fit exactly. Raises SpecError for a
-        parameter that it does not take, and for an image that no such padding makes fit.
+        With an image, padding below and to the right becomes what makes the image fit exactly where the output is as
+        large as `shape` says or, without one, as filters of their shape among `operands` make it. Raises SpecError for
+        a parameter that it does not take, and for an image that no such padding makes fit.
         """
         op = super().configured({name: value for name, value in given.items() if name != "image"}, shape)
-        return op._on_image(given["image"], shape) if "image" in given else op
+        return op._on_image(given["image"], shape, operands) if "image" in given else op
 
-    def _on_image(self, image: Value, shape: Sequence[int] | None) -> Self:
-        if shape is None:
-            raise SpecError(
-                f"{self.name}: image is for a Spec with a shape of its own, not for a part of a Compose",
-                "give the padding that makes the operands fit: padding=[top, left, bottom, right]",
-            )
+    def _on_image(self, image: Value, shape: Sequence[int] | None, operands: Sequence[Sequence[int] | None]) -> Self:
         kinds = type(image) is int or (isinstance(image, tuple) and len(image) == 2)
         rows, columns = sizes = _each(image, 2) if kinds and isinstance(image, int | tuple) else (0, 0)
         if min(sizes) < 1:
@@ -110,6 +111,7 @@ class _Convolution(Operation):
                 f"{self.name}: image is a number of at least 1, or two of them: [rows, columns]",
                 "for example image=224 or image=[224, 160]",
             )
+        shape = self._made(sizes, operands) if shape is None else shape
         top, left, bottom, right = self.pads
         ends = [
             stride * (size - 1) + dilation * (filter_size - 1) + 1 - before - given
@@ -121,10 +123,31 @@ class _Convolution(Operation):
         self._check_ends(rows, columns, ends)
         return attrs.evolve(self, padding=(top, left, *ends))
 
+    def _made(self, image: Sequence[int], operands: Sequence[Sequence[int] | None]) -> tuple[int, ...]:
+        """Return rows and columns of the output and of the filters, where output is rounded down."""
+        given, filters = (*operands, None, None)[:2]
+        if given is not None and tuple(given[-2:]) != tuple(image):
+            rows_and_columns = f"image=[{', '.join(map(str, given[-2:]))}]"
+            raise SpecError(
+                f"{self.name}: its image is {_times(given)}, not {_times(image)}", f"write {rows_and_columns}"
+            )
+        if filters is None or len(filters) < 2:
+            raise SpecError(
+                f"{self.name}: image needs filters whose sizes an operand of the Compose gives",
+                "give the padding that makes the operands fit: padding=[top, left, bottom, right]",
+            )
+        sizes = [
+            (size + before + after - dilation * (each - 1) - 1) // stride + 1
+            for size, before, after, dilation, each, stride in zip(
+                image, self.pads[:2], self.pads[2:], self.dilations, filters[-2:], self.strides, strict=True
+            )
+        ]
+        return (*sizes, *filters[-2:])
+
     def _check_output(self, shape: Sequence[int], image: Sequence[int], spare: Sequence[int]) -> None:
         """Raise SpecError unless filters fit on the image just as often as `shape` says, `spare` rows being over."""
         output = [size + over // stride for size, over, stride in zip(shape[-4:], spare, self.strides, strict=False)]
-        if output == list(shape[-4:-2]):
+        if output == list(shape[-4:-2]) and min(output) > 0:
             return
         subject = f"{self.name}: an image of {_times(image)}, filters of {_times(shape[-2:])} and these parameters"
         if min(output) < 1:

@@ -82,7 +82,12 @@ class Norm:
         """Return the Compose on tensors of this rank. Its external inputs were `operands` but the last, in order."""
         return self.build(rank, self.eps)
 
-    def configured(self, given: Mapping[str, Value], shape: Sequence[int] | None = None) -> Norm:
+    def configured(
+        self,
+        given: Mapping[str, Value],
+        shape: Sequence[int] | None = None,
+        operands: Sequence[Sequence[int] | None] = (),
+    ) -> Norm:
         """Return the norm with this `eps`, whatever the shape. Raises SpecError for one that is no number."""
         eps = given.get("eps", self.eps)
         if isinstance(eps, (bool, str, tuple)) or not math.isfinite(eps) or eps < 0:
