@@ -159,7 +159,9 @@ def _foreign(
     everything = arrays if out is None else (*arrays, out)
     first = arrays[0]
     give = None
-    if not all(type(array) is type(first) for array in everything) or not hasattr(first, "permute"):
+    if not all(type(array) is type(first) for array in everything) or not (
+        hasattr(first, "permute") and hasattr(first, "stride")
+    ):
         give = to_library_of(first)
         arrays, out_seen = [_seen(array) for array in arrays], None if out is None else _seen(out)
         everything = arrays if out_seen is None else (*arrays, out_seen)
