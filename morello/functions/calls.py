@@ -156,24 +156,19 @@ def _foreign(
     plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
 ) -> Any:
     """Do the same where not all arrays are numpy's: with torch's own views, else by numpy's."""
-    everything = arrays if out is None else (*arrays, out)
     first = arrays[0]
-    give = None
-    if not all(type(array) is type(first) for array in everything) or not (
-        hasattr(first, "permute") and hasattr(first, "stride")
-    ):
+    kind, written, give = type(first), out, None
+    everything = arrays if out is None else (*arrays, out)
+    if not (hasattr(kind, "permute") and hasattr(kind, "stride")) or any(type(one) is not kind for one in everything):
         give = to_library_of(first)
-        arrays, out_seen = [_seen(array) for array in arrays], None if out is None else _seen(out)
-        everything = arrays if out_seen is None else (*arrays, out_seen)
+        seen = [*map(_seen, everything)]
+        forms = [(one.dtype, one.shape, one.strides) for one in seen]
+        arrays, written = seen[: len(arrays)], None if out is None else seen[-1]
     else:
-        out_seen = out
-    forms = [
-        (type(one), one.dtype, one.shape, one.strides if isinstance(one, np.ndarray) else one.stride())
-        for one in everything
-    ]
-    key = (plan, parameters, settings, *forms)
-    known = _known(key) or _learn(key, plan, parameters, arrays, out_seen, settings)
-    made = known(arrays, out_seen)
+        forms = [(one.dtype, one.shape, one.stride()) for one in everything]
+    key = (plan, parameters, settings, kind, *forms)
+    known = _known(key) or _learn(key, plan, parameters, arrays, written, settings)
+    made = known(arrays, written)
     return out if out is not None else made if give is None else give(made)
 
 
