@@ -5,21 +5,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.api import compile, goal, parse, synthesize
     from morello.errors import MorelloError
-    from morello.functions import einsum, matmul, softmax
+    from morello.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.goals import Goal
     from morello.search.solve.solver import Effort
 
     __version__: str
 
-_FUNCTIONS = ["einsum", "matmul", "softmax"]
+_FUNCTIONS = ["attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
 __all__ = [
     "Effort",
     "Goal",
     "MorelloError",
     "__version__",
+    "attention",
     "compile",
+    "conv2d",
     "einsum",
+    "gelu",
     "goal",
+    "layer_norm",
     "matmul",
     "parse",
     "softmax",

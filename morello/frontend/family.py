@@ -9,7 +9,7 @@ import attrs
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source
 from morello.frontend.parser import parse
-from morello.frontend.specs import read_spec
+from morello.frontend.specs import read_signed, read_spec
 from morello.frontend.syntax import DeclarationNode, SpecNode
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -18,13 +18,14 @@ from morello.plugins.choice import ProfileLike
 
 @attrs.frozen
 class Family:
-    """A Spec whose sizes may be exchanged. `spec` has those that the text gives."""
+    """A Spec whose sizes may be exchanged. `spec` has those that the text gives, which lacks the first `lacking`."""
 
     name: str
     target: Target
     spec: Spec
     _source: Source
     _node: SpecNode
+    lacking: int = 0
 
     def at(self, shape: Sequence[int]) -> Spec:
         """Return the Spec that the text would mean with these sizes. Raises SourceError where there is none."""
@@ -48,4 +49,5 @@ def family(text: str, target: Target, filename: str = "<text>") -> Family:
 
 
 def _family(name: str, target: Target, source: Source, node: SpecNode) -> Family:
-    return Family(name, target, read_spec(source, target, node), source, node)
+    spec, signature = read_signed(source, target, node)
+    return Family(name, target, spec, source, node, signature.lacking if signature else 0)

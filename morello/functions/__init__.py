@@ -9,16 +9,18 @@ library of the first one, or `out`, which is then returned. Functions may be cal
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from morello.errors import ArgumentError
 from morello.functions.calls import Options, Plan, call
+from morello.functions.networks import plan_attention, plan_conv2d, plan_gelu, plan_layer_norm, plan_softmax
 from morello.functions.products import plan_product
-from morello.functions.views import Seen, merged, result_like
 
-__all__ = ["Options", "einsum", "matmul", "softmax"]
+__all__ = ["Options", "attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
+
+Sizes = int | tuple[int, int]
 
 _einsum = partial(plan_product, "einsum")
 
@@ -43,7 +45,47 @@ def matmul(a: Any, b: Any, /, *, out: Any = None, **options: Unpack[Options]) ->
 
 def softmax(x: Any, /, axis: int = -1, *, out: Any = None, **options: Unpack[Options]) -> Any:
     """Return e^(x − max) / Σ e^(x − max) along an axis, of f32 or bf16."""
-    return call(_plan_softmax, (axis,), (x,), out, options)
+    return call(plan_softmax, (axis,), (x,), out, options)
+
+
+def gelu(x: Any, /, form: Literal["erf", "tanh"] = "erf", *, out: Any = None, **options: Unpack[Options]) -> Any:
+    """Return x/2 · (1 + erf(x/√2)) of f32 or bf16, or its approximation by tanh."""
+    return call(plan_gelu, (form,), (x,), out, options)
+
+
+def layer_norm(
+    x: Any, gamma: Any, beta: Any, eps: float = 1e-5, /, *, out: Any = None, **options: Unpack[Options]
+) -> Any:
+    """Return (x − mean) / √(variance + eps) · gamma + beta along the last axis, whose length gamma and beta have."""
+    return call(plan_layer_norm, (eps,), (x, gamma, beta), out, options)
+
+
+def conv2d(
+    x: Any,
+    w: Any,
+    /,
+    *,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    out: Any = None,
+    **options: Unpack[Options],
+) -> Any:
+    """Return the convolution, as neural networks have it, of images b×c×H×W with filters f×(c/groups)×fh×fw.
+
+    The result is b×f×h×w, h = (H + 2·padding − dilation·(fh − 1) − 1) // stride + 1 and w likewise. Parameters are a
+    number or a pair for rows and columns.
+    """
+    parameters = tuple(tuple(each) if isinstance(each, list) else each for each in (stride, padding, dilation))
+    return call(plan_conv2d, (*parameters, groups), (x, w), out, options)
+
+
+def attention(
+    q: Any, k: Any, v: Any, /, *, scale: float | None = None, out: Any = None, **options: Unpack[Options]
+) -> Any:
+    """Return softmax(q · kᵀ · scale) · v for q …×m×d, k …×n×d and v …×n×e; `scale` is 1/√d by default."""
+    return call(plan_attention, (scale,), (q, k, v), out, options)
 
 
 def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> Plan:
@@ -54,22 +96,3 @@ def _plan_matmul(arrays: list[np.ndarray], out: np.ndarray | None) -> Plan:
     rows, columns = "m" if a > 1 else "", "n" if b > 1 else ""
     dots = "..." if max(a, b) > 2 else ""
     return plan_product("matmul", f"{lhs},{rhs}->{dots}{rows}{columns}", arrays, out)
-
-
-def _plan_softmax(axis: int, arrays: list[np.ndarray], out: np.ndarray | None) -> Plan:
-    x = Seen.of(arrays[0], "softmax: x")
-    along = _axis("softmax", axis, x)
-    y = result_like("softmax", x.dtype, x.shape, out)
-    groups = merged([x, y], lambda one: one == along)
-    src, made = x.grouped(groups), y.grouped(groups)
-    head = f"Softmax[dim={groups.index([along])}]({'×'.join(map(str, made.shape))}"
-    return Plan("softmax", head, ((0, src),), made, x.shape)
-
-
-def _axis(what: str, axis: int, x: Seen) -> int:
-    """Return the number of an axis, from 0. Raises ArgumentError where there is none."""
-    if not isinstance(axis, int) or not -len(x.shape) <= axis < len(x.shape):
-        raise ArgumentError(
-            f"{what}: axis is {axis!r}, and the array has {len(x.shape)}", "count from 0, or from -1 down"
-        )
-    return axis % len(x.shape)

@@ -83,11 +83,18 @@ class Plan:
     inputs: tuple[tuple[int, Seen], ...]
     output: Seen
     shape: tuple[int, ...]
+    #: The operands' names, where the Spec is a graph: they are written with their shapes.
+    names: tuple[str, ...] = ()
 
     def spec(self, level: str, serial: bool) -> str:
         """Return the Spec, with all operands in one level."""
-        operands = [one.text(level) for one in (*(seen for _, seen in self.inputs), self.output)]
-        return f"{self.head}, {', '.join(operands)}{', serial' if serial else ''})"
+        every = (*(seen for _, seen in self.inputs), self.output)
+        if self.names:
+            listed = [f"{name}: {one.text(level, True)}" for name, one in zip(self.names, every, strict=True)]
+            operands = f"[{', '.join(listed)}]"
+        else:
+            operands = ", ".join(one.text(level) for one in every)
+        return f"{self.head}, {operands}{', serial' if serial else ''})"
 
 
 #: Makes the plan of a function for arrays; `out` is the result's, if it is given.
@@ -131,30 +138,37 @@ def call(plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any],
         if type(array) is not np.ndarray:
             return _foreign(plan, parameters, arrays, out, settings)
         forms.append((array.dtype, array.shape, array.strides))
-    known = _calls.get(key := tuple(forms)) or _learn(key, plan, parameters, arrays, written, settings)
+    known = _known(key := tuple(forms)) or _learn(key, plan, parameters, arrays, written, settings)
     return known(arrays, written)
+
+
+def _known(key: Hashable) -> Call | None:
+    """Return the call that is known for such arrays. Raises ArgumentError for parameters that are lists or the like."""
+    try:
+        return _calls.get(key)
+    except TypeError as error:
+        raise ArgumentError(
+            f"a parameter of a wrong type: {error}", "pass numbers, words, or tuples of numbers"
+        ) from None
 
 
 def _foreign(
     plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
 ) -> Any:
     """Do the same where not all arrays are numpy's: with torch's own views, else by numpy's."""
-    everything = arrays if out is None else (*arrays, out)
     first = arrays[0]
-    give = None
-    if not all(type(array) is type(first) for array in everything) or not hasattr(first, "permute"):
+    kind, written, give = type(first), out, None
+    everything = arrays if out is None else (*arrays, out)
+    if not (hasattr(kind, "permute") and hasattr(kind, "stride")) or any(type(one) is not kind for one in everything):
         give = to_library_of(first)
-        arrays, out_seen = [_seen(array) for array in arrays], None if out is None else _seen(out)
-        everything = arrays if out_seen is None else (*arrays, out_seen)
+        seen = [*map(_seen, everything)]
+        forms = [(one.dtype, one.shape, one.strides) for one in seen]
+        arrays, written = seen[: len(arrays)], None if out is None else seen[-1]
     else:
-        out_seen = out
-    forms = [
-        (type(one), one.dtype, one.shape, one.strides if isinstance(one, np.ndarray) else one.stride())
-        for one in everything
-    ]
-    key = (plan, parameters, settings, *forms)
-    known = _calls.get(key) or _learn(key, plan, parameters, arrays, out_seen, settings)
-    made = known(arrays, out_seen)
+        forms = [(one.dtype, one.shape, one.stride()) for one in everything]
+    key = (plan, parameters, settings, kind, *forms)
+    known = _known(key) or _learn(key, plan, parameters, arrays, written, settings)
+    made = known(arrays, written)
     return out if out is not None else made if give is None else give(made)
 
 

@@ -88,8 +88,8 @@ def _plan(name: str, what: str, terms: Sequence[Term], out: Term, sizes: Mapping
     rows, columns = ("".join(one for one in kept if one not in term.letters) for term in (right, left))
     if not rows and not columns and set(left.letters) == set(right.letters) == set(out.letters) and kept:
         return _values(name, terms, out, kept)
-    # Columns are what the result has side by side, so that its rows are vectors.
-    places = (1, 0) if rows and columns and kept[-1] in rows else (0, 1)
+    # Columns are what the result has side by side, so that its rows are vectors; a matrix times a vector is a row, too.
+    places = (1, 0) if kept and kept[-1] in rows else (0, 1)
     lhs, rhs = (terms[place] for place in places)
     for batch, m, k, n in _dimensions(lhs, rhs, kept):
         ways = ((lhs, (m, k)), (rhs, (k, n)), (out, (m, n)))

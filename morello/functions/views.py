@@ -108,8 +108,8 @@ class Seen:
     def _long(self, group: Sequence[int]) -> list[int]:
         return [axis for axis in group if self.shape[axis] > 1]
 
-    def text(self, level: str) -> str:
-        """Return the operand as the Spec language has it: what of its layout, and how much of it is contiguous."""
+    def text(self, level: str, with_shape: bool = False) -> str:
+        """Return the operand as the Spec language has it: its layout, and how much of it is contiguous."""
         # What repeats comes first, as if it were far apart: the rest may be contiguous.
         axes = sorted(
             self._long(range(len(self.shape))), key=lambda axis: (self.strides[axis] != 0, -abs(self.strides[axis]))
@@ -120,7 +120,8 @@ class Seen:
                 break
             run, contig = run * self.shape[axis], contig + 1
         layout = "" if axes == sorted(axes) else f", layout[{', '.join(map(str, axes))}]"
-        return f"({self.dtype}, {level}{layout}{'' if contig == len(axes) else f', c{contig}'})"
+        shape = f"{'×'.join(map(str, self.shape))}, " if with_shape else ""
+        return f"({shape}{self.dtype}, {level}{layout}{'' if contig == len(axes) else f', c{contig}'})"
 
 
 def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> Seen:

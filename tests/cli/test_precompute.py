@@ -13,6 +13,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.family import families, family
 from morello.frontend.parser import parse_spec
+from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
 from morello.search.watch import Full
 
@@ -42,6 +43,15 @@ def test_all_sizes_are_answered(fill, avx2, spec, bound, axes):
         impl = store.program(avx2, goal)
         assert impl is not None
         assert impl == BlockSearch(avx2).synthesize(goal)
+
+
+def test_products_without_a_batch(fill):
+    said, store = fill("Matmul(1×1×1, L1, L1, L1, serial)", "1x2x2")
+    assert "4 Specs, 0 solved before, 4 now" in said
+    goal = parse_spec("Matmul(1×1×2×2, L1, L1, L1, serial)", installed().target("x86_avx2"))
+    assert store.program(installed().target("x86_avx2"), goal) is not None
+    said, _ = fill("Matmul(1×1×1, L1, L1, L1, serial)", "1x1x2x2", code=1)
+    assert "one size for each of m×k×n" in said
 
 
 def test_compiles_without_a_search(fill, cli, write, monkeypatch):
