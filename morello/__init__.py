@@ -5,12 +5,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from morello.api import compile, goal, parse, synthesize
     from morello.errors import MorelloError
+    from morello.functions import einsum, matmul, softmax
     from morello.goals import Goal
     from morello.search.solve.solver import Effort
 
     __version__: str
 
-__all__ = ["Effort", "Goal", "MorelloError", "__version__", "compile", "goal", "parse", "synthesize"]
+_FUNCTIONS = ["einsum", "matmul", "softmax"]
+__all__ = [
+    "Effort",
+    "Goal",
+    "MorelloError",
+    "__version__",
+    "compile",
+    "einsum",
+    "goal",
+    "matmul",
+    "parse",
+    "softmax",
+    "synthesize",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +34,10 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         value: object = version("morello")
+    elif name in _FUNCTIONS:
+        from morello import functions
+
+        value = getattr(functions, name)
     else:
         from morello import api
 

@@ -75,4 +75,4 @@ class GoalKernel(CompiledKernel):
             ):
                 others = found_runner_ups(search, goal.scheduled, self.impl, runner_ups)
         tree, bounds = program_tree(self.impl, self.target, others), balance(self.impl, self.target)
-        return Explanation(goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, noise)
+        return Explanation(goal.name, self.spec, self.target, tree, bounds, self.low, self.proof, goal.plain, noise)

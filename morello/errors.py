@@ -44,7 +44,14 @@ class Inapplicable(MorelloError):
 
 
 class PluginError(MorelloError):
-    """A plugin that failed or broke a rule; the message names plugin, object and rule."""
+    """A plugin that failed or broke a rule; the message names plugin, object and rule.
+
+    `plugin` is its name, where leaving it out would help.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, plugin: str | None = None):
+        super().__init__(message, hint)
+        self.plugin = plugin
 
 
 def remedy(plugin: str) -> str:
@@ -76,8 +83,20 @@ class VerificationError(MorelloError):
     """Emitted code that computed something else than its Spec says."""
 
 
-class NotSaved(UserWarning):
+class MorelloWarning(UserWarning):
+    """Base of every warning Morello gives on purpose: things go on, but not as they might."""
+
+
+class NotSaved(MorelloWarning):
     """A database that cannot be used, or an answer that was found and could not be stored in it."""
+
+
+class Converted(MorelloWarning):
+    """A database of an earlier format, which was made into one of the format that this version of Morello writes."""
+
+
+class PluginDisabled(MorelloWarning):
+    """An installed plugin that fails or breaks a rule, and is left out for it."""
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:

@@ -84,7 +84,12 @@ class Goal:
             state = "not scheduled"
         else:
             state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
-        return f"<Goal {self.name}: {self.spec.logical} for {self.target.name}, {state}>"
+        return f"<Goal {self.name}: {self.plain.text(self.spec.logical)} for {self.target.name}, {state}>"
+
+    @property
+    def plain(self) -> Signature:
+        """Return the operands in the Spec's order, with the operation's names, and the dimensions of the text."""
+        return Signature.of(self.spec.logical, self.signature.lacking if self.signature else 0)
 
     def _repr_html_(self) -> str:
         return facts_html(self.facts)

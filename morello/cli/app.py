@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import click
 
 from morello.cli import streams
-from morello.errors import MorelloError
+from morello.errors import MorelloError, MorelloWarning
 from morello.interrupt import INTERRUPTED, raised
 
 #: One line about each command; its module, of the same name, is imported where it runs.
@@ -27,6 +29,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "targets": "List the installed targets, and what they have.",
         "calibrate": "Measure what this machine costs, and write it to a profile.",
         "db": "Look after databases of solved Specs.",
+        "cache": "Show or limit what is kept of what was built.",
     }
 )
 
@@ -65,7 +68,7 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command named. Whatever is no bug becomes a message; a reader that went away is nobody's error."""
         try:
-            with raised():
+            with raised(), _warnings():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             click.echo(str(error) or "interrupted", err=True)
@@ -83,6 +86,22 @@ class CommandGroup(click.Group):
                 raise
             _tell(error)
             ctx.exit(1)
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Within a block, print warnings of Morello's as the messages of commands are printed."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, MorelloWarning):
+                click.echo(f"warning: {message}", err=True)
+            else:
+                others(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _tell(error: OSError) -> None:

@@ -292,10 +292,52 @@ def _lines(text: str) -> Iterator[Iterator[str]]:
 @command.command("prune")
 @file_argument
 @click.option("--lower", is_flag=True, help="Also drop lower bounds, and programs that are not proven.")
-def prune(file: str, lower: bool) -> None:
-    """Drop from FILE what belongs to no installed target as it is now, and make FILE as small as it can be."""
-    store = _open(file)
-    before = _bytes_on_disk(store.path)
-    prints, boxes = upkeep.prune(store, _targets(), lower=lower)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be dropped.")
+@click.pass_context
+def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) -> None:
+    """Drop from FILE what belongs to no installed target as it is now, and make FILE as small as it can be.
+
+    It shows what would go, and asks.
+    """
+    store, targets = _open(file), _targets()
+    if left_out := dict.fromkeys(one.plugin.name for one in installed().disabled):
+        raise MorelloError(
+            f"plugins are disabled, so it is not known what belongs to their targets: {', '.join(left_out)}",
+            "`morello targets` says why: mend them, or uninstall them",
+        )
+    doomed, before = upkeep.prunable(store, targets, lower=lower), _bytes_on_disk(store.path)
+    if doomed:
+        _print_doomed(doomed, before)
+    if dry_run:
+        click.echo("nothing was dropped" if doomed else "there is nothing to drop")
+        return
+    if doomed and not yes and not _agreed(f"\ndrop this from {store.path}?"):
+        click.echo("nothing was dropped")
+        ctx.exit(1)
+    prints, boxes = upkeep.prune(store, targets, lower=lower)
     after = _bytes_on_disk(store.path)
     click.echo(f"dropped {prints:,} fingerprints and {boxes:,} rectangles: {before:,} bytes became {after:,}")
+
+
+def _print_doomed(doomed: Sequence[upkeep.Pruning], size: int) -> None:
+    columns = [Column("drop"), Column("target", wraps=True), Column("rectangles", number=True)]
+    columns += [Column("unproven", number=True), Column("bytes, about", number=True)]
+    rows = [
+        (
+            one.print.hash[:12] if one.whole else "bounds",
+            f"{one.print.target}{' (not as installed)' if one.whole else ''}",
+            f"{one.rectangles:,}",
+            f"{one.unproven:,}",
+            f"{round(size * one.share):,}",
+        )
+        for one in doomed
+    ]
+    print_table(columns, rows)
+
+
+def _agreed(question: str) -> bool:
+    """Ask the user. Raises MorelloError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise MorelloError("there is nobody to ask", "give --yes to drop it, or --dry-run to only look")
+    return click.confirm(question)

@@ -114,13 +114,13 @@ def _kernels(goals: Sequence[Goal], as_json: bool) -> None:
         print_json([_listed(goal, kernels) for goal, kernels in found.items()])
         return
     for goal, kernels in found.items():
-        click.echo(f"{goal.name} for {goal.target.label}: {goal.spec.logical}")
+        click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
         print_candidates(kernels)
         click.echo()
 
 
 def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
-    spec = str(goal.spec.logical)
+    spec = goal.plain.text(goal.spec.logical)
     return {"name": goal.name, "target": goal.target.name, "spec": spec, "kernels": [*map(attrs.asdict, kernels)]}
 
 

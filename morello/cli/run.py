@@ -60,7 +60,7 @@ def command(
 
 
 def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: int | None, against: str) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target)}")
+    click.echo(f"{goal.name} for {goal.target.label}:\n{show_spec(goal.spec, goal.target, goal.plain)}")
     tell_sizes(goal)
     click.echo()
     made = make(goal, db, cc)

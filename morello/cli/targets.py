@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +11,12 @@ import attrs
 import click
 
 from morello.cli.common import json_option, print_json
-from morello.errors import MorelloError
+from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import BASE, Target
-from morello.plugins.registry import PluginInfo, Registry, installed
+from morello.plugins.disabled import Disabled, PluginInfo
+from morello.plugins.registry import Registry, installed
 from morello.report.tables import Column, print_table
 from morello.report.words import size
 
@@ -29,31 +31,62 @@ def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
     Costs are those of the profile that is chosen; `--profile`, the variable MORELLO_PROFILE and the user's
     configuration choose another one, in this order, before the CPU does.
     """
-    registry = installed()
-    if name is not None:
-        described = _describe(registry.target(name), registry)
-        if as_json:
-            print_json(described)
-        else:
-            _print(registry.target(name), described)
-        return
-    targets, faults = [], []
+    with warnings.catch_warnings():
+        # They are listed below, or are nothing to this target.
+        warnings.simplefilter("ignore", PluginDisabled)
+        registry = installed()
+        if name is None:
+            _list(ctx, registry, as_json)
+            return
+    described = _describe(registry.target(name), registry)
+    if as_json:
+        print_json(described)
+    else:
+        _print(registry.target(name), described)
+
+
+def _list(ctx: click.Context, registry: Registry, as_json: bool) -> None:
+    targets, faulty, errors = [], [], []
     for one in registry.names:
         try:
             targets.append(registry.target(one))
+        except PluginError as error:
+            owner = next(plugin for plugin in registry.plugins if plugin.name == registry.owner(one))
+            faulty.append(Disabled(owner, one, error))
         except MorelloError as error:
-            faults.append(error)
+            errors.append(error)  # such as a profile that the user asks for
+    disabled = [*registry.disabled, *faulty, *registry.idle()]
     if as_json:
-        described = [_describe(target, registry) for target in targets]
-        print_json({"plugins": [attrs.asdict(one) for one in registry.plugins], "targets": described})
-    elif targets:
-        _print_list(targets)
+        described = {
+            "plugins": [attrs.asdict(one) for one in registry.plugins],
+            "targets": [_describe(target, registry) for target in targets],
+            "disabled": [_reason(one) for one in disabled],
+        }
+        print_json(described)
+    else:
+        if targets:
+            _print_list(targets)
+        if targets and disabled:
+            click.echo()
+        if disabled:
+            _print_disabled(disabled)
     if not registry.names:
         click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
-    for fault in dict.fromkeys(map(str, faults)):
-        click.echo(f"error: {fault}", err=True)
-    if faults or not targets:
+    for error in dict.fromkeys(map(str, errors)):
+        click.echo(f"error: {error}", err=True)
+    if errors or not targets:
         ctx.exit(1)
+
+
+def _reason(disabled: Disabled) -> dict[str, Any]:
+    error = disabled.error
+    return {**attrs.asdict(disabled.plugin), "target": disabled.target, "reason": error.message, "hint": error.hint}
+
+
+def _print_disabled(disabled: Sequence[Disabled]) -> None:
+    columns = [Column("disabled"), Column("target", spare=1), Column("why", wraps=True), Column("remedy", wraps=True)]
+    rows = [(one.plugin.name, one.target or "–", one.error.message, one.error.hint or "") for one in disabled]
+    print_table(columns, rows)
 
 
 def _print_list(targets: Sequence[Target]) -> None:

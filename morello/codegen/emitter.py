@@ -49,9 +49,12 @@ MAX_STACK_BYTES = 4096
 _DECLARED_PER_LINE = 8
 
 
-def short(logical: LogicalSpec) -> str:
-    """Return a Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels."""
-    shape = "×".join(map(str, logical.shape))
+def short(logical: LogicalSpec, lacking: int = 0) -> str:
+    """Return a Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels.
+
+    The shape is without the first `lacking` sizes.
+    """
+    shape = "×".join(map(str, logical.shape[lacking:]))
     return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"
 
 
@@ -160,6 +163,7 @@ class Emission:
             cpu_features=tuple(self._features),
             declarations=interface.declarations,
             cpu_tests=self._cpu_tests(),
+            lacking=self.signature.lacking,
         )
 
     # What a KernelSite asks for, besides vectors and their loads and stores.
@@ -195,13 +199,14 @@ class Emission:
     def _interface(self, parameters: tuple[Parameter, ...]) -> Interface:
         return Interface(
             name=self.name,
-            summary=f"{short(self.impl.spec.logical)} for {self.target.name}",
+            summary=f"{short(self.impl.spec.logical, self.signature.lacking)} for {self.target.name}",
             parameters=parameters,
             workspace=self._most_held,
             thread_workspace=self._parallel.workspace,
             parallel=bool(self._parallel),
             workspace_name=self.workspace_name,
             threads_name=self.threads_name,
+            lacking=self.signature.lacking,
         )
 
     def _needed(self) -> tuple[str, ...]:

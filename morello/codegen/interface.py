@@ -42,7 +42,7 @@ class Interface:
     """The function `name` as its callers see it.
 
     `summary` says in a line what it computes. Of the workspace, `workspace` bytes are for all threads and
-    `thread_workspace` for each.
+    `thread_workspace` for each. Of the operands' dimensions, comments leave out the first `lacking`.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Interface:
     parallel: bool = False
     workspace_name: str = "workspace"
     threads_name: str = "threads"
+    lacking: int = 0
 
     @property
     def prototype(self) -> str:
@@ -92,9 +93,10 @@ class Interface:
     def description(self) -> Iterator[str]:
         """Yield comments on all parameters, and the macro for the workspace."""
         for one in self.parameters:
-            shape = "×".join(map(str, one.tensor.shape))
-            layout = one.tensor.state.layout or "in order"
-            yield f"/* {one.name}: {shape} {one.tensor.state.dtype}, {layout} */"
+            tensor = one.tensor.lacking(self.lacking)
+            shape = "×".join(map(str, tensor.shape))
+            layout = tensor.state.layout or "in order"
+            yield f"/* {one.name}: {shape} {tensor.state.dtype}, {layout} */"
             if one.strides:
                 yield f"/* {one.name}_stride*: distance in values along its outer dimensions, slowest first */"
         macro, threads = workspace_macro(self.name), self.threads_name

@@ -135,6 +135,7 @@ class Function:
             parallel=self.parallel,
             workspace_name=_free("workspace", taken),
             threads_name=_free("threads", taken),
+            lacking=self.programs[0].lacking,
         )
 
     def call(self, program: Program) -> str:
@@ -291,7 +292,8 @@ def _operands(function: Function) -> str:
     """Return the table of a function's operands."""
     rows = [f"static const morello_operand morello_operands_{function.name}[] = {{"]
     for one in function.parameters:
-        state, shape = one.tensor.state, one.tensor.shape
+        tensor = one.tensor.lacking(function.interface.lacking)
+        state, shape = tensor.state, tensor.shape
         sizes = f"(const ptrdiff_t[]){{{', '.join(map(str, shape))}}}" if shape else "NULL"
         texts = ", ".join(json.dumps(text) for text in (one.name, str(state.dtype), str(state.layout or "in order")))
         numbers = f"{int(one.reads)}, {int(one.writes)}, {len(shape)}, {sizes}, {one.strides}"

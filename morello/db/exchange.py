@@ -25,6 +25,8 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError, SpecError
 
 _HEADER = "morello database"
+#: Formats whose text is the same.
+_READABLE = (6, FORMAT)
 #: Tables that are handed on together.
 _BATCH = 1000
 
@@ -189,7 +191,7 @@ def _check_header(fields: Any) -> None:
     found = fields.get(_HEADER) if isinstance(fields, dict) else None
     if not isinstance(found, int):
         raise ValueError("this is no exported database")
-    if found != FORMAT:
+    if found not in _READABLE:
         raise ValueError(f"format {found}, not {FORMAT}: another version of Morello wrote it")
 
 

@@ -7,18 +7,20 @@ import itertools
 import os
 import sqlite3
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from morello.db.guard import PATIENCE, TABLES, Endless, Guarded, connect, error_name, patiently, schema_fault
-from morello.errors import MorelloError
+from morello.db.migrations import MIGRATIONS
+from morello.errors import Converted, MorelloError
 from morello.unfinished import unfinished
 
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
-#: Raised whenever what is in the file changes its meaning.
+#: Raised whenever what is in the file changes its meaning; then `migrations.py` gets a step from the one before.
 FORMAT = 7
 
 
@@ -166,6 +168,7 @@ class File:
     def _prepared(self, connection: Guarded) -> Guarded:
         """Return the connection, if the file is of this format; an empty file is filled."""
         try:
+            self._convert(connection)
             connection.execute("BEGIN")
             recognised = self._recognised(connection)
             connection.execute("COMMIT")
@@ -176,6 +179,29 @@ class File:
             connection.close()
             raise
         return connection
+
+    def _convert(self, connection: Guarded) -> None:
+        """Make a file of an earlier format one of this, or leave it as it is. Raises Damaged if it is not of that."""
+        if (_format(connection) or 0) not in MIGRATIONS:
+            return
+        told = []
+        patiently(connection, "BEGIN IMMEDIATE")
+        try:
+            # Another process may have done it meanwhile.
+            while step := MIGRATIONS.get(version := _format(connection) or 0):
+                if fault := step.fault(connection, self.size()):
+                    raise self.damaged(fault)
+                with connection.lifted():
+                    step.convert(connection)
+                connection.execute(f"PRAGMA user_version = {step.to}")
+                told.append(f"from format {version} to {step.to}, and {step.kept}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        if told:
+            warnings.warn(f"database {self.path} was converted {'; '.join(told)}", Converted, stacklevel=2)
 
     def _make(self) -> None:
         """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
@@ -198,19 +224,19 @@ class File:
 
     def _recognised(self, connection: Guarded) -> bool:
         """Return True for a database of this format, False for an empty one. Raises MorelloError if it is neither."""
-        (mark,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if mark == APPLICATION and version == FORMAT:
+        version = _format(connection)
+        if version == FORMAT:
             fault = schema_fault(connection, self.size())
             if fault:
                 raise self.damaged(fault)
             return True
-        if mark == APPLICATION:
+        if version is not None:
             age = "a newer" if version > FORMAT else "an older"
             remedy = "update Morello, or give another path" if version > FORMAT else "delete it, or give another path"
             raise MorelloError(
                 f"database {self.path} was written by {age} version of Morello: format {version}, not {FORMAT}", remedy
             )
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
         if mark or connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone():
             raise MorelloError(f"{self.path} is no Morello database", "give another path")
         return False
@@ -235,6 +261,13 @@ class File:
 
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _UNWRITABLE = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_CANTINIT", "SQLITE_READONLY_DIRECTORY"}
+
+
+def _format(connection: Guarded) -> int | None:
+    """Return the format of a Morello database; None for a file that is none."""
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version if mark == APPLICATION else None
 
 
 def _fill(connection: Guarded) -> None:

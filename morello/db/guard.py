@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -172,9 +172,9 @@ def patiently(connection: sqlite3.Connection, statement: str) -> None:
         connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
 
 
-def schema_fault(connection: Guarded, size: int) -> str | None:
-    """Say how the schema differs from the one that is made; None if it does not."""
-    expected = {(name, "table", name, sql) for name, sql in TABLES.items()}
+def schema_fault(connection: Guarded, size: int, tables: Mapping[str, str] = TABLES) -> str | None:
+    """Say how the schema differs from the one that makes `tables`; None if it does not."""
+    expected = {(name, "table", name, sql) for name, sql in tables.items()}
     expected |= {(name, "index", of, None) for name, of in _INDICES.items()}
     query = f"SELECT name, type, tbl_name, sql, rootpage FROM sqlite_master LIMIT {len(expected) + 1}"
     schema = [*connection.rows(query, (), size)]

@@ -207,6 +207,40 @@ def _draw(
     return _Drawn(chance, target, spec, entries_of(box, shape, grids, steps)[0])
 
 
+@attrs.frozen
+class Pruning:
+    """Tells what `prune` would drop of a fingerprint: rectangles, unproven programs, and its share of the bytes."""
+
+    print: Print
+    #: All of it goes, as it belongs to no target.
+    whole: bool
+    rectangles: int
+    unproven: int
+    share: float
+
+
+def prunable(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> list[Pruning]:
+    """Return what `prune` would drop, for each fingerprint of which it would drop something."""
+    wanted = {fingerprint(target) for target in targets}
+    query = (
+        "SELECT count(*), coalesce(sum(length(box) + 16), 0) FROM rectangles "
+        "WHERE tab IN (SELECT id FROM tables WHERE fingerprint = ?) AND kind IN (?, ?, ?)"
+    )
+    programs = "SELECT count(*), coalesce(sum(length(spec) + length(schedule)), 0) FROM unproven WHERE fingerprint = ?"
+    found, total = [], 0
+    with store.file.reading():
+        for one in records.read_prints(store.file):
+            (every,) = store.file.rows(query, one.id, *AnswerKind)
+            (bounds,) = store.file.rows(query, one.id, *[AnswerKind.LOWER] * 3)
+            (unproven,) = store.file.rows(programs, one.id)
+            total += every[1] + unproven[1]
+            whole = one.hash not in wanted
+            rectangles, told = (every if whole else bounds), unproven
+            if whole or (lower and (rectangles[0] or told[0])):
+                found.append(Pruning(one, whole, rectangles[0], told[0], rectangles[1] + told[1]))
+    return [attrs.evolve(one, share=one.share / max(1, total)) for one in found]
+
+
 def prune(store: SpecStore, targets: Iterable[Target], *, lower: bool) -> tuple[int, int]:
     """Drop all fingerprints but those of `targets`, and with `lower` all that is unproven; then give the space back.
 

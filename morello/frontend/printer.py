@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from morello.errors import MorelloError
 from morello.frontend.specfile import SpecFile
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
@@ -16,18 +17,31 @@ def show_spec(spec: Spec, target: Target, signature: Signature | None = None) ->
 
     Its limits are left out where they are all the memory of the target.
     """
-    names, order = (signature.names, signature.operands) if signature else ((), ())
-    logical = spec.logical.text(f",\n{_INDENT}", f",\n{_INDENT} ", names, order)
+    called = signature or Signature.of(spec.logical)
+    logical = called.text(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
     if tuple(spec.limits) == target.full_limits():
         return logical
     return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
 
 
-def show_file(file: SpecFile) -> str:
-    """Return a whole file: target, Specs, and each Spec's schedule after it."""
+def show_file(file: SpecFile, *others: SpecFile) -> str:
+    """Return a whole file: target, Specs, and each Spec's schedule after it.
+
+    `others` are how other targets see the file; parsed for any of the targets, the text gives what that one sees.
+    Raises MorelloError where they see different Specs.
+    """
     parts = [f"target {file.target.name}\n"]
-    for goal in file.goals:
-        parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target, goal.signature)}\n")
-        if goal.schedule:
-            parts.append("\n".join([f"schedule {goal.name} {{", *lines(goal.schedule, 1), "}\n"]))
+    for goals in zip(*(each.goals for each in (file, *others)), strict=True):
+        texts = [
+            f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature)}\n"
+            for each, goal in zip((file, *others), goals, strict=True)
+        ]
+        if len({*texts}) > 1:
+            hint = "write a file for each target"
+            raise MorelloError(f"{goals[0].name} is not the same Spec on all targets, so no file has it", hint)
+        parts.append(texts[0])
+        for each, goal in zip((file, *others), goals, strict=True):
+            if goal.schedule:
+                head = f"schedule {goal.name} for {each.target.name} {{" if others else f"schedule {goal.name} {{"
+                parts.append("\n".join([head, *lines(goal.schedule, 1), "}\n"]))
     return "\n".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 from lark import Token
 
 from morello.errors import MorelloError, suggestion
@@ -51,7 +52,7 @@ def read_signed(
                 f"{len(call.names)} names for {len(logical.states)} operands",
                 "name every operand, or leave the names out",
             )
-        signature = Signature(tuple(map(str, call.names)), signature.operands)
+        signature = attrs.evolve(signature, names=tuple(map(str, call.names)))
     limits = None if node.limits is None else _limits(source, target, node.limits)
     try:
         return target.spec(logical, limits), None if signature == Signature.of(logical) else signature
@@ -71,26 +72,39 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
             "write Compose([Matmul, Matmul], [(1×64×128, f32, GL), ...])",
         )
     written = _shape(source, text)
-    shape = sizes or written
     if call.name in NORMS:
-        return _norm(source, target, call, shape)
+        return _norm(source, target, call, sizes or written)
     op = named(source, target.operations, call.operation, COMPOSE, *NORMS)
-    if op.rank not in (None, len(shape)):
-        names = "×".join(op.dims(op.rank or 0))
-        raise source.error(
-            text.span,
-            f"{op} has the {op.rank} dimensions {names}, not {len(shape)}",
-            "write a size for each of them; 1 where there is only one",
-        )
+    lacking = int(op.batch_may_lack and len(written) + 1 == op.rank)
+    written = (1,) * lacking + written
+    shape = sizes or written
+    _check_rank(source, text.span, op, shape, lacking)
     # Other sizes are for the same operation.
     op = configured(source, op, call.operation, written)
     nodes, serial = _operands(source, call)
     declared = op.operands(len(shape))
     _check_count(source, op, call, nodes, [one.name for one in declared])
     shapes = _operand_shapes(source, text.span, op, shape)
-    states = [read_state(source, target, node, own) for node, own in zip(nodes, shapes, strict=True)]
+    states = [
+        read_state(source, target, node, own[lacking:]).shifted(lacking)
+        for node, own in zip(nodes, shapes, strict=True)
+    ]
     logical = LogicalSpec(op, shape, tuple(states), serial)
-    return logical, nodes, Signature.of(logical)
+    return logical, nodes, Signature.of(logical, lacking)
+
+
+def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ...], lacking: int) -> None:
+    """Raise SourceError for another number of sizes than the operation has, or a batch where the text has none."""
+    names = op.dims(op.rank or len(shape))
+    if op.rank not in (None, len(shape)):
+        raise source.error(
+            place,
+            f"{op} has the {op.rank} dimensions {'×'.join(names)}, not {len(shape)}",
+            "write a size for each of them; 1 where there is only one"
+            + (f", or without {names[0]}" if op.batch_may_lack else ""),
+        )
+    if any(size != 1 for size in shape[:lacking]):
+        raise source.error(place, f"{op} without {names[0]}, which is {shape[0]}", f"write a size for {names[0]}, too")
 
 
 def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -89,6 +89,10 @@ class Layout:
 
     __repr__ = __str__
 
+    def shifted(self, count: int) -> Layout:
+        """Return the layout of tensors with so many more first dimensions, which have no part in it, or fewer."""
+        return Layout(tuple(attrs.evolve(one, dim=one.dim + count) for one in self.dims))
+
     @property
     def has_strips(self) -> bool:
         return any(physical.size is not None for physical in self.dims)

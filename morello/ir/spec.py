@@ -60,11 +60,17 @@ class LogicalSpec:
         return self.text()
 
     def text(
-        self, separator: str = ", ", inner: str = ", ", names: Sequence[str] = (), order: Sequence[int] = ()
+        self,
+        separator: str = ", ",
+        inner: str = ", ",
+        names: Sequence[str] = (),
+        order: Sequence[int] = (),
+        lacking: int = 0,
     ) -> str:
         """Return it as the Spec language has it: `separator` between its parts, `inner` between operands of a Compose.
 
-        `names` and `order` are those of the operands in a call, where they are not the operation's (`Signature`).
+        `names` and `order` are those of the operands in a call, where they are not the operation's, and `lacking` first
+        dimensions are left out: see `Signature.text`.
         """
         declared = [one.name for one in self.declared]
         listed = [*order] or [*range(len(declared))]
@@ -72,11 +78,11 @@ class LogicalSpec:
         serial = ", serial" if self.serial else ""
         called = f"({', '.join(names)})" if names and [*names] != labels else ""
         if not isinstance(self.op, Compose):
-            sizes = "×".join(map(str, self.shape))
-            states = [f"({tensor.labels})" for tensor in self.operands]
+            sizes = "×".join(map(str, self.shape[lacking:]))
+            states = [f"({tensor.lacking(lacking).labels})" for tensor in self.operands]
             return f"{self.op}({separator.join([sizes, *states])}{serial}){called}"
         # Only equations can be given their operands in another order.
-        is_chain = self.op.is_chain and listed == sorted(listed)
+        is_chain = self.op.is_chain and listed == [*range(len(declared))]
         operands = inner.join(
             ("" if is_chain else f"{label}: ") + str(self.operand(each))
             for label, each in zip(labels, listed, strict=True)

@@ -1,15 +1,18 @@
-"""Finds plugins, collects what they contribute and assembles targets from it."""
+"""Finds plugins, collects what they contribute and assembles targets from it.
+
+Of what is installed, plugins that fail are left out, and told of; in a registry of given plugins they are errors.
+"""
 
 from __future__ import annotations
 
 import copyreg
 import importlib.metadata
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-import attrs
 import pluggy
 
 from morello.errors import MorelloError, PluginError, remedy, suggestion
@@ -19,21 +22,12 @@ from morello.kernels.machine import Tables, TargetInfo, Weights
 from morello.kernels.target import BASE, Target
 from morello.plugins import hookspecs
 from morello.plugins.choice import Choice, ProfileLike, named, usual
+from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, parsed, read_profile
 from morello.plugins.validation import check_target, label_of, operation_rule
 
-
-@attrs.frozen
-class PluginInfo:
-    """A plugin and the distribution it comes from."""
-
-    name: str
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}" if self.distribution else self.name
+_T = TypeVar("_T")
 
 
 def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
@@ -44,12 +38,24 @@ def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], C
 class Registry:
     """The operations and targets that a set of plugins makes up. Plugins are asked once, when one is first needed.
 
-    `choose` says which profile a target has if none is asked for: the usual one depends on user and machine.
+    `choose` says which profile a target has if none is asked for: the usual one depends on user and machine. `tell`
+    hears of plugins that fail and are left out; without it, what fails is an error.
     """
 
-    def __init__(self, manager: pluggy.PluginManager, choose: Callable[..., Choice] = _declared):
+    def __init__(
+        self,
+        manager: pluggy.PluginManager,
+        choose: Callable[..., Choice] = _declared,
+        tell: Callable[[Disabled], None] | None = None,
+    ):
         self._manager = manager
         self._choose = choose
+        self._tell = tell
+        #: Plugins that are left out, in the order in which that turned out.
+        self.disabled: list[Disabled] = []
+        #: Plugins that are not asked, of a target or (None) at all; and those that had an answer.
+        self._silent: set[tuple[str | None, str]] = set()
+        self._useful: set[str] = set()
         self._infos: dict[str, tuple[TargetInfo, str]] | None = None
         self._bases: dict[str, Target] = {}
         self._profiles: dict[str, Mapping[str, Profile]] = {}
@@ -57,23 +63,21 @@ class Registry:
         self._profiled: dict[tuple[str, str], Target] = {}
 
     @classmethod
-    def discover(cls) -> Registry:
+    def discover(cls, tell: Callable[[Disabled], None] = Disabled.warn) -> Registry:
         """Return all plugins that installed distributions name under the entry point group `morello`.
 
-        Targets have the profiles that user and machine choose.
+        Targets have the profiles that user and machine choose. `tell` hears of plugins that fail and are left out.
         """
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
-        for entry in sorted(importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda one: one.name):
+        registry = cls(manager, usual, tell)
+        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
+        for entry in sorted(entries, key=lambda one: (one.name, one.value)):
             try:
-                plugin = entry.load()
-            except Exception as error:
-                raise PluginError(
-                    f"plugin {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}",
-                    remedy(entry.dist.name if entry.dist else entry.name),
-                ) from error
-            cls._register(manager, plugin, entry.name)
-        return cls(manager, usual)
+                cls._register(manager, load(entry), entry.name)
+            except PluginError as error:
+                registry._disable(PluginInfo.of(entry.name, entry.dist), None, error)
+        return registry
 
     @classmethod
     def of(cls, **plugins: Any) -> Registry:
@@ -89,17 +93,21 @@ class Registry:
         try:
             manager.register(plugin, name=name)
         except pluggy.PluginValidationError as error:
+            if manager.is_registered(plugin):
+                manager.unregister(plugin)
             raise PluginError(
                 f"plugin {name!r} implements a hook with other arguments: {error}",
                 "morello.plugins.hookspecs lists the hooks and their arguments",
             ) from error
         except ValueError as error:
-            raise PluginError(f"plugin {name!r} is registered twice: {error}", remedy(name)) from error
+            what = "there is another one of this name" if manager.has_plugin(name) else "it has another name too"
+            raise PluginError(f"plugin {name!r} is registered twice: {what}", "uninstall one of them") from error
         try:
             manager.check_pending()
         except pluggy.PluginValidationError as error:
             hooks = [hook for hook in vars(hookspecs) if hook.startswith(hookspecs.PROJECT)]
             unknown = [hook for hook in dir(plugin) if hook.startswith(hookspecs.PROJECT) and hook not in hooks]
+            manager.unregister(plugin)
             raise PluginError(
                 f"plugin {name!r} implements a hook that does not exist: {error}",
                 suggestion(
@@ -109,12 +117,23 @@ class Registry:
 
     @property
     def plugins(self) -> list[PluginInfo]:
-        """Return the plugins that were found."""
-        found = []
+        """Return the plugins that were found and are not disabled."""
+        names = [name for name, _ in self._manager.list_name_plugin()]
+        return [self._info(name) for name in names if (None, name) not in self._silent]
+
+    def idle(self) -> list[Disabled]:
+        """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
+        for name in self.names:
+            with suppress(MorelloError):
+                _ = self.target(name), self.clock(name), self.measurements(name)
+        idle = [one for one in self.plugins if one.name not in self._useful]
         entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
-        for name, _ in self._manager.list_name_plugin():
-            dist = entries[name].dist if name in entries else None
-            found.append(PluginInfo(name, dist.name if dist else "", dist.version if dist else ""))
+        found = []
+        for plugin in idle:
+            missing = missing_requirements(entries[plugin.name].dist) if plugin.name in entries else []
+            hint = f"install what it needs: pip install {' '.join(missing)}" if missing else remedy(plugin.name)
+            what = f"plugin {plugin.name!r} has nothing for any target that is installed"
+            found.append(Disabled(plugin, None, PluginError(what, hint)))
         return found
 
     @property
@@ -125,6 +144,7 @@ class Registry:
     def operations(self) -> Mapping[str, Operation]:
         """Return the operations of the Spec language by name: Morello's own, and those of plugins. Raises PluginError
         for one that breaks a rule."""
+        self._known()
         return MappingProxyType({**BY_NAME, **{name: op for name, (_, op) in self._added.items()}})
 
     def owner(self, target: str) -> str:
@@ -212,28 +232,70 @@ class Registry:
             targets = self._known()
             if name not in targets:
                 listing = f"installed targets are {', '.join(targets) or 'none'}; `morello targets` lists them"
-                raise MorelloError(f"unknown target {name!r}", suggestion(name, targets, listing))
-            self._bases[name] = self._assemble(*targets[name])
+                unknown = MorelloError(f"unknown target {name!r}", suggestion(name, targets, listing))
+                raise self.reason(name) or unknown
+            info, owner = targets[name]
+            self._bases[name] = self._without_faulty(lambda: self._assemble(info, owner), info)
         return self._bases[name]
+
+    def reason(self, target: str) -> MorelloError | None:
+        """Return why a target is not there, if the plugin of this name is disabled."""
+        if target in self.names:
+            return None
+        for one in self.disabled:
+            if one.target is None and one.plugin.name == target:
+                return MorelloError(f"target {target!r} is disabled: {one.error.message}", one.error.hint)
+        return None
 
     def _known(self) -> dict[str, tuple[TargetInfo, str]]:
         if self._infos is None:
-            # What is wrong with operations is told of all targets.
-            _ = self.operations
-            infos: dict[str, tuple[TargetInfo, str]] = {}
-            for plugin, info in self._ask("morello_targets"):
-                if not isinstance(info, TargetInfo):
-                    raise PluginError(
-                        f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}", remedy(plugin)
-                    )
-                if info.name in infos:
-                    raise PluginError(
-                        f"plugins {infos[info.name][1]!r} and {plugin!r} both own a target {info.name!r}",
-                        "uninstall one of them, or rename its target",
-                    )
-                infos[info.name] = (info, plugin)
-            self._infos = infos
+            self._infos = self._without_faulty(self._asked_for_targets)
         return self._infos
+
+    def _asked_for_targets(self) -> dict[str, tuple[TargetInfo, str]]:
+        # What is wrong with operations is told of all targets.
+        _ = self._added
+        infos: dict[str, tuple[TargetInfo, str]] = {}
+        for plugin, info in self._ask("morello_targets"):
+            if not isinstance(info, TargetInfo):
+                raise PluginError(
+                    f"plugin {plugin!r}: morello_targets must give TargetInfo, not {info!r}", remedy(plugin), plugin
+                )
+            if info.name in infos:
+                raise PluginError(
+                    f"plugins {infos[info.name][1]!r} and {plugin!r} both own a target {info.name!r}",
+                    "uninstall one of them, or rename its target",
+                    plugin,
+                )
+            infos[info.name] = (info, plugin)
+        return infos
+
+    def _without_faulty(self, ask: Callable[[], _T], info: TargetInfo | None = None) -> _T:
+        """Return what `ask` comes to, of a target or of all, without the plugins that fail in it.
+
+        Raises what it raises where nothing may be left out, and where the target's owner fails.
+        """
+        while True:
+            try:
+                return ask()
+            except PluginError as error:
+                name, target = error.plugin, info and info.name
+                if self._tell is None or name is None or (target, name) in self._silent:
+                    raise
+                if target is not None and self.owner(target) == name:
+                    raise
+                self.__dict__.pop("_added", None)
+                self._silent.add((target, name))
+                self._disable(self._info(name), target, error)
+
+    def _disable(self, plugin: PluginInfo, target: str | None, error: PluginError) -> None:
+        self.disabled.append(Disabled(plugin, target, error))
+        if self._tell is not None:
+            self._tell(self.disabled[-1])
+
+    def _info(self, plugin: str) -> PluginInfo:
+        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
+        return PluginInfo.of(plugin, next((entry.dist for entry in entries if entry.name == plugin), None))
 
     @cached_property
     def _added(self) -> dict[str, tuple[str, Operation]]:
@@ -242,11 +304,13 @@ class Registry:
         for plugin, op in self._ask("morello_operations"):
             rule = operation_rule(op)
             if rule:
-                raise PluginError(f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin))
+                raise PluginError(
+                    f"plugin {plugin!r}, operation {getattr(op, 'name', op)}: {rule}", remedy(plugin), plugin
+                )
             if op.name in operations or op.name in (*BY_NAME, *NORMS, "Compose"):
                 owner = operations[op.name][0] if op.name in operations else "Morello"
                 rule = f"the name {op.name} is taken by an operation of {owner}"
-                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {rule}", "give it another name")
+                raise PluginError(f"plugin {plugin!r}, operation {op.name}: {rule}", "give it another name", plugin)
             operations[op.name] = plugin, op
         return operations
 
@@ -261,6 +325,7 @@ class Registry:
                     raise PluginError(
                         f"target {info.name}: {label} comes twice, from plugin {origins[label]!r} and from {plugin!r}",
                         "names are unique within a target: rename one",
+                        origins[label] if plugin == owner else plugin,
                     )
                 origins[label] = plugin
                 items.append((plugin != owner, item))
@@ -268,7 +333,7 @@ class Registry:
             return tuple(item for _, item in sorted(items, key=lambda pair: pair[0]))
 
         def single(hook: str, kind: str, default: Any) -> Any:
-            plugin, answer = self._one(hook, info.name) or (owner, default)
+            plugin, answer = self._one(hook, info.name, owner) or (owner, default)
             origins[kind] = plugin
             return answer
 
@@ -276,7 +341,7 @@ class Registry:
             info=info,
             levels=collect("morello_levels", "level"),
             weights=single("morello_weights", "weights", Weights()),
-            tables=self._tables(info.name, origins),
+            tables=self._tables(info.name, owner, origins),
             rewrites=collect("morello_rewrites", "rewrite"),
             kernels=collect("morello_microkernels", "microkernel"),
             emitter=single("morello_emitter", "emitter", None),
@@ -286,14 +351,17 @@ class Registry:
         check_target(target, owner)
         return target
 
-    def _tables(self, target: str, origins: dict[str, str]) -> Tables:
+    def _tables(self, target: str, owner: str, origins: dict[str, str]) -> Tables:
         by_name: dict[str, tuple[tuple[int, ...], ...]] = {}
         for plugin, tables in self._answers("morello_tables", lambda given: dict(given or {}), target=target):
             for name, rows in tables.items():
                 label = f"table {name}"
                 if label in origins:
                     what = f"{label} comes twice, from plugin {origins[label]!r} and from {plugin!r}"
-                    raise PluginError(f"target {target}: {what}", "names are unique within a target: rename one")
+                    guilty = origins[label] if plugin == owner else plugin
+                    raise PluginError(
+                        f"target {target}: {what}", "names are unique within a target: rename one", guilty
+                    )
                 origins[label] = plugin
                 by_name[name] = rows
         return by_name
@@ -308,23 +376,32 @@ class Registry:
     ) -> Iterator[tuple[str, Any]]:
         """Yield the answer of each plugin, with the plugin's name; in order of the names."""
         for impl in sorted(getattr(self._manager.hook, hook).get_hookimpls(), key=lambda impl: impl.plugin_name):
+            if not self._silent.isdisjoint({(None, impl.plugin_name), (arguments.get("target"), impl.plugin_name)}):
+                continue
             try:
                 answer = convert(impl.function(**{name: arguments[name] for name in impl.argnames}))
-            except MorelloError:
+            except PluginError as error:
+                error.plugin = error.plugin or impl.plugin_name
                 raise
             except Exception as error:
+                failed = isinstance(error, MorelloError)
                 raise PluginError(
-                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: {error}",
-                    remedy(impl.plugin_name),
+                    f"plugin {impl.plugin_name!r} failed in {hook}: {type(error).__name__}: "
+                    f"{error.message if failed else error}",
+                    (failed and error.hint) or remedy(impl.plugin_name),
+                    impl.plugin_name,
                 ) from error
+            if answer is not None and not (isinstance(answer, list | dict) and not answer):
+                self._useful.add(impl.plugin_name)
             yield impl.plugin_name, answer
 
-    def _one(self, hook: str, target: str) -> tuple[str, Any] | None:
+    def _one(self, hook: str, target: str, owner: str = "") -> tuple[str, Any] | None:
         """Return the answer of a hook that gives a single object, with the plugin's name; None if no plugin answers."""
         given = [(plugin, answer) for plugin, answer in self._answers(hook, target=target) if answer is not None]
         if len(given) > 1:
             names = " and ".join(repr(plugin) for plugin, _ in given)
-            raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may")
+            guilty = next((plugin for plugin, _ in reversed(given) if plugin != owner), None)
+            raise PluginError(f"target {target}: {names} both answer {hook}", "only one plugin may", guilty)
         return given[0] if given else None
 
 

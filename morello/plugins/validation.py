@@ -24,7 +24,7 @@ def check_target(target: Target, owner: str) -> None:
     """Check a target as assembled from all plugins. Raises PluginError for the first broken rule."""
 
     def broken(plugin: str, thing: str, rule: str) -> PluginError:
-        return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}", remedy(plugin))
+        return PluginError(f"plugin {plugin!r}, {thing} of target {target.name}: {rule}", remedy(plugin), plugin)
 
     def origin(label: str) -> str:
         return target.origins.get(label, owner)

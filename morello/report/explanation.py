@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.report.balance import Balance
@@ -24,7 +25,7 @@ class Explanation:
 
     `tree` has each of its nodes, with runner-ups if they were asked for, and `balance` what bounds it. `low` is what
     every program is proven to cost at least, and `origin` says where this one comes from. Runner-ups with which the
-    program would cost less than `noise` percent more are not shown.
+    program would cost less than `noise` percent more are not shown. `signature` is that of the text it comes from.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Explanation:
     balance: Balance
     low: int
     origin: str
+    signature: Signature
     noise: float = 1.0
 
     def __str__(self) -> str:
@@ -47,7 +49,7 @@ class Explanation:
     @property
     def head(self) -> Iterator[str]:
         """Yield the lines above the table."""
-        yield f"{self.name} for {self.target.label}: {self.spec.logical}"
+        yield f"{self.name} for {self.target.label}: {self.signature.text(self.spec.logical)}"
         if words := self.spec.op.implied(tuple(map(int, self.spec.shape))):
             yield words
         yield f"cost {cost_words(self.tree.cost, self.target)}; memory: {memory(self.tree.peak)}; {self.origin}"
@@ -77,7 +79,7 @@ class Explanation:
             "name": self.name,
             "target": self.target.name,
             "profile": self.target.profile,
-            "spec": str(self.spec.logical),
+            "spec": self.signature.text(self.spec.logical),
             "cost": self.tree.cost,
             "cost_unit": self.target.info.cost_unit or None,
             "seconds": None if unit is None else self.tree.cost * unit,

@@ -33,6 +33,8 @@ class Argument:
     reads: bool
     writes: bool
     alignment: int
+    #: How many first dimensions, of size 1, messages leave out.
+    lacking: int = 0
 
     def seen(self, array: Any) -> np.ndarray:
         """Return an array of any library as numpy's, in place. Raises ArgumentError for what is none, or cannot be."""
@@ -47,15 +49,20 @@ class Argument:
     def fitted(self, array: np.ndarray, library: str = "numpy") -> np.ndarray:
         """Return a fitting array with the dimensions of the operand's form: first ones, of size 1, may lack.
 
+        First ones of an input whose strides the function is told may lack, or have size 1: it is read again and again.
+
         Raises ArgumentError, with what was expected, what came and what to do with an array of that library, for one
         that does not fit.
         """
         self._check_dtype(array, library)
         form = self.form
         shaped = in_shape(array, form.shape) if form.plain or array.shape == form.shape else None
+        if shaped is None and not self.writes:
+            shaped = form.repeated(array)
         if shaped is None:
             why = "" if form.plain else f" (the physical shape of {form.layout})"
-            raise self._fault(f"shape {form.shape}{why}", f"shape {array.shape}", self._shape_hint(array))
+            expected = form.shape[self.lacking :] if form.plain else form.shape
+            raise self._fault(f"shape {expected}{why}", f"shape {array.shape}", self._shape_hint(array))
         self._check_strides(shaped)
         shift = shaped.ctypes.data % self.alignment
         if shift:
@@ -92,9 +99,12 @@ class Argument:
         form, width = self.form, self.form.dtype.bytes
         for axis, (size, stride, wanted) in enumerate(zip(array.shape, array.strides, form.strides, strict=True)):
             if wanted is not None and stride != wanted * width:
-                expected = [None if each is None else each * width for each in form.strides]
+                lacking = self.lacking if form.plain else 0
+                expected = [None if each is None else each * width for each in form.strides[lacking:]]
                 raise self._fault(
-                    f"{form.layout}: strides {_shown(expected)} in bytes", f"strides {array.strides}", self._pack_hint()
+                    f"{form.layout.shifted(-self.lacking)}: strides {_shown(expected)} in bytes",
+                    f"strides {array.strides[lacking:]}",
+                    self._pack_hint(),
                 )
             if size > 1 and stride % width:
                 raise self._fault(
@@ -111,7 +121,7 @@ class Argument:
 
     def _shape_hint(self, array: np.ndarray) -> str:
         """Return how an array of another shape becomes one that fits."""
-        wanted = tuple(map(int, self.tensor.shape))
+        wanted = tuple(map(int, self.tensor.shape[self.lacking :]))
         if self.reads and array.size != math.prod(wanted):
             return "compile the Spec with the sizes of the array"
         if not self.reads or in_shape(array, wanted) is not None:
@@ -142,8 +152,8 @@ def arguments_of(spec: Spec, signature: Signature, target: Target) -> tuple[Argu
         one, tensor = spec.logical.declared[operand], spec.operands[operand]
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
-        argument = Argument(index, operand, name, tensor, form_of(tensor), one.reads, one.writes, alignment)
-        found.append(argument)
+        form = form_of(tensor)
+        found.append(Argument(index, operand, name, tensor, form, one.reads, one.writes, alignment, signature.lacking))
     return tuple(found)
 
 

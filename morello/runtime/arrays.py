@@ -68,6 +68,18 @@ class Form:
             self.shape, self.dtype.numpy, buffer=memory.data, offset=start, strides=[width * each for each in strides]
         )
 
+    def repeated(self, array: np.ndarray) -> np.ndarray | None:
+        """Return a view that repeats an array along first dimensions whose strides are free; None if there is none."""
+        missing = len(self.shape) - array.ndim
+        if missing < 0 or not self.plain:
+            return None
+        sizes = (1,) * missing + array.shape
+        first = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+        repeats = [axis for axis in range(first) if self.shape[axis] != 1]
+        if sizes[first:] != self.shape[first:] or any(axis not in self.order[: self.free] for axis in repeats):
+            return None
+        return np.broadcast_to(array, self.shape)
+
     def outer_strides(self, array: np.ndarray) -> list[int]:
         """Return the strides, in values, that the emitted function is told."""
         return [array.strides[axis] // self.dtype.bytes for axis in self.order[: self.free]]

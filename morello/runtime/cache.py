@@ -16,14 +16,24 @@ import attrs
 
 from morello.errors import ToolchainError
 from morello.folders import make_private, user_folder
+from morello.unfinished import unfinished
 
-#: Bytes that the cache may hold if MORELLO_CACHE_SIZE does not say otherwise.
-_DEFAULT_SIZE = 1 << 30
-_UNITS = {"": 0, "B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
-_SIZE = re.compile(r"([0-9]{1,15}) ?([KMGT]iB|B)?")
-#: What may be removed to make room: libraries, times of compilers' code, C that did not compile, and C that was shown.
-#: Nothing else is ours.
-_EVICTABLE = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?\.so|[0-9a-f]{64}\.times|failed-[0-9a-f]{16}|.+-[0-9a-f]{12}\.c")
+#: Bytes that the cache may hold if nobody says otherwise, and the file in it that says so.
+_DEFAULT_LIMIT, _LIMIT_FILE = 1 << 30, "limit"
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{rest}": base**power
+    for power, letter in enumerate("KMGT", 1)
+    for rest, base in (("iB", 1024), ("B", 1000))
+}
+_SIZE = re.compile(r"([0-9]{1,15}) ?([KMGT]i?B|B)?")
+_SIZE_HINT = "a whole number with a unit of B, KiB, MiB, GiB or TiB, or KB, MB, GB or TB, such as 500MiB"
+#: What may be removed to make room, by kind. Nothing else is ours.
+_KINDS = {
+    "libraries": re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?\.so"),
+    "times of compilers' code": re.compile(r"[0-9a-f]{64}\.times"),
+    "C that did not compile": re.compile(r"failed-[0-9a-f]{16}"),
+    "C that was shown": re.compile(r".+-[0-9a-f]{12}\.c"),
+}
 _BUILDING = "building-"
 #: Seconds for which what was used stays: another process may be about to load it.
 _IN_USE = 60.0
@@ -69,23 +79,63 @@ def unusable(folder: Path, reason: str) -> ToolchainError:
 
 
 def size_limit() -> int:
-    """Return how many bytes the cache may hold: MORELLO_CACHE_SIZE, or 1 GiB. Raises ToolchainError."""
-    text = os.environ.get("MORELLO_CACHE_SIZE")
+    """Return how many bytes the cache may hold: MORELLO_CACHE_LIMIT, what `keep_limit` kept, or 1 GiB.
+
+    Raises ToolchainError for what is no size.
+    """
+    text, place, hint = os.environ.get("MORELLO_CACHE_LIMIT"), "MORELLO_CACHE_LIMIT", f"set it to {_SIZE_HINT}"
     if not text:
-        return _DEFAULT_SIZE
+        file = user_folder() / _LIMIT_FILE
+        place, hint = str(file), "`morello cache limit SIZE` sets it anew"
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return _DEFAULT_LIMIT
+        except OSError as error:
+            raise ToolchainError(f"{place} cannot be read: {error.strerror or error}", hint) from error
     size = bytes_of(text)
     if size is None:
-        raise ToolchainError(
-            f"MORELLO_CACHE_SIZE is {text!r}, which is no size",
-            "set it to a whole number with a unit of B, KiB, MiB, GiB or TiB, such as 500MiB",
-        )
+        raise ToolchainError(f"{place} is {text[:80]!r}, which is no size", hint)
     return size
 
 
+def keep_limit(size: int) -> None:
+    """Keep how many bytes the cache may hold, and remove what is above that. Raises ToolchainError."""
+    folder = cache_directory()
+    try:
+        with unfinished(folder / _LIMIT_FILE) as aside:
+            aside.write_text(f"{size}\n", encoding="utf-8")
+            os.replace(aside, folder / _LIMIT_FILE)
+        _make_room(folder, folder)
+    except OSError as error:
+        raise unusable(folder, f"cannot be written: {error.strerror or error}") from error
+
+
 def bytes_of(text: str) -> int | None:
-    """Return the bytes that a text such as `500MiB` stands for, None if it is no size."""
+    """Return the bytes that a text such as `500MiB` or `500MB` stands for, None if it is no size."""
     parsed = _SIZE.fullmatch(text)
-    return int(parsed[1]) << _UNITS[parsed[2] or ""] if parsed else None
+    return int(parsed[1]) * _UNITS[parsed[2] or ""] if parsed else None
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return how many entries of each kind a cache directory has, and how many bytes they take."""
+    found: dict[str, tuple[int, int]] = dict.fromkeys(_KINDS, (0, 0))
+    for entry in _entries(folder) if folder.is_dir() else ():
+        count, size = found[entry.kind]
+        found[entry.kind] = count + 1, size + entry.size
+    return found
+
+
+def clear() -> tuple[int, int]:
+    """Remove all entries of the cache; how many, and how many bytes they took. Raises ToolchainError."""
+    folder = cache_directory()
+    entries = [*_entries(folder)]
+    for entry in entries:
+        _remove(entry.path)
+    _remove_abandoned(folder)
+    left = {entry.path for entry in _entries(folder)}
+    gone = [entry.size for entry in entries if entry.path not in left]
+    return len(gone), sum(gone)
 
 
 def find(folder: Path, key: str) -> Path | None:
@@ -145,6 +195,7 @@ class _Entry:
     used: float
     path: Path
     size: int
+    kind: str
 
 
 def _make_room(folder: Path, built: Path) -> None:
@@ -160,21 +211,26 @@ def _make_room(folder: Path, built: Path) -> None:
         if total > limit and entry.path != built and now - entry.used > _IN_USE:
             _remove(entry.path)
             total -= entry.size
+    _remove_abandoned(folder)
+
+
+def _remove_abandoned(folder: Path) -> None:
     for place in folder.glob(f"{_BUILDING}*"):
         with contextlib.suppress(OSError):
-            if now - place.stat().st_mtime > _ABANDONED:
+            if time.time() - place.stat().st_mtime > _ABANDONED:
                 _remove(place)
 
 
 def _entries(folder: Path) -> Iterator[_Entry]:
     with os.scandir(folder) as found:
         for each in found:
-            if _EVICTABLE.fullmatch(each.name):
+            kind = next((kind for kind, names in _KINDS.items() if names.fullmatch(each.name)), None)
+            if kind is not None:
                 # Another process may have removed it.
                 with contextlib.suppress(OSError):
                     status = each.stat(follow_symlinks=False)
                     size = _size_of(Path(each.path)) if each.is_dir(follow_symlinks=False) else status.st_size
-                    yield _Entry(status.st_mtime, Path(each.path), size)
+                    yield _Entry(status.st_mtime, Path(each.path), size, kind)
 
 
 def _size_of(folder: Path) -> int:

@@ -34,13 +34,14 @@ OperandForms: TypeAlias = tuple[tuple[DType, Layout], ...]
 
 
 def reference_target() -> Target:
-    """Return the installed reference target. Raises VerificationError if there is none."""
-    if NAME not in installed().names:
+    """Return the installed reference target. Raises VerificationError if there is none, PluginError if it is faulty."""
+    registry = installed()
+    if NAME not in registry.names and not registry.reason(NAME):
         raise VerificationError(
             f"the target {NAME}, which kernels are checked against, is not installed",
             "install it: pip install morello-reference-c",
         )
-    return installed().target(NAME)
+    return registry.target(NAME)
 
 
 def implement(logical: LogicalSpec, target: Target) -> Node:

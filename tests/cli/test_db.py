@@ -12,7 +12,9 @@ import pytest
 
 from morello.db.block import AnswerBlock, AnswerKind
 from morello.db.store import SpecStore
+from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
+from morello.plugins.disabled import Disabled, PluginInfo
 from morello.plugins.registry import installed
 
 from .conftest import BYTES
@@ -230,12 +232,38 @@ def test_prune(cli, tmp_path):
     other = attrs.evolve(TARGET, kernels=TARGET.kernels[1:])
     SpecStore(path).add(other, [block(7)])
     assert "(not as installed)" in cli("db", "stats", path).stdout
-    assert "dropped 1 fingerprints and 1 rectangles" in cli("db", "prune", path).stdout
-    assert "dropped 0 fingerprints and 1 rectangles" in cli("db", "prune", path, "--lower").stdout
+    assert "dropped 1 fingerprints and 1 rectangles" in cli("db", "prune", path, "--yes").stdout
+    assert "dropped 0 fingerprints and 1 rectangles" in cli("db", "prune", path, "--lower", "--yes").stdout
     assert "dropped 0 fingerprints and 0 rectangles" in cli("db", "prune", path).stdout
     (told,) = json.loads(cli("db", "stats", path, "--json").stdout)["fingerprints"]
     assert (told["rectangles"], told["lower"]) == (1, 0)
     assert "is whole" in cli("db", "verify", path, "--sample", "0").stdout
+
+
+def test_prune_shows_and_asks(cli, monkeypatch, tmp_path):
+    path = made(tmp_path / "a.db", block(4), attrs.evolve(block(3, AnswerKind.LOWER), shapes=np.array([[4, 4]])))
+    SpecStore(path).add(attrs.evolve(TARGET, kernels=TARGET.kernels[1:]), [block(7)])
+    before = cli("db", "export", path).stdout
+    shown = cli("db", "prune", path, "--lower", "--dry-run").stdout
+    rows = [row.split() for row in shown.splitlines()]
+    assert [row[:2] for row in rows[1:3]] == [["bounds", "x86_avx2"], [rows[2][0], "x86_avx2"]]
+    size = sum(one.stat().st_size for one in tmp_path.glob("a.db*") if not one.name.endswith("-shm"))
+    assert [row[-3:-1] for row in rows[1:3]] == [["1", "0"], ["1", "0"]]
+    assert sum(int(row[-1].replace(",", "")) for row in rows[1:3]) == pytest.approx(2 * size / 3, rel=0.01)
+    nobody = cli("db", "prune", path, "--lower")
+    assert (nobody.exit_code, "give --yes to drop it, or --dry-run" in nobody.stderr) == (1, True)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: self.name == "<stdin>")
+    monkeypatch.setattr("click.confirm", lambda question: False)
+    assert cli("db", "prune", path, "--lower").stdout == shown
+    assert cli("db", "export", path).stdout == before
+    monkeypatch.setattr("click.confirm", lambda question: True)
+    assert "dropped 1 fingerprints and 2 rectangles" in cli("db", "prune", path, "--lower").stdout
+
+
+def test_prune_waits_for_plugins_to_be_mended(cli, refused, monkeypatch, tmp_path):
+    left_out = Disabled(PluginInfo("other", "", ""), None, MorelloError("it fails"))
+    monkeypatch.setattr(installed(), "disabled", [left_out])
+    refused(cli("db", "prune", made(tmp_path / "a.db", block(4)), "--yes"), "plugins are disabled", "other", "mend")
 
 
 @pytest.mark.parametrize("name", ["stats", "verify", "export", "prune"])
@@ -292,6 +320,17 @@ def test_a_default_database_that_cannot_be_used(cli, write, tmp_path, trouble):
     assert result.stdout.count("searched") == 2
     assert result.stderr.count("warning: going on without a database: ") == 1
     assert "hint" in result.stderr
+
+
+def test_a_database_of_an_earlier_format_is_converted(cli, write, tmp_path):
+    path = tmp_path / "specs.db"
+    assert cli("explain", write(), "--db", str(path)).exit_code == 0
+    with sqlite3.connect(path) as connection:
+        connection.executescript("DROP TABLE unproven; PRAGMA user_version = 6")
+    result = cli("explain", write(), "--db", str(path))
+    assert "solved before" in result.stdout
+    told = result.stderr.splitlines()[0]
+    assert told == f"warning: database {path} was converted from format 6 to 7, and all of its answers are kept"
 
 
 def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):

@@ -97,12 +97,53 @@ def test_targets_names_plugins_that_extend_one(cli, monkeypatch):
     assert [(one["name"], one["contributes"]) for one in target["extended_by"]] == [("extra", {"microkernel": 1})]
 
 
-def test_targets_reports_a_faulty_plugin(cli, monkeypatch):
+def test_targets_reports_a_faulty_plugin(cli, refused, monkeypatch):
     registry = Registry.of(reference_c=plugin, extra=Extension("L7"))
     monkeypatch.setattr("morello.cli.targets.installed", lambda: registry)
-    result = cli("targets")
-    assert result.exit_code == 1
-    assert "error: plugin 'extra', microkernel Clear of target reference_c" in result.stderr
+    refused(cli("targets", "reference_c"), "error: plugin 'extra', microkernel Clear of target reference_c")
+    assert cli("targets").exit_code == 1
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A folder with two plugins that fail: one when it is imported, one when it extends reference_c."""
+    sources = {
+        "orphan": "import morello_wide",
+        "meddler": "from morello.plugins import hookimpl\n@hookimpl\ndef morello_levels(target):\n    return [7]\n",
+    }
+    for name, source in sources.items():
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[morello]\n{name} = {name}_plugin\n")
+        (tmp_path / f"{name}_plugin.py").write_text(source)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+
+
+def test_plugins_that_fail_are_left_out_and_listed(broken, write):
+    def run(*arguments):
+        return subprocess.run([*MORELLO, *arguments], capture_output=True, text=True, timeout=60, env=broken)
+
+    done = run("compile", write(target="reference_c"))
+    assert done.returncode == 0
+    assert "void one(" in done.stdout
+    orphan = "plugin 'orphan' (orphan_plugin) cannot be loaded: ModuleNotFoundError: No module named 'morello_wide'"
+    assert (
+        f"warning: {orphan}; going on without it\n  hint: install what it needs: pip install morello-wide"
+        in done.stderr
+    )
+    assert "level 7 of target reference_c: levels are" in done.stderr
+    assert done.stderr.count("warning: ") == 2
+    done = run("targets", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    reasons = [(one["name"], one["target"], one["reason"]) for one in told["disabled"]]
+    assert ("orphan", None, orphan) in reasons
+    assert {target for name, target, _ in reasons if name == "meddler"} == {one["name"] for one in told["targets"]}
+    done = run("targets", "orphan")
+    assert done.returncode == 1
+    assert f"error: target 'orphan' is disabled: {orphan}" in done.stderr
+    assert "pip install morello-wide" in run("targets").stdout
 
 
 def test_progress_is_plain_lines_now_and_then(cli, write, monkeypatch):

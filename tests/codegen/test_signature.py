@@ -58,6 +58,27 @@ def test_a_graph_has_the_names_and_the_order_of_its_list(runs: None) -> None:
     assert kernel.bench(min_time=0.001, repeats=1).median > 0
 
 
+def test_a_product_without_a_batch_is_one_of_matrices_in_headers_and_calls(runs: None) -> None:
+    text = "Matmul(3×4×8, (f32, GL, col_major), (f32, GL, c1), GL, serial)(a, b, c)"
+    for target in ("x86_avx2", "reference_c"):
+        kernel = compiled(text, target)
+        assert kernel.spec.shape == (1, 3, 4, 8)
+        head, *_ = kernel.header.splitlines()
+        assert "Matmul(3×4×8" in head
+        for line in ("a: 3×4 f32, layout[1, 0]", "b: 4×8 f32, layout[0, 1]", "c: 3×8 f32, layout[0, 1]"):
+            assert f"/* {line} */" in kernel.header
+        a, b = np.arange(12, dtype=np.float32).reshape(4, 3).T, np.ones((4, 9), np.float32)[:, :8]
+        assert np.array_equal(kernel(a, b), a @ b)
+        assert kernel(a, b).shape == (3, 8)
+        with pytest.raises(ArgumentError, match=r"a\): expected shape \(3, 4\), got shape \(4, 3\)"):
+            kernel(a.T, b)
+        with pytest.raises(ArgumentError, match=r"layout\[1, 0\]: strides \(4, 12\) in bytes, got strides \(16, 4\)"):
+            kernel(a.copy(), b)
+        kernel.check()
+    assert "Matmul(3×4×8, (f32, GL, col_major)" in repr(morello.goal(text, target="x86_avx2"))
+    assert kernel.program.signature == Signature(("a", "b", "c"), (0, 1, 2), lacking=1)
+
+
 def test_errors_have_the_names_of_the_text(runs: None) -> None:
     kernel = morello.compile(LAYER)
     x, w, b = (np.zeros(shape, np.float32) for shape in ((1, 4, 8), (1, 8, 16), (1, 1, 16)))

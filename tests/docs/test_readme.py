@@ -27,10 +27,10 @@ def test_options_are_those_there_are() -> None:
         command = import_module(f"morello.cli.{name}").command
         for option in {text for parameter in command.params for text in parameter.opts} & set(having):
             having[option].add(name)
-    others = {"targets", "calibrate", "db"}
+    others = {"targets", "calibrate", "db", "cache"}
     assert having["--spec"] == having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    assert having["--json"] == {"check", "bench", "explain", "targets", "calibrate"}
+    assert having["--json"] == {"check", "bench", "explain", "targets", "calibrate", "cache"}
 
 
 def test_licence() -> None:

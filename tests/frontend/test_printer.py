@@ -11,6 +11,7 @@ from morello.codegen.reserved import fault
 from morello.errors import SpecError
 from morello.frontend import (
     Declaration,
+    SourceError,
     SpecFile,
     parse,
     parse_schedule,
@@ -19,6 +20,7 @@ from morello.frontend import (
     show_spec,
 )
 from morello.frontend.family import family
+from morello.frontend.parser import parse_signed
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.ops import BY_NAME
@@ -27,6 +29,7 @@ from morello.ir.ops.conv import Conv
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.ops.unary import Gelu, Scale, Shift
+from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import SPACINGS, TensorSpec
 from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
@@ -187,6 +190,41 @@ def test_show_spec(target):
     (f32, VRF, row_major, v8), serial),
     [64, 512, 32768, 1073741824])"""
     assert show_spec(parse_spec(text, target), target) == text
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_products_without_a_batch_survive_printing(target, data):
+    op = data.draw(st.sampled_from([BY_NAME["Matmul"], BY_NAME["MatmulAccum"]]))
+    shape = (1, *(data.draw(SIZES) for _ in range(3)))
+    own = tuple(
+        attrs.evolve(data.draw(states(target, one.shape(shape))), dtype=dtypes.F32) for one in op.operands(len(shape))
+    )
+    assume(all(state.vector in (None, 4, 8) for state in own))
+    spec = target.spec(LogicalSpec(op, shape, own, data.draw(st.booleans())))
+    signature = Signature.of(spec.logical, 1)
+    for text in (show_spec(spec, target, signature), signature.text(spec.logical)):
+        assert parse_signed(text, target) == (spec, signature)
+        assert text.count("×") == 2
+        assert show_spec(*parse_signed(text.replace("×", "x"), target)[:1], target, signature) == show_spec(
+            spec, target, signature
+        )
+
+
+def test_a_product_without_a_batch_is_the_one_with_a_batch_of_1(target):
+    text = """\
+Matmul(4×128×16,
+    (bf16, L1, row_major),
+    (bf16, L1, col_major, ua, c0),
+    (f32, VRF, layout[1, 0, 1p8], v8), serial)"""
+    spec, signature = parse_signed(text, target)
+    assert show_spec(spec, target, signature) == text
+    with_batch = parse_spec(text.replace("(4×", "(1×4×").replace("[1, 0, 1p8]", "[2, 1, 2p8]"), target)
+    assert spec == with_batch
+    assert family(text, target).at((1, 8, 128, 16)).shape == (1, 8, 128, 16)
+    with pytest.raises(SourceError, match="Matmul without b, which is 2"):
+        family(text, target).at((2, 8, 128, 16))
 
 
 def test_show_spec_leaves_full_limits_out(target):

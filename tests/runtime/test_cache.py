@@ -16,6 +16,7 @@ import pytest
 
 from morello.errors import ToolchainError
 from morello.runtime import Kernel, build, cache_directory, find_compiler
+from morello.runtime.cache import contents, keep_limit, size_limit
 
 ONE = {"one.c": "int one(void) { return 1; }\n"}
 Make = Callable[..., Kernel]
@@ -221,14 +222,14 @@ def test_what_was_not_used_for_longest_goes_first(cache: Path, monkeypatch: pyte
     assert build(ONE, ("-DN=0",), compiler) == libraries[0], "now used last"
     _used(libraries[0], 100)
     size = libraries[0].stat().st_size
-    monkeypatch.setenv("MORELLO_CACHE_SIZE", f"{3 * size + size // 2} B")
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", f"{3 * size + size // 2} B")
     newest = build(ONE, ("-DN=4",), compiler)
     assert set(cache.iterdir()) == {libraries[0], libraries[3], newest, database}
 
 
 def test_what_was_just_built_or_used_stays(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
-    monkeypatch.setenv("MORELLO_CACHE_SIZE", "0")
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "0")
     old, used = build(ONE, ("-DN=1",), compiler), build(ONE, ("-DN=2",), compiler)
     loaded = ctypes.CDLL(str(_used(old, 500)))
     built = build(ONE, ("-DN=3",), compiler)
@@ -246,23 +247,39 @@ def test_what_killed_builds_left_goes(cache: Path) -> None:
     assert set(os.listdir(cache)) == {"building-now", library.name}
 
 
-@pytest.mark.parametrize("text", ["1000", "1000B", "2 KiB", "1MiB", "7 GiB", "1TiB"])
+@pytest.mark.parametrize("text", ["1000", "1000B", "2 KiB", "1MiB", "7 GiB", "1TiB", "500MB"])
 def test_sizes(cache: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("MORELLO_CACHE_SIZE", text)
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", text)
     assert build(ONE, (), find_compiler()).is_file()
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "1.5GiB", "1e9", "1 GB", "GiB", "٣", "1" * 5000, " "])
+@pytest.mark.parametrize("text", ["much", "-1", "1.5GiB", "1e9", "1 Gb", "1kB", "GiB", "٣", "1" * 5000, " "])
 def test_sizes_that_are_none(cache: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("MORELLO_CACHE_SIZE", text)
-    with pytest.raises(ToolchainError, match=r"MORELLO_CACHE_SIZE is .*which is no size") as caught:
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", text)
+    with pytest.raises(ToolchainError, match=r"MORELLO_CACHE_LIMIT is .*which is no size") as caught:
         build(ONE, (), find_compiler())
     assert "500MiB" in str(caught.value)
 
 
+def test_a_limit_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = find_compiler()
+    _, new = (_used(build(ONE, (f"-DN={each}",), compiler), 500 - each) for each in range(2))
+    size = new.stat().st_size
+    assert contents(cache)["libraries"] == (2, 2 * size)
+    keep_limit(size + size // 2)
+    assert set(cache.glob("*.so")) == {new}, "what was not used for longest is gone"
+    assert size_limit() == size + size // 2
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "7KB")
+    assert size_limit() == 7000
+    monkeypatch.delenv("MORELLO_CACHE_LIMIT")
+    (cache / "limit").write_text("much\n")
+    with pytest.raises(ToolchainError, match=r"limit is 'much', which is no size(?s:.*)morello cache limit SIZE"):
+        build(ONE, (), compiler)
+
+
 @pytest.mark.slow
 def test_processes_that_build_and_evict_at_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MORELLO_CACHE_SIZE", "0")
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "0")
     code = (
         "import ctypes\nfrom morello.runtime import build, find_compiler\n"
         "compiler = find_compiler()\n"

@@ -112,6 +112,20 @@ def test_dimensions_of_other_sizes_may_not_lack(make: Make) -> None:
         make("Matmul", (1, 2, 3, 4))(np.ones((2, 1, 2, 3), np.float32), RHS)
 
 
+def test_inputs_whose_strides_are_free_are_repeated_along_first_dimensions(make: Make) -> None:
+    kernel = make("Matmul", (2, 2, 3, 4), [F32, (F32, row_major(3), 2), F32])
+    lhs = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    for _ in range(2):
+        for rhs in (RHS[0], RHS, np.broadcast_to(RHS, (2, 3, 4)), np.concatenate([RHS, RHS + 1])):
+            assert np.array_equal(kernel(lhs, rhs), lhs @ rhs)
+    with pytest.raises(ArgumentError, match=r"shape \(2, 2, 3\), got shape \(1, 2, 3\)"):
+        kernel(LHS, RHS)  # the left one is contiguous
+    with pytest.raises(ArgumentError, match="expected shape"):
+        kernel(lhs, RHS[:, :1])
+    with pytest.raises(ArgumentError, match=r"out.*expected shape"):
+        make("Move", (2, 4), [F32, (F32, row_major(2), 1)])(np.ones((2, 4), np.float32), np.ones(4, np.float32))
+
+
 @pytest.mark.parametrize("kind", [F32, (F32, col_major(3)), (F32, STRIPS)], ids=["rows", "columns", "strips"])
 @pytest.mark.parametrize("shape", [(2, 4, 3), (24,), (2, 3, 4), (4, 6), (2, 12), (1, 2, 4, 3)])
 def test_the_hint_of_a_shape_leads_to_a_call_that_works(make: Make, kind: Any, shape: tuple[int, ...]) -> None:

@@ -164,6 +164,11 @@ class Operation(ABC):
         return SearchHints()
 
     @property
+    def batch_may_lack(self) -> bool:
+        """Return True if texts may lack the first dimension, which is that of all operands, where it is 1."""
+        return False
+
+    @property
     def moves_data(self) -> bool:
         """Return True if it only copies a tensor."""
         return False

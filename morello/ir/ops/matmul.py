@@ -35,6 +35,10 @@ class Matmul(Operation):
     def rank(self) -> int:
         return 4
 
+    @property
+    def batch_may_lack(self) -> bool:
+        return True
+
     def dims(self, rank: int) -> tuple[str, ...]:
         return ("b", "m", "k", "n")
 

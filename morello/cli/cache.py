@@ -1,0 +1,64 @@
+"""`morello cache`: what is kept on disk, and how much of it."""
+
+from __future__ import annotations
+
+import click
+
+from morello.cli.common import json_option, print_json
+from morello.db.default import default_path
+from morello.folders import user_folder
+from morello.report.tables import Column, print_table
+from morello.runtime import cache
+
+
+@click.group("cache", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Show what is kept of what was built, and where; `clear` and `limit` say how much.
+
+    Databases of solved Specs are no part of it: `morello db` looks after them.
+    """
+    if ctx.invoked_subcommand is not None:
+        if as_json:
+            raise click.UsageError(f"--json is for `morello cache`, not for {ctx.invoked_subcommand}")
+        return
+    folder, limit = user_folder(), cache.size_limit()
+    found = cache.contents(folder)
+    used = sum(size for _, size in found.values())
+    if as_json:
+        kinds = {kind: {"entries": count, "bytes": size} for kind, (count, size) in found.items()}
+        print_json({"folder": str(folder), "bytes": used, "limit": limit, "kinds": kinds})
+        return
+    click.echo(f"{folder}: {used:,} bytes of at most {limit:,}")
+    columns = [Column("kind"), Column("entries", number=True), Column("bytes", number=True)]
+    print_table(columns, [(kind, f"{count:,}", f"{size:,}") for kind, (count, size) in found.items()])
+    database = default_path()
+    if database is not None and database.exists():
+        click.echo(f"\nThe database {database} is no part of it: `morello db stats default`")
+
+
+@command.command("clear")
+def clear() -> None:
+    """Remove all that is kept of what was built; it is built again when it is needed. Databases stay."""
+    count, size = cache.clear()
+    click.echo(f"{user_folder()}: {count:,} entries of {size:,} bytes removed")
+
+
+@command.command("limit")
+@click.argument("size", metavar="[SIZE]", required=False)
+def limit(size: str | None) -> None:
+    """Keep at most SIZE, such as 500MB or 2GiB, from now on; without SIZE, show the limit.
+
+    What was not used for longest is removed first. MORELLO_CACHE_LIMIT overrides what is set here.
+    """
+    wanted = None if size is None else cache.bytes_of(size)
+    if size is not None and wanted is None:
+        raise click.BadParameter(f"{size!r} is no size, such as 500MB or 2GiB", param_hint="SIZE")
+    if wanted is not None:
+        cache.keep_limit(wanted)
+    now = cache.size_limit()
+    used = sum(size for _, size in cache.contents(user_folder()).values())
+    click.echo(f"{user_folder()}: {used:,} bytes of at most {now:,}")
+    if wanted not in (None, now):
+        click.echo("warning: MORELLO_CACHE_LIMIT is set, and says otherwise", err=True)

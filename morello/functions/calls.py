@@ -1,0 +1,204 @@
+"""Calls of kernels that are compiled for the arrays at hand, and known from then on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
+from typing import Any, TypedDict
+
+import attrs
+import numpy as np
+
+from morello import api
+from morello.errors import ArgumentError, MorelloError
+from morello.frontend.parser import parse_signed
+from morello.functions.views import Seen, Steps, back, through
+from morello.goals import Goal
+from morello.host import missing_features
+from morello.kernels.target import Target
+from morello.plugins.registry import installed
+from morello.progress import Listener
+from morello.runtime.arrays import in_numpy
+from morello.runtime.compiled import CompiledKernel
+from morello.runtime.dlpack import to_library_of
+from morello.search.memory import free
+from morello.search.solve.solver import Effort
+
+
+class Options(TypedDict, total=False):
+    """Options that all functions take.
+
+    `target` is a target or the name of one, by default the one for this machine. `time_limit` ends a search after so
+    many seconds, `effort` as it says; by default a search takes about ten seconds at most. `progress` is that of
+    `Goal.synthesize`. On `threads=1`, the kernel is one for a single thread; else it uses as many as `Kernel` does.
+    """
+
+    target: str | Target | None
+    time_limit: float | None
+    effort: Effort | None
+    progress: Listener
+    threads: int | None
+
+
+@attrs.frozen
+class Settings:
+    """The options of a call; those with other `progress` are equal."""
+
+    target: str | Target | None = None
+    time_limit: float | None = None
+    effort: Effort | None = None
+    progress: Listener = attrs.field(default=None, eq=False)
+    threads: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise MorelloError(f"time_limit is {self.time_limit!r}", "it is a number of seconds above 0")
+        if self.time_limit is not None and self.effort is not None:
+            raise MorelloError("both time_limit and effort", "pass effort=Effort(seconds=..., ...)")
+
+    def limits(self) -> Effort:
+        """Return the effort that a search may take."""
+        if self.effort is not None:
+            return self.effort
+        expansions = api.DEFAULT_EFFORT if self.time_limit is None else None
+        return Effort(self.time_limit, expansions=expansions, memory=free() // 2)
+
+    def chosen(self) -> Target:
+        """Return the target. Raises MorelloError for one that there is not."""
+        if self.target is None:
+            return host_target()
+        return installed().target(self.target) if isinstance(self.target, str) else self.target
+
+
+@attrs.frozen
+class Plan:
+    """A function on some arrays: a kernel's name and Spec, without its end, and how arrays become its operands.
+
+    `inputs` are the operands' views with the places of the arrays in the function's call; `shape` is the result's.
+    """
+
+    name: str
+    head: str
+    inputs: tuple[tuple[int, Seen], ...]
+    output: Seen
+    shape: tuple[int, ...]
+
+    def spec(self, level: str, serial: bool) -> str:
+        """Return the Spec, with all operands in one level."""
+        operands = [one.text(level) for one in (*(seen for _, seen in self.inputs), self.output)]
+        return f"{self.head}, {', '.join(operands)}{', serial' if serial else ''})"
+
+
+#: Makes the plan of a function for arrays; `out` is the result's, if it is given.
+Planner = Callable[..., Plan]
+
+
+@attrs.frozen
+class Call:
+    """A kernel, and how a function's arrays become its operands and its output the function's result."""
+
+    kernel: CompiledKernel
+    inputs: tuple[tuple[int, Steps], ...]
+    out: Steps
+    result: Steps
+    threads: int | None
+
+    def __call__(self, arrays: Sequence[Any], out: Any) -> Any:
+        given = [through(arrays[place], steps) if steps else arrays[place] for place, steps in self.inputs]
+        if out is not None:
+            self.kernel(*given, out=through(out, self.out) if self.out else out, threads=self.threads)
+            return out
+        made = self.kernel(*given, threads=self.threads)
+        return through(made, self.result) if made.shape != self.result[0][1] or self.result[1:] else made
+
+
+_DEFAULT = Settings()
+_lock = threading.RLock()
+_calls: dict[Hashable, Call] = {}
+_kernels: dict[Hashable, CompiledKernel] = {}
+
+
+def call(plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, options: Options) -> Any:
+    """Do what `plan` says for such arrays; compile it if none like them came before.
+
+    Results are arrays of the first one's library, or `out`. Raises ArgumentError for arrays that do not fit.
+    """
+    settings = Settings(**options) if options else _DEFAULT
+    forms: list[Hashable] = [plan, parameters, settings]
+    written = out
+    for array in (*arrays, out) if out is not None else arrays:
+        if type(array) is not np.ndarray:
+            return _foreign(plan, parameters, arrays, out, settings)
+        forms.append((array.dtype, array.shape, array.strides))
+    known = _calls.get(key := tuple(forms)) or _learn(key, plan, parameters, arrays, written, settings)
+    return known(arrays, written)
+
+
+def _foreign(
+    plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
+) -> Any:
+    """Do the same where not all arrays are numpy's: with torch's own views, else by numpy's."""
+    everything = arrays if out is None else (*arrays, out)
+    first = arrays[0]
+    give = None
+    if not all(type(array) is type(first) for array in everything) or not hasattr(first, "permute"):
+        give = to_library_of(first)
+        arrays, out_seen = [_seen(array) for array in arrays], None if out is None else _seen(out)
+        everything = arrays if out_seen is None else (*arrays, out_seen)
+    else:
+        out_seen = out
+    forms = [
+        (type(one), one.dtype, one.shape, one.strides if isinstance(one, np.ndarray) else one.stride())
+        for one in everything
+    ]
+    key = (plan, parameters, settings, *forms)
+    known = _calls.get(key) or _learn(key, plan, parameters, arrays, out_seen, settings)
+    made = known(arrays, out_seen)
+    return out if out is not None else made if give is None else give(made)
+
+
+def _seen(array: Any) -> np.ndarray:
+    """Return an array of any library as a plain one of numpy. Raises ArgumentError for what is none."""
+    found = in_numpy(array)
+    if found is None:
+        raise ArgumentError(f"expected an array, got {type(array).__name__}", "convert it: numpy.asarray(...)")
+    return np.asarray(found)
+
+
+def _learn(
+    key: Hashable, plan: Planner, parameters: tuple[Hashable, ...], arrays: Sequence[Any], out: Any, settings: Settings
+) -> Call:
+    """Compile what arrays like these need, and know it from then on. Threads take turns."""
+    views = [_seen(array) for array in arrays]
+    planned = plan(*parameters, views, None if out is None else _seen(out))
+    with _lock:
+        if key in _calls:
+            return _calls[key]
+        kernel = _compiled(planned, settings)
+        inputs = tuple((place, seen.steps) for place, seen in planned.inputs)
+        result = back(planned.output.steps, planned.shape)
+        _calls[key] = Call(kernel, inputs, planned.output.steps, result, settings.threads)
+        return _calls[key]
+
+
+def _compiled(planned: Plan, settings: Settings) -> CompiledKernel:
+    target = settings.chosen()
+    text = planned.spec(target.levels[-1].name, settings.threads == 1)
+    key = text, planned.name, settings
+    if key not in _kernels:
+        spec, signature = parse_signed(text, target)
+        goal = Goal.of(spec, target, planned.name, signature=signature)
+        _kernels[key] = api.compile(goal, progress=settings.progress, effort=settings.limits())
+    return _kernels[key]
+
+
+@cache
+def host_target() -> Target:
+    """Return the installed target that needs most of what this machine's CPU has. Raises MorelloError without one."""
+    targets = [installed().target(name) for name in installed().names]
+    able = [target for target in targets if not missing_features(target.info.cpu_features)]
+    if not able:
+        names = ", ".join(target.name for target in targets) or "none"
+        raise MorelloError(f"no target for this machine's CPU is installed; there are {names}", "install one for it")
+    return max(able, key=lambda target: len(target.info.cpu_features))

@@ -1,0 +1,160 @@
+"""Arrays as operands, in place: which axes make which dimension, and how the layout that results is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import numpy as np
+
+from morello.errors import ArgumentError
+from morello.ir.dtypes import ALL, DType
+
+#: Methods of an array and what they take, one after another. Arrays of torch call `transpose` by another name.
+Steps = tuple[tuple[str, Any], ...]
+ORDER, SHAPE, PART = "transpose", "reshape", "__getitem__"
+
+
+def through(array: Any, steps: Steps) -> Any:
+    """Return an array of numpy or torch as it is seen by `steps`, on the same memory."""
+    for step, argument in steps:
+        if step == ORDER:
+            array = array.transpose(argument) if isinstance(array, np.ndarray) else array.permute(argument)
+        elif step == SHAPE:
+            array = array.reshape(argument)
+        else:
+            array = array[argument]
+    return array
+
+
+def dtype_of(given: np.dtype, what: str) -> DType:
+    """Return the data type of an array's values. Raises ArgumentError where Morello has none."""
+    for dtype in ALL:
+        if dtype.numpy == given:
+            return dtype
+    names = ", ".join(dtype.numpy.name for dtype in ALL)
+    raise ArgumentError(f"{what} has values of type {given}", f"convert them to one that kernels take: {names}")
+
+
+@attrs.frozen
+class Seen:
+    """An array that is to be an operand: data type, shape, strides in values, and the steps that lead there."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    steps: Steps = ()
+
+    @classmethod
+    def of(cls, array: np.ndarray, what: str) -> Seen:
+        """Return an array as it is. Raises ArgumentError for one that no kernel takes; `what` names it."""
+        dtype = dtype_of(array.dtype, what)
+        if 0 in array.shape:
+            raise ArgumentError(f"{what} has no values: its shape is {array.shape}", "sizes are at least 1")
+        strides = [divmod(stride, dtype.bytes) for stride in array.strides]
+        if any(rest for (_, rest), size in zip(strides, array.shape, strict=True) if size > 1):
+            raise ArgumentError(
+                f"{what} has strides {array.strides}, which are not all multiples of {dtype.bytes} bytes",
+                "pass a copy: array.copy()",
+            )
+        return cls(dtype, array.shape, tuple(stride for stride, _ in strides))
+
+    @classmethod
+    def fresh(cls, dtype: DType, shape: Sequence[int]) -> Seen:
+        """Return an array that is yet to be made, row by row."""
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return cls(dtype, tuple(shape), strides)
+
+    def ordered(self, order: Sequence[int]) -> Seen:
+        """Return it with its axes in this order."""
+        order = tuple(order)
+        if order == tuple(range(len(order))):
+            return self
+        shape, strides = ([values[axis] for axis in order] for values in (self.shape, self.strides))
+        return Seen(self.dtype, tuple(shape), tuple(strides), (*self.steps, (ORDER, order)))
+
+    def grouped(self, groups: Sequence[Sequence[int]]) -> Seen:
+        """Return it with a dimension for each group of neighbouring axes that join; axes in no group have size 1."""
+        shape = tuple(math.prod(self.shape[axis] for axis in group) for group in groups)
+        strides = tuple(self.strides[long[-1]] if (long := self._long(group)) else 0 for group in groups)
+        return Seen(self.dtype, shape, strides, self.steps if shape == self.shape else (*self.steps, (SHAPE, shape)))
+
+    def repeated(self, times: int) -> Seen:
+        """Return it as one of so many in a batch that are all the same; the steps lead to one of them."""
+        return Seen(self.dtype, (times, *self.shape), (0, *self.strides), self.steps)
+
+    def parted(self, part: tuple[slice, ...]) -> Seen:
+        """Return a part of it that begins where it does."""
+        shape = tuple(len(range(*each.indices(size))) for each, size in zip(part, self.shape, strict=True))
+        steps = self.steps if shape == self.shape else (*self.steps, (PART, part))
+        return Seen(self.dtype, shape, self.strides, steps)
+
+    def split(self, axis: int, parts: int) -> Seen:
+        """Return it with an axis as two, of which the first has size `parts`."""
+        size = self.shape[axis] // parts
+        shape = (*self.shape[:axis], parts, size, *self.shape[axis + 1 :])
+        strides = (*self.strides[:axis], self.strides[axis] * size, *self.strides[axis:])
+        return Seen(self.dtype, shape, strides, (*self.steps, (SHAPE, shape)))
+
+    def joins(self, group: Sequence[int]) -> bool:
+        """Return whether one stride leads through these axes, the slowest first."""
+        return all(
+            self.strides[one] == self.strides[axis] * self.shape[axis] for one, axis in pairwise(self._long(group))
+        )
+
+    def _long(self, group: Sequence[int]) -> list[int]:
+        return [axis for axis in group if self.shape[axis] > 1]
+
+    def text(self, level: str) -> str:
+        """Return the operand as the Spec language has it: what of its layout, and how much of it is contiguous."""
+        # What repeats comes first, as if it were far apart: the rest may be contiguous.
+        axes = sorted(
+            self._long(range(len(self.shape))), key=lambda axis: (self.strides[axis] != 0, -abs(self.strides[axis]))
+        )
+        run, contig = 1, 0
+        for axis in reversed(axes):
+            if self.strides[axis] != run:
+                break
+            run, contig = run * self.shape[axis], contig + 1
+        layout = "" if axes == sorted(axes) else f", layout[{', '.join(map(str, axes))}]"
+        return f"({self.dtype}, {level}{layout}{'' if contig == len(axes) else f', c{contig}'})"
+
+
+def result_like(what: str, dtype: DType, shape: tuple[int, ...], out: np.ndarray | None) -> Seen:
+    """Return a result of some type: `out` if it is given, of whatever type. Raises ArgumentError for another shape."""
+    if out is None:
+        return Seen.fresh(dtype, shape)
+    if out.shape != shape:
+        raise ArgumentError(f"{what}: out has shape {out.shape}, the result {shape}", "pass an array of its shape")
+    return Seen.of(out, f"{what}: out")
+
+
+def merged(arrays: Sequence[Seen], apart: Callable[[int], bool] = lambda axis: False) -> list[list[int]]:
+    """Return groups of neighbouring axes that one stride leads through in all of some arrays of one shape.
+
+    Axes of size 1 are left out, those to be `apart` are groups of their own.
+    """
+    groups: list[list[int]] = []
+    for axis, size in enumerate(arrays[0].shape):
+        if apart(axis):
+            groups.append([axis])
+        elif size > 1:
+            alone = not groups or apart(groups[-1][-1])
+            if not alone and all(one.joins((groups[-1][-1], axis)) for one in arrays):
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+    return groups or [[]]
+
+
+def back(steps: Steps, shape: Sequence[int]) -> Steps:
+    """Return the steps from an operand back to the array of a shape that `steps` made it of: an ORDER, then a SHAPE."""
+    found: list[tuple[str, Any]] = []
+    order = next((argument for step, argument in steps if step == ORDER), None)
+    found.append((SHAPE, tuple(shape) if order is None else tuple(shape[axis] for axis in order)))
+    if order is not None:
+        found.append((ORDER, tuple(map(int, np.argsort(order)))))
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""`morello cache`: what is shown, cleared and limited."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+NAMES = {
+    "a" * 64 + ".so": "libraries",
+    "b" * 64 + "-" + "c" * 64 + ".so": "libraries",
+    "d" * 64 + ".times": "times of compilers' code",
+    "one-0123456789ab.c": "C that was shown",
+}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache of one file of each kind, with a database and somebody else's file."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    for name in (*NAMES, "specs.db", "notes.txt"):
+        (folder / name).write_bytes(bytes(1000))
+    (folder / ("failed-" + "0" * 16)).mkdir()
+    (folder / ("failed-" + "0" * 16) / "one.c").write_bytes(bytes(10))
+    return folder
+
+
+def test_what_there_is(cli, cache):
+    told = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
+    assert told.startswith(f"{cache}: 4,010 bytes of at most 1,073,741,824\n")
+    assert re.search(r"^libraries +2 +2,000$", told, re.MULTILINE)
+    assert f"The database {cache / 'specs.db'} is no part of it" in told
+    found = json.loads(cli("cache", "--json", MORELLO_CACHE_DIR=str(cache)).stdout)
+    assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4010, 1 << 30)
+    assert {kind: one["entries"] for kind, one in found["kinds"].items()} == {
+        "libraries": 2,
+        "times of compilers' code": 1,
+        "C that did not compile": 1,
+        "C that was shown": 1,
+    }
+
+
+def test_nothing_is_made_to_show_nothing(cli, tmp_path):
+    told = cli("cache", MORELLO_CACHE_DIR=str(tmp_path / "none")).stdout
+    assert "none: 0 bytes of at most" in told
+    assert not (tmp_path / "none").exists()
+
+
+def test_clear(cli, cache):
+    told = cli("cache", "clear", MORELLO_CACHE_DIR=str(cache)).stdout
+    assert told == f"{cache}: 5 entries of 4,010 bytes removed\n"
+    assert {one.name for one in cache.iterdir()} == {"specs.db", "notes.txt"}
+
+
+def test_limit(cli, cache, refused):
+    own = {"MORELLO_CACHE_DIR": str(cache)}
+    assert cli("cache", "limit", "5MB", **own).stdout == f"{cache}: 4,010 bytes of at most 5,000,000\n"
+    assert cli("cache", "limit", **own).stdout == f"{cache}: 4,010 bytes of at most 5,000,000\n"
+    over = cli("cache", "limit", "2MiB", **own, MORELLO_CACHE_LIMIT="1KB")
+    assert "of at most 1,000\n" in over.stdout
+    assert "MORELLO_CACHE_LIMIT is set" in over.stderr
+    assert "of at most 2,097,152\n" in cli("cache", "limit", **own).stdout
+    refused(cli("cache", "limit", "much", **own), "'much' is no size", code=2)
+    refused(cli("cache", **own, MORELLO_CACHE_LIMIT="much"), "MORELLO_CACHE_LIMIT is 'much', which is no size")
+    refused(cli("cache", "--json", "clear", **own), "--json is for `morello cache`", code=2)
+    assert (
+        "of at most 1,073,741,824\n"
+        in cli("cache", "clear", **own).stdout + cli("cache", MORELLO_CACHE_DIR="/none").stdout
+    )

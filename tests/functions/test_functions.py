@@ -1,0 +1,283 @@
+"""Functions on arrays give what numpy gives, whatever the layouts, and compile once for arrays that are alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import morello
+from morello.errors import ArgumentError, MorelloError
+from morello.functions import calls
+from morello.plugins.registry import installed
+
+#: Most tests are about arrays, not about programs: these are there at once.
+PLAIN: dict[str, Any] = {"target": "reference_c", "progress": False}
+SIZES = dict(zip("bcmkn", (2, 3, 2, 4, 3), strict=True))
+
+
+def values(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """Return small whole numbers, whose products are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+@st.composite
+def laid_out(draw: st.DrawFn, shape: tuple[int, ...], seed: int = 0, writes: bool = False) -> np.ndarray:
+    """Draw an array of a shape, with its axes in any order in memory and gaps between them."""
+    order = draw(st.permutations(range(len(shape))))
+    gaps = [draw(st.sampled_from([0, 0, 0, 1])) for _ in shape]
+    memory = values(*(shape[axis] + gap for axis, gap in zip(order, gaps, strict=True)), seed=seed)
+    view = memory[(*(slice(shape[axis]) for axis in order), ...)].transpose(np.argsort(order))
+    if not writes and len(shape) > 1 and draw(st.integers(0, 7)) == 0:
+        view = np.broadcast_to(view[:1], view.shape)
+    return view
+
+
+EXPRESSIONS = ["mk,kn->mn", "mk,kn->nm", "bmk,bkn->bmn", "bmk,kn->bmn", "mk,bkn->bmn", "mk,k->m", "m,n->mn", "k,k->"]
+EXPRESSIONS += ["bcmk,bckn->bcmn", "mbk,kn->mbn", "mk,mk->mk", "bkm,bkn->bnm", "mbc,bcn->mn", "bm,b->bm"]
+
+
+def needs_copies(expression: str, arrays: list[np.ndarray], out: np.ndarray | None) -> bool:
+    """Return whether no one stride leads through b and c somewhere."""
+    terms = expression.replace("->", ",").split(",")
+    return any(
+        array.strides[term.index("b")] != array.strides[term.index("c")] * SIZES["c"]
+        for term, array in zip(terms, (*arrays, out), strict=True)
+        if array is not None and "b" in term
+    )
+
+
+@settings(max_examples=30)
+@given(st.data(), st.sampled_from(EXPRESSIONS), st.booleans())
+def test_einsum_is_that_of_numpy_or_says_what_needs_a_copy(
+    data: st.DataObject, expression: str, given_out: bool
+) -> None:
+    *terms, result = expression.replace("->", ",").split(",")
+    arrays = [data.draw(laid_out(tuple(SIZES[one] for one in term), seed)) for seed, term in enumerate(terms)]
+    out = data.draw(laid_out(tuple(SIZES[one] for one in result), writes=True)) if given_out else None
+    # Only of these, several letters have to be one dimension.
+    allowed = pytest.raises(ArgumentError, match="one dimension of the product")
+    with allowed if "bc" in expression and needs_copies(expression, arrays, out) else nullcontext():
+        for _ in range(2):
+            made = morello.einsum(expression, *arrays, out=out, **PLAIN)
+            assert made is out or out is None
+            np.testing.assert_array_equal(made, np.einsum(expression, *arrays))
+            assert made.shape == tuple(SIZES[one] for one in result)
+
+
+@settings(max_examples=30)
+@given(
+    st.data(),
+    st.sampled_from(
+        [
+            ((2, 4), (4, 3)),
+            ((2, 2, 4), (2, 4, 3)),
+            ((2, 2, 4), (4, 3)),
+            ((2, 4), (2, 4, 3)),
+            ((2, 2, 4), (1, 4, 3)),
+            ((1, 2, 4), (2, 4, 3)),
+            ((4,), (4, 3)),
+            ((2, 4), (4,)),
+            ((4,), (4,)),
+            ((3, 2, 2, 4), (3, 2, 4, 3)),
+        ]
+    ),
+)
+def test_matmul_is_that_of_numpy(data: st.DataObject, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b = (data.draw(laid_out(shape, seed)) for seed, shape in enumerate(shapes))
+    joined = a.ndim < 4 or all(each.strides[0] == each.strides[1] * 2 for each in (a, b))
+    with nullcontext() if joined else pytest.raises(ArgumentError, match="one dimension of the product"):
+        made = morello.matmul(a, b, **PLAIN)
+    if not joined:
+        return
+    np.testing.assert_array_equal(made, np.matmul(a, b))
+    assert made.shape == np.matmul(a, b).shape
+    assert made.flags.c_contiguous
+
+
+@settings(max_examples=30)
+@given(st.data(), st.sampled_from([(3,), (2, 3), (2, 3, 4), (1, 1)]), st.booleans())
+def test_softmax_along_any_axis(data: st.DataObject, shape: tuple[int, ...], given_out: bool) -> None:
+    x = data.draw(laid_out(shape))
+    out = data.draw(laid_out(shape, writes=True)) if given_out else None
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    powers = np.exp(x.astype(np.float64))
+    made = morello.softmax(x, axis, out=out, **PLAIN)
+    np.testing.assert_allclose(made, powers / powers.sum(axis, keepdims=True), rtol=1e-5)
+
+
+def test_broadcasts_fold_into_rows_where_that_is_no_copy() -> None:
+    x, w = values(2, 3, 4), values(4, 5)
+    assert np.array_equal(morello.matmul(x, w, **PLAIN), x @ w)
+    assert shape_of_last() == (1, 6, 4, 5)
+    apart = values(2, 5, 4)[:, :3]
+    assert np.array_equal(morello.matmul(apart, w, **PLAIN), apart @ w)
+    assert shape_of_last() == (2, 3, 4, 5)
+
+
+def shape_of_last() -> tuple[int, ...]:
+    """Return the shape of the kernel that was compiled last."""
+    return tuple(map(int, [*calls._calls.values()][-1].kernel.spec.shape))
+
+
+@pytest.mark.parametrize(
+    ("expression", "shapes", "message"),
+    [
+        ("ij,jk->ik", [(2, 3), (2, 3)], "j is 3 in operand 0 and 2 in operand 1"),
+        ("ij,jk->il", [(2, 3), (3, 2)], "l is in the result and in no operand"),
+        ("ij,kl->il", [(2, 3), (3, 2)], "j is in operand 0 alone"),
+        ("ii,ij->j", [(2, 2), (2, 3)], "i comes twice"),
+        ("ij->ji", [(2, 3)], "of 1 operands"),
+        ("ij,jk,kl->il", [(2, 2)] * 3, "of 3 operands"),
+        ("ij,jk->", [(2, 3, 4), (3, 2)], "operand 0 has 3 axes"),
+        ("i j; k", [(2,), (2,)], "is no expression"),
+        ("i..,i->", [(2, 2), (2,)], "stray dots"),
+        ("bmhd,bnhd->bhmn", [(2, 3, 4, 2), (2, 3, 4, 2)], r"(?s)b, h are one dimension.*transpose\(\(0, 2, 1, 3\)\)"),
+        ("bmk,bkn->mbn", [(2, 3, 0), (2, 0, 3)], "has no values"),
+    ],
+)
+def test_what_is_no_product_is_told(expression: str, shapes: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as caught:
+        morello.einsum(expression, *(values(*shape) for shape in shapes), **PLAIN)
+    assert caught.value.hint
+
+
+def test_the_copy_of_a_hint_is_taken() -> None:
+    a, b = values(2, 3, 4, 2), values(2, 3, 4, 2, seed=1)
+    copies = [np.ascontiguousarray(each.transpose((0, 2, 1, 3))) for each in (a, b)]
+    assert np.array_equal(morello.einsum("bhmd,bhnd->bhmn", *copies, **PLAIN), np.einsum("bmhd,bnhd->bhmn", a, b))
+
+
+def test_dots_and_results_left_out() -> None:
+    x, w = values(2, 3, 4), values(4, 5)
+    assert np.array_equal(morello.einsum("...k,kn", x, w, **PLAIN), x @ w)
+    assert np.array_equal(morello.einsum("...mk,...kn->...mn", x, w[None], **PLAIN), x @ w)
+    assert np.array_equal(morello.einsum("zk,kb", x[0], w, **PLAIN), np.einsum("zk,kb", x[0], w))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: morello.matmul(values(2, 2, dtype=np.float64), values(2, 2)), "values of type float64"),
+        (lambda: morello.matmul([[1]], values(1, 1)), "expected an array, got list"),
+        (lambda: morello.matmul(values(2, 2), values(2, 2), out=values(2, 3)), r"out has shape \(2, 3\)"),
+        (lambda: morello.matmul(np.float32(2), values(2, 2)), "expected an array, got float32"),
+        (lambda: morello.matmul(values(2, 2), values()), "without axes"),
+        (lambda: morello.softmax(values(2, 2), 2), "axis is 2"),
+        (lambda: morello.softmax(values(2, 2, dtype=np.int32)), "f32 and bf16"),
+        (lambda: morello.softmax(values(2, 2), time_limit=-1), "time_limit"),
+        (lambda: morello.softmax(values(2, 2), time_limit=1, effort=morello.Effort()), "both time_limit and effort"),
+        (lambda: morello.softmax(values(2, 2), target="x68"), "unknown target"),
+    ],
+)
+def test_what_does_not_fit_is_told(call: Any, message: str) -> None:
+    with pytest.raises(MorelloError, match=message) as caught:
+        call()
+    assert caught.value.hint
+
+
+def test_types_are_those_of_numpy_or_of_out() -> None:
+    a, b = values(2, 4, dtype=np.int8), values(4, 3, dtype=np.int8)
+    assert morello.matmul(a, b, **PLAIN).dtype == np.int8
+    out = np.zeros((2, 3), np.int32)
+    assert morello.matmul(a, b, out=out, **PLAIN) is out
+    assert np.array_equal(out, a.astype(np.int32) @ b)
+
+
+class Foreign:
+    """An array that only `__array_interface__` tells of."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+def test_arrays_of_other_libraries() -> None:
+    a, b = values(2, 4), values(4, 3)
+    for _ in range(2):
+        assert np.array_equal(morello.matmul(Foreign(a), Foreign(b), **PLAIN), a @ b)
+    out = np.zeros((2, 3), np.float32)
+    keeper = Foreign(out)
+    assert morello.matmul(a, Foreign(b), out=keeper, **PLAIN) is keeper
+    assert np.array_equal(out, a @ b)
+
+
+def test_torch_in_torch_out() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = torch.tensor(values(2, 2, 4)), torch.tensor(values(4, 3))
+    for expression in ("bmk,kn->bmn", "bmk,kn->nbm"):
+        for _ in range(2):
+            made = morello.einsum(expression, a, b, **PLAIN)
+            assert torch.equal(made, torch.einsum(expression, a, b))
+    out = torch.zeros(2, 2, 3)
+    assert morello.matmul(a, b, out=out, **PLAIN) is out
+    assert torch.equal(out, a @ b)
+    # The first array says of what library the result is.
+    assert isinstance(morello.matmul(a, b.numpy(), **PLAIN), torch.Tensor)
+    assert isinstance(morello.matmul(a.numpy(), b, **PLAIN), np.ndarray)
+    half = torch.einsum("bmk->bkm", a).bfloat16()
+    assert torch.equal(morello.softmax(half, **PLAIN), torch.softmax(half, -1))
+
+
+def test_arrays_that_are_alike_share_a_kernel() -> None:
+    morello.matmul(values(3, 4), values(4, 3), **PLAIN)
+    before = len(calls._calls), len(calls._kernels)
+    for seed in range(3):
+        a, b = values(3, 4, seed=seed), values(4, 3, seed=seed)
+        assert np.array_equal(morello.matmul(a, b, target="reference_c"), a @ b)
+        assert np.array_equal(morello.einsum("mk,kn->mn", a, b, **PLAIN), a @ b)
+    assert len(calls._calls) == before[0] + 1
+
+
+def test_threads_compile_once_and_agree() -> None:
+    a, b, results, before = values(5, 7), values(7, 5), list[bool](), len(calls._kernels)
+    start = threading.Barrier(4)
+
+    def work() -> None:
+        start.wait()
+        results.extend(np.array_equal(morello.matmul(a, b, **PLAIN), a @ b) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert results == [True] * 80
+    assert len(calls._kernels) == before + 1
+
+
+SECOND = """
+import numpy as np, morello
+told = []
+x = np.ones((2, 3, 4), np.float32)
+assert (morello.matmul(x, x[0].T, progress=told.append) == 4).all()
+print(max((one.solved for one in told), default=0))
+"""
+
+
+@pytest.mark.slow
+def test_another_process_neither_searches_nor_builds(tmp_path: Path) -> None:
+    environment = {**os.environ, "MORELLO_DB": str(tmp_path / "specs.db"), "MORELLO_CACHE_DIR": str(tmp_path / "cache")}
+    run = partial(subprocess.run, [sys.executable, "-c", SECOND], text=True, capture_output=True, timeout=120)
+    first = run(env=environment)
+    assert int(first.stdout) > 0, first.stderr
+    libraries = {each: each.stat().st_ino for each in (tmp_path / "cache").rglob("*.so")}
+    assert libraries
+    second = run(env=environment)
+    assert second.stdout == "0\n", second.stderr
+    assert {each: each.stat().st_ino for each in (tmp_path / "cache").rglob("*.so")} == libraries
+
+
+def test_the_target_is_one_that_this_machine_can_run() -> None:
+    assert calls.host_target().name in installed().names
+    assert np.array_equal(morello.matmul(values(1, 2), values(2, 1), threads=1), values(1, 2) @ values(2, 1))
