@@ -26,6 +26,7 @@ from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.ops import BY_NAME
 from morello.ir.ops.binary import Add
+from morello.ir.ops.compose import Compose
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -126,17 +127,18 @@ def test_images_in_a_graph_are_printed_as_padding_too(target):
 Compose([Conv[padding=1, image=56], Relu, Conv[stride=2, padding=3, image=[112, 112]]],
     [(8×64×3×3, GL), (1×3×112×112, GL), (64×3×7×7, GL), (1×8×56×56, GL)])"""
     framework = parse_spec(text, target)
-    op = framework.logical.op
+    op, shape = framework.logical.op, tuple(map(int, framework.shape))
+    assert isinstance(op, Compose)
     assert [stage.op for stage in op.stages if isinstance(stage.op, Conv)] == [
         Conv(padding=1),
         Conv(stride=2, padding=(3, 3, 2, 2)),
     ]
     assert parse_spec(show_spec(framework, target), target) == framework
-    assert op.implied(framework.shape) == (
+    assert op.implied(shape) == (
         "operation 0, Conv: image 1×64×56×56, padding [1, 1, 1, 1]; "
         "operation 2, Conv: image 1×3×112×112, padding [3, 3, 2, 2]"
     )
-    assert family(text, target).at(framework.shape) == framework
+    assert family(text, target).at(shape) == framework
 
 
 def test_other_sizes_keep_the_padding_that_the_text_means(target):
