@@ -209,7 +209,7 @@ def _draw(
 
 @attrs.frozen
 class Pruning:
-    """What `prune` would drop of a fingerprint: rectangles, unproven programs, and its share of the rows' bytes."""
+    """Counts of what `prune` would drop of a fingerprint: rectangles, unproven programs, and its share of all bytes."""
 
     print: Print
     #: All of it goes, as it belongs to no target.
