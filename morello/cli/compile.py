@@ -18,6 +18,7 @@ from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
+from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
 
@@ -39,11 +40,19 @@ def _trees(programs: Sequence[Made]) -> bytes:
 
 
 def _schedules(programs: Sequence[Made]) -> bytes:
-    kernels = [one.kernel for one in programs]
-    goals = [
-        Declaration(each.program.name, each.spec, schedule_of(each.impl), each.program.signature) for each in kernels
-    ]
-    return show_file(SpecFile(kernels[0].target, tuple(goals))).encode()
+    by_target: dict[str, list[CompiledKernel]] = {}
+    for one in programs:
+        by_target.setdefault(one.kernel.target.name, []).append(one.kernel)
+    files: list[SpecFile] = []
+    for name, kernels in by_target.items():
+        # Programs for several targets end in the target's name: see `renamed`.
+        end = f"_{name}" if len(by_target) > 1 else ""
+        goals = [
+            Declaration(each.program.name.removesuffix(end), each.spec, schedule_of(each.impl), each.program.signature)
+            for each in kernels
+        ]
+        files.append(SpecFile(kernels[0].target, tuple(goals)))
+    return show_file(*files).encode()
 
 
 _TEXTS: dict[str, Callable[[Sequence[Made]], bytes]] = {
@@ -55,7 +64,8 @@ _TEXTS: dict[str, Callable[[Sequence[Made]], bytes]] = {
 _BUILT = ("o", "a", "so", "s")
 #: What can hold several Specs, and what a program for each of several targets.
 _FOR_MANY = ("impl", "schedule", "header", "library", "o", "a", "so")
-_FOR_TARGETS = ("header", "library", "o", "a", "so")
+_LIBRARIES = ("header", "library", "o", "a", "so")
+_FOR_TARGETS = ("schedule", *_LIBRARIES)
 _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kind for kind in _BUILT}}
 
 
@@ -129,7 +139,7 @@ def _check_goals(emit: str, file: str, goals: Sequence[Goal]) -> None:
     if len(names) > 1 and emit not in _FOR_MANY:
         hint = "choose one with --spec NAME, or write a library with -d DIR"
         raise MorelloError(f"the file has {len(names)} Specs: {', '.join(names)}", hint)
-    if emit == "library" or (emit in _FOR_TARGETS and len(goals) > 1):
+    if emit == "library" or (emit in _LIBRARIES and len(goals) > 1):
         check_names(library_name(file), dict.fromkeys(names, targets))
 
 

@@ -122,7 +122,7 @@ def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Capture
         if buffer.name not in variables or one.writes:
             kind = f"{const}{buffer.tensor.state.dtype.c_name} *restrict "
             variables[buffer.name] = Captured(buffer.name, kind, buffer.name)
-        for index in (*buffer.strides, *view.starts):
+        for index in (*buffer.strides, buffer.start, *view.starts):
             for symbol in as_index(index).symbols():
                 variables[symbol.name] = Captured(symbol.name, "ptrdiff_t ", symbol.name)
     variables[workspace.name] = workspace

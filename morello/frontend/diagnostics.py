@@ -86,6 +86,16 @@ class Source:
             raise self.error(span, error.message, error.hint) from error
 
 
+@contextmanager
+def advising(advice: str) -> Iterator[None]:
+    """Add to the hint of a SourceError that is raised inside; nothing if there is no advice."""
+    try:
+        yield
+    except SourceError as error:
+        error.hint = "; ".join(part for part in (error.hint, advice) if part) or None
+        raise
+
+
 def _excerpt(line: str, column: int, length: int) -> tuple[str, str]:
     """Return the part of a line around a column, printable, and the marks under `length` characters from there."""
     start = max(0, column - _MAX_LINE // 2) if len(line) > _MAX_LINE else 0

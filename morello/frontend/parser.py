@@ -9,7 +9,7 @@ from lark import Token
 from morello.codegen.reserved import fault
 from morello.errors import suggestion
 from morello.frontend import syntax
-from morello.frontend.diagnostics import Source, Span, quoted
+from morello.frontend.diagnostics import Source, Span, advising, quoted
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.frontend.specs import read_signed
 from morello.frontend.steps import places, read_schedule
@@ -22,8 +22,8 @@ from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
 
 _START = (0, 1)
-#: A schedule, and where its statements stand, by identity.
-Located: TypeAlias = tuple[Schedule, dict[int, Span]]
+#: A schedule, where its statements stand, by identity, and advice for where it does not suit.
+Located: TypeAlias = tuple[Schedule, dict[int, Span], str]
 
 
 def parse(
@@ -52,13 +52,14 @@ def parse(
         if first is not node.name:
             hint = f"the first is on line {first.line}: rename one of them"
             raise source.error(span(node.name), f"a second spec {quoted(node.name)}", hint)
-    chosen = _target(source, nodes, target, registry or installed(), profile)
-    schedules = _schedules(source, nodes, list(names), chosen)
+    registry = registry or installed()
+    chosen = _target(source, nodes, target, registry, profile)
+    schedules = _schedules(source, nodes, list(names), chosen, registry)
     goals: list[Declaration] = []
     for node in declarations:
         spec, signature = read_signed(source, chosen, node.spec)
-        schedule, where = schedules.get(str(node.name), ((), {}))
-        goals.append(Declaration(str(node.name), spec, schedule, signature, where, source))
+        schedule, where, advice = schedules.get(str(node.name), ((), {}, ""))
+        goals.append(Declaration(str(node.name), spec, schedule, signature, where, source, advice))
     return SpecFile(chosen, tuple(goals))
 
 
@@ -90,17 +91,25 @@ def _target(
     known = f"installed targets are {', '.join(registry.names) or 'none'}"
     if not named:
         raise source.error(_START, "no target", f"start the file with `target NAME`; {known}")
-    name = named[0].name
+    return registry.target(_installed(source, named[0].name, registry), profile)
+
+
+def _installed(source: Source, name: Token, registry: Registry) -> str:
+    """Return the name of a target that the text names. Raises SourceError if it is not installed, or left out."""
     if reason := registry.reason(str(name)):
         raise source.error(span(name), reason.message, reason.hint)
     if name not in registry.names:
+        known = f"installed targets are {', '.join(registry.names) or 'none'}"
         raise source.error(span(name), f"unknown target {quoted(name)}", suggestion(name, registry.names, known))
-    return registry.target(str(name), profile)
+    return str(name)
 
 
-def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target) -> dict[str, Located]:
-    """Return schedules, and where their statements stand, by the name of their Spec."""
-    schedules: dict[str, Located] = {}
+def _schedules(
+    source: Source, nodes: FileNode, names: list[str], target: Target, registry: Registry
+) -> dict[str, Located]:
+    """Return the schedules for a target, by the name of their Spec: those that name it, else those that name none."""
+    chosen: dict[str, ScheduleNode] = {}
+    seen = set[tuple[str, str]]()
     for node in nodes:
         if not isinstance(node, ScheduleNode):
             continue
@@ -108,8 +117,22 @@ def _schedules(source: Source, nodes: FileNode, names: list[str], target: Target
         if name not in names:
             hint = suggestion(name, names, f"specs are {', '.join(names)}")
             raise source.error(span(node.name), f"a schedule for {quoted(name)}, which is no spec of this file", hint)
-        if name in schedules:
-            raise source.error(span(node.name), f"a second schedule for {quoted(name)}", "a spec has one schedule")
+        for place in node.targets or (node.name,):
+            wanted = _installed(source, place, registry) if node.targets else ""
+            if (name, wanted) in seen:
+                words = f"a second schedule for {quoted(name)}{wanted and f' on {wanted}'}"
+                raise source.error(span(place), words, "a spec has one schedule a target, and one for the others")
+            seen.add((name, wanted))
+            if wanted == target.name or not (wanted or name in chosen):
+                chosen[name] = node
+    return {name: _located(source, nodes, node, target) for name, node in chosen.items()}
+
+
+def _located(source: Source, nodes: FileNode, node: ScheduleNode, target: Target) -> Located:
+    """Read a schedule. One that was written for the file's target, with no word of this one, may not suit."""
+    own = next((str(one.name) for one in nodes if isinstance(one, TargetNode)), target.name)
+    line = f"schedule {node.name} for {target.name} {{ ... }}"
+    advice = "" if node.targets or own == target.name else f"or give {target.name} its own, which may be empty: {line}"
+    with advising(advice):
         schedule = read_schedule(source, target, node.block)
-        schedules[name] = schedule, dict(places(schedule, node.block))
-    return schedules
+    return schedule, dict(places(schedule, node.block)), advice

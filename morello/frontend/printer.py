@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from morello.errors import MorelloError
 from morello.frontend.graphs import COMPOSE
 from morello.frontend.specfile import SpecFile
 from morello.ir.layout import Layout, name_of
@@ -44,13 +45,26 @@ def show_schedule(schedule: Schedule) -> str:
     return "\n".join(lines(schedule))
 
 
-def show_file(file: SpecFile) -> str:
-    """Return a whole file: target, Specs, and each Spec's schedule after it."""
+def show_file(file: SpecFile, *others: SpecFile) -> str:
+    """Return a whole file: target, Specs, and each Spec's schedule after it.
+
+    `others` are how other targets see the file; parsed for any of the targets, the text gives what that one sees.
+    Raises MorelloError where they see different Specs.
+    """
     parts = [f"target {file.target.name}\n"]
-    for goal in file.goals:
-        parts.append(f"spec {goal.name} = {show_spec(goal.spec, file.target, goal.signature)}\n")
-        if goal.schedule:
-            parts.append("\n".join([f"schedule {goal.name} {{", *lines(goal.schedule, 1), "}\n"]))
+    for goals in zip(*(each.goals for each in (file, *others)), strict=True):
+        texts = [
+            f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature)}\n"
+            for each, goal in zip((file, *others), goals, strict=True)
+        ]
+        if len({*texts}) > 1:
+            hint = "write a file for each target"
+            raise MorelloError(f"{goals[0].name} is not the same Spec on all targets, so no file has it", hint)
+        parts.append(texts[0])
+        for each, goal in zip((file, *others), goals, strict=True):
+            if goal.schedule:
+                head = f"schedule {goal.name} for {each.target.name} {{" if others else f"schedule {goal.name} {{"
+                parts.append("\n".join([head, *lines(goal.schedule, 1), "}\n"]))
     return "\n".join(parts)
 
 

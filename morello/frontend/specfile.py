@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import attrs
 
 from morello.errors import Inapplicable
-from morello.frontend.diagnostics import Source, Span
+from morello.frontend.diagnostics import Source, Span, advising
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -29,6 +29,8 @@ class Declaration:
     #: Where the statements of the schedule stand, by identity.
     places: Mapping[int, Span] = attrs.field(factory=dict, eq=False, repr=False)
     source: Source | None = attrs.field(default=None, eq=False, repr=False)
+    #: Besides its own hint, what may help where the schedule cannot be carried out.
+    advice: str = attrs.field(default="", eq=False, repr=False)
 
     @contextmanager
     def located(self) -> Iterator[None]:
@@ -39,12 +41,13 @@ class Declaration:
             place = self.places.get(id(error.statement))
             if self.source is None or place is None:
                 raise
-            raise self.source.error(place, error.message, error.hint) from error
+            with advising(self.advice):
+                raise self.source.error(place, error.message, error.hint) from error
 
 
 @attrs.frozen
 class SpecFile:
-    """The target of a file and its Specs, in the order in which they are declared."""
+    """A file as one target sees it: its Specs in the order of their declarations, with schedules for that target."""
 
     target: Target
     goals: tuple[Declaration, ...]

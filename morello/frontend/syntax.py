@@ -121,7 +121,10 @@ class DeclarationNode:
 
 @attrs.frozen
 class ScheduleNode:
+    """The schedule of a Spec for these targets; for any if there are none."""
+
     name: Token
+    targets: tuple[Token, ...]
     block: tuple[StatementNode, ...]
 
 
@@ -154,8 +157,8 @@ class _Nodes(Transformer):
     def declaration(self, _keyword: Token, name: Token, spec: SpecNode) -> DeclarationNode:
         return DeclarationNode(name, spec)
 
-    def schedule(self, _keyword: Token, name: Token, *statements: StatementNode) -> ScheduleNode:
-        return ScheduleNode(name, statements)
+    def schedule(self, _keyword: Token, name: Token, *rest: Token | StatementNode) -> ScheduleNode:
+        return ScheduleNode(name, _of_type(rest, "WORD"), tuple(one for one in rest if isinstance(one, StatementNode)))
 
     def spec(self, *parts: Any) -> SpecNode:
         call, limits = (parts[0], None) if len(parts) == 1 else parts[1:3]
@@ -262,6 +265,7 @@ WORDS = {
     "TARGET": "`target NAME`",
     "SPEC": "`spec NAME = ...`",
     "SCHEDULE": "`schedule NAME { ... }`",
+    "FOR": "`for TARGET`",
     "WORD": "a name",
     "INT": "a number",
     "FLOAT": "a decimal number",

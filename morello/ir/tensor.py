@@ -21,8 +21,16 @@ class Every:
     step: int
 
 
+@attrs.frozen
+class Collapsed:
+    """Two dimensions as one, along which values of `inner` go by fastest."""
+
+    outer: int
+    inner: int
+
+
 #: Per dimension of a tensor, the one that it is of a tensor seen under other dimensions; None: it has size 1.
-DimMap = tuple[int | Every | None, ...]
+DimMap = tuple[int | Every | Collapsed | None, ...]
 
 #: Distances of runs, in bytes, of whose multiples states tell: caches of a few ways keep few lines so far apart.
 SPACINGS = (2048, 4096)
@@ -176,18 +184,41 @@ class OperandState:
         """
         if self.layout is None:
             return self
+        state = self
+        for axis in dim_map:
+            if isinstance(axis, Collapsed):
+                state = state._collapsing(axis)
+        assert state.layout is not None
         names = {axis: dim for dim, axis in enumerate(plain(dim_map)) if axis is not None}
-        if any(physical.dim not in names for physical in self.layout.dims):
+        if any(physical.dim not in names for physical in state.layout.dims):
             raise Inapplicable(
                 f"{self.layout} has dimensions that are not of size 1 but left out",
                 "move the operand to row_major first",
             )
-        dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in self.layout.dims)
-        state = attrs.evolve(self, layout=Layout(dims))
+        dims = tuple(attrs.evolve(physical, dim=names[physical.dim]) for physical in state.layout.dims)
+        state = attrs.evolve(state, layout=Layout(dims))
         for dim, axis in enumerate(dim_map):
             if isinstance(axis, Every):
                 state = state._skipping(dim)
         return state
+
+    def _collapsing(self, axis: Collapsed) -> OperandState:
+        """Return the state of a tensor of which two dimensions are one, the inner of both."""
+        assert self.layout is not None
+        dims = self.layout.dims
+        outer, inner = ([at for at, each in enumerate(dims) if each.dim == dim] for dim in (axis.outer, axis.inner))
+        if not outer or not inner:
+            # One of them has size 1.
+            kept = (attrs.evolve(each, dim=axis.inner) if each.dim == axis.outer else each for each in dims)
+            return attrs.evolve(self, layout=Layout(tuple(kept)))
+        [*_, place] = outer
+        strips = len(outer) + len(inner) > 2
+        if strips or inner != [place + 1] or self.contig < len(dims) - place:
+            raise Inapplicable(
+                f"values of dimensions {axis.outer} and {axis.inner} of {self.layout} do not lie one after another",
+                "move the operand to memory as row_major first, or tile one of the dimensions by 1",
+            )
+        return attrs.evolve(self, layout=Layout((*dims[:place], *dims[place + 1 :])), contig=self.contig - 1)
 
     def _skipping(self, dim: int) -> OperandState:
         """Return the state of a tensor of which some values along a dimension are left out: no two are neighbours."""
@@ -202,8 +233,9 @@ class OperandState:
 
 
 def plain(dim_map: DimMap) -> tuple[int | None, ...]:
-    """Return a map of dimensions without what is skipped."""
-    return tuple(axis.dim if isinstance(axis, Every) else axis for axis in dim_map)
+    """Return a map of dimensions without what is skipped, where those that are collapsed are the inner of both."""
+    inner = (axis.inner if isinstance(axis, Collapsed) else axis for axis in dim_map)
+    return tuple(axis.dim if isinstance(axis, Every) else axis for axis in inner)
 
 
 def spacing_number(spacing: int) -> int:

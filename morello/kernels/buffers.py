@@ -8,7 +8,7 @@ import attrs
 
 from morello.ir.index import Index, as_index
 from morello.ir.layout import row_major
-from morello.ir.tensor import DimMap, Every, TensorSpec, plain
+from morello.ir.tensor import Collapsed, DimMap, Every, TensorSpec, plain
 
 #: Of buffers that emitted code makes, and of the workspace.
 ALIGNMENT = 64
@@ -18,19 +18,21 @@ ALIGNMENT = 64
 class Buffer:
     """A tensor's storage. `strides`, in values, are those of its physical dimensions, slowest first.
 
-    In registers `variables` names one C variable per scalar or per vector, in the order of the layout.
+    It begins `start` values into the array. In registers `variables` names one C variable per scalar or per vector, in
+    the order of the layout.
     """
 
     name: str
     tensor: TensorSpec
     strides: tuple[Index | int, ...]
     variables: tuple[str, ...] | None = None
+    start: Index | int = 0
 
     def offset(self, point: Sequence[Index | int]) -> Index:
-        """Return the offset of a value from the start, in values."""
+        """Return the offset of a value from the start of the array, in values."""
         shape = self.tensor.shape
         layout = self.tensor.state.layout or row_major(len(shape))
-        return as_index(layout.offset([as_index(each) for each in point], shape, self.strides))
+        return as_index(layout.offset([as_index(each) for each in point], shape, self.strides)) + self.start
 
     @property
     def in_registers(self) -> bool:
@@ -70,6 +72,9 @@ class View:
                 moved[axis] = moved[axis] + as_index(start) * step
         if dim_map is None:
             return View(self.buffer, tensor, tuple(moved), self.dim_map, self.steps)
+        if any(isinstance(axis, Collapsed) for axis in dim_map):
+            assert not any(as_index(start).constant != 0 for start in starts), "what is collapsed is taken whole"
+            return self._collapsed(tensor)
         steps = (axis.step if isinstance(axis, Every) else 1 for axis in dim_map)
         seen = [
             (None, 1) if axis is None else (self.dim_map[axis], self.steps[axis] * step)
@@ -80,6 +85,18 @@ class View:
     def seen_as(self, tensor: TensorSpec, dim_map: DimMap | None = None) -> View:
         """Return the same values as another tensor."""
         return self.tile(tensor, (0,) * len(self.dim_map), dim_map)
+
+    def _collapsed(self, tensor: TensorSpec) -> View:
+        """Return the same values as a tensor that has them in the same order, in fewer dimensions."""
+        shape = tuple(int(size) for size in tensor.shape)
+        layout = tensor.state.layout or row_major(len(shape))
+        # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
+        first = attrs.evolve(self, starts=(0,) * len(self.starts))
+        strides = tuple(
+            first.offset(dense) + first.offset() * -1 if size > 1 else 0
+            for dense, size in zip(layout.strides(shape), layout.physical_shape(shape), strict=True)
+        )
+        return View.whole(Buffer(self.buffer.name, tensor, strides, self.buffer.variables, self.offset()))
 
     def offset(self, position: int = 0) -> Index:
         """Return the place in the buffer of this tile's value number `position`, counted in the order of its layout."""

@@ -8,24 +8,29 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
+from morello.ir.impl import Expansion
+from morello.ir.numbers import Mask, Num, take
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import DimMap, Every, TensorSpec
+from morello.ir.tensor import Collapsed, DimMap, Every
 from morello.kernels.machine import Machine
 from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells
 from morello.rewrites.staged import Job, pipeline
 
 B, F, C, H, W, FH, FW = range(7)
+#: The dimension of an image along which pixels are.
+_Axis = int | Every | Collapsed
 
 
 @attrs.frozen(cache_hash=True)
 class SpatialSplit(Rewrite):
-    """`spatial_split` sees a ConvAccum with one filter position and one output row as a MatmulAccum.
+    """`spatial_split` sees a ConvAccum with one filter position as a MatmulAccum.
 
-    Tiling by 1 along fh, fw and h leads there. Pixels of the row are rows of the product, channels its reduction and
-    filters its columns; with `filters`, filters are rows and pixels columns. The product sees only those pixels that
-    the stride comes to; without a row, the images of the batch take the place of its pixels.
+    Tiling by 1 along fh and fw leads there. Pixels of an image are rows of the product, channels its reduction and
+    filters its columns; with `filters`, filters are rows and pixels columns. There is one row of pixels, of which the
+    product sees those that the stride comes to; or there are several, one after another in memory, and no stride. Where
+    images have one pixel each, those of the batch take its place.
     """
 
     keyword: ClassVar[str] = "spatial_split"
@@ -45,38 +50,36 @@ class SpatialSplit(Rewrite):
         if any(op.pads):
             raise Inapplicable(f"{op} has padding", "rewrite it with pad first")
         shape = logical.shape
-        single = (shape[FH] == 1) & (shape[FW] == 1) & (shape[H] == 1)
-        require(single, "a product of matrices has one filter position and one row", "tile h, fh and fw by 1")
-        image = single & (shape[B] == 1)
-        pixels, step = shape[W] > 1, op.strides[1]
+        position = (shape[FH] == 1) & (shape[FW] == 1)
+        require(position, "a product of matrices has one filter position", "tile fh and fw by 1")
+        row = position & (shape[H] == 1)
+        one, wide, step = shape[B] == 1, shape[W] > 1, op.strides[1]
+        # Both image and output are batch × channels × rows × columns.
+        ways: tuple[tuple[_Axis, Num, Mask], ...] = (
+            (3, shape[W], row & one & ((shape[W] == 1) | (step == 1))),
+            (Every(3, step), shape[W], row & one & wide & (step > 1)),
+            (Collapsed(2, 3), shape[H] * shape[W], position & one & (shape[H] > 1) & (op.strides == (1, 1))),
+            (0, shape[B], row & (shape[B] > 1) & (shape[W] == 1)),
+        )
         applies = False
-        for dim, skipped, mask in (
-            (W, 1, image if step == 1 else image & (shape[W] == 1)),
-            (W, step, image & pixels & (step > 1)),
-            (B, 1, single & (shape[B] > 1) & (shape[W] == 1)),
-        ):
+        for axis, pixels, mask in ways:
             cells = masked(None, mask)
             if mask is not False and (cells is None or len(cells)):
                 applies = True
-                product = self._product(select_cells(logical, cells), dim, skipped)
-                yield Case(cells, pipeline(self, *product, target))
+                yield Case(cells, self._product(select_cells(logical, cells), axis, take(pixels, cells), target))
         if not applies:
-            raise Inapplicable(f"{op} has several images of several pixels", "tile w or b by 1")
+            raise Inapplicable(
+                f"{op} has several images of several pixels, or several rows of pixels apart", "tile b, h or w by 1"
+            )
 
-    def _product(self, logical: LogicalSpec, pixels: int, step: int) -> tuple[LogicalSpec, list[TensorSpec], list[Job]]:
-        """Return the Matmul over channels; `pixels` is the iteration dimension of its rows (or columns).
-
-        In the image one of `step` counts.
-        """
-        # Where the pixels are in image and output: both are batch × channels × rows × columns.
-        place = 3 if pixels == W else 0
-        seen = place if step == 1 else Every(place, step)
-        shape = logical.shape
+    def _product(self, logical: LogicalSpec, axis: _Axis, pixels: Num, target: Machine) -> Expansion:
+        """Return the Matmul over channels, whose rows (or columns) are so many pixels along an axis of the image."""
+        shape, output = logical.shape, axis.dim if isinstance(axis, Every) else axis
         dim_maps: tuple[DimMap, ...]
         if self.filters:
-            dim_maps = ((None, 0, 1), (None, 1, seen), (None, 1, place))
-            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], shape[pixels]), (1, 0, 2), dim_maps)
+            dim_maps = ((None, 0, 1), (None, 1, axis), (None, 1, output))
+            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
         else:
-            dim_maps = ((None, seen, 1), (None, 1, 0), (None, place, 1))
-            job = Job(Matmul(accumulate=True), (1, shape[pixels], shape[C], shape[F]), (0, 1, 2), dim_maps)
-        return logical, [], [job]
+            dim_maps = ((None, axis, 1), (None, 1, 0), (None, output, 1))
+            job = Job(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)
+        return pipeline(self, logical, [], [job], target)

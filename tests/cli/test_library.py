@@ -148,6 +148,27 @@ def test_a_cpu_that_runs_none_of_it_is_told(ops, tmp_path) -> None:
     assert ended.stderr == said
 
 
+def test_a_graph_runs_on_any_cpu_where_plain_c_is_part_of_the_library(ops, tmp_path) -> None:
+    """Plain C keeps what one operation hands to the next in the workspace, whatever other targets do."""
+    graph = "spec graph = Compose([Relu, Sub, Scale[by=2]], [(40×32, GL), (40×32, GL), (40×32, GL)], serial)(b, a, y)\n"
+    library, compiler = ops("x86_avx2", "reference_c", spec=graph), find_compiler()
+    made = objects(compiler, library, "-D__builtin_cpu_supports(one)=0")
+    text = """\
+#include "ops.h"
+#include <string.h>
+int main(void) {
+    static float a[1280], b[1280], y[1280];
+    static _Alignas(64) char workspace[GRAPH_WORKSPACE];
+    a[0] = 3, b[0] = 5, a[1279] = 5, b[1279] = 3;
+    graph(b, a, y, workspace);
+    return strcmp(graph_target(), "reference_c") || y[0] != 1 || y[1279] != 7;
+}
+"""
+    (tmp_path / "main.c").write_text(text)
+    run(tmp_path, *compiler.command, "-std=c11", *STRICT, "-Iops", "main.c", *made, "-lm", "-o", "main")
+    run(tmp_path, "./main")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("cmake"), reason="there is no cmake")
 @pytest.mark.parametrize("shared", ["OFF", "ON"])
@@ -293,7 +314,48 @@ def test_mistakes(cli, refused, write, tmp_path, monkeypatch, options, words, co
     refused(cli("compile", "ops.spec", *options), words, code=code)
 
 
-def test_a_target_that_lacks_an_operation_is_named(cli, refused, write, tmp_path) -> None:
-    path = write("spec pair = Compose([Relu, Exp], [(4, GL), (4, GL)])\n")
+SCHEDULED = """\
+spec copy = Move(4×8, GL, GL, serial)
+schedule copy for x86_avx2 {
+    tile [1, 8]
+    synthesize
+}
+schedule copy for x86_avx512 {
+    move 0 to L1
+    synthesize
+}
+"""
+
+
+def test_each_target_has_its_own_schedule(cli, write, tmp_path) -> None:
+    path = write(SCHEDULED, name="ops.spec")
+    targets = "--target", "x86_avx2", "--target", "reference_c", "--target", "x86_avx512"
+    assert cli("compile", path, "-d", str(tmp_path / "ops"), *targets).exit_code == 0
+    begins = {"x86_avx2": "Schedule:\n *     tile [1, 8]\n", "x86_avx512": "Schedule:\n *     move 0 to L1\n"}
+    for name, words in {**begins, "reference_c": "in plain loops"}.items():
+        assert words in (tmp_path / "ops" / f"copy_{name}.c").read_text(encoding="utf-8")
+
+
+def test_whole_schedules_of_several_targets_are_one_file(cli, write, tmp_path) -> None:
+    path = write(SCHEDULED, name="ops.spec")
     targets = "--target", "x86_avx2", "--target", "reference_c"
-    refused(cli("compile", path, "-d", str(tmp_path / "lib"), *targets), "pair_reference_c: ", "hint: ")
+    assert cli("compile", path, "-o", str(tmp_path / "all.spec"), *targets).exit_code == 0
+    again = cli("compile", str(tmp_path / "all.spec"), "--emit", "schedule", *targets)
+    assert (tmp_path / "all.spec").read_text(encoding="utf-8") == again.stdout
+    for name in ("x86_avx2", "reference_c"):
+        both = [cli("compile", one, "--target", name).stdout for one in (path, str(tmp_path / "all.spec"))]
+        assert both[0] == both[1] != ""
+
+
+def test_a_schedule_that_suits_one_target_alone_is_told_with_the_remedy(cli, refused, write, tmp_path) -> None:
+    text = "spec copy = Move(16×16, L1, L1)\nschedule copy {\n    move 0 to VRF v8\n}\n"
+    path = write(text, target="x86_avx512", name="ops.spec")
+    targets = "--target", "x86_avx512", "--target", "x86_avx2"
+    result = cli("compile", path, "-d", str(tmp_path / "ops"), *targets)
+    refused(result, "ops.spec:4:5: error: ", "schedule copy for x86_avx2 { ... }")
+
+
+def test_a_target_that_has_no_program_is_named(cli, refused, write, tmp_path) -> None:
+    path = write("spec none = Conv(1×1×2×4×1×1×1, VRF, L1, L1, serial)\n")
+    targets = "--target", "x86_avx2", "--target", "x86_avx512"
+    refused(cli("compile", path, "-d", str(tmp_path / "lib"), *targets), "none_x86_avx2: ", "hint: ")

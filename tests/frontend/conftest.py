@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import attrs
 import pytest
 
 from morello import rewrites
@@ -13,16 +14,20 @@ from morello.plugins import MemoryLevel, Microkernel, OperandPattern, Target, Ta
 from morello.plugins.registry import Registry
 
 
+@attrs.frozen
 class Tiny:
-    """Plugin of the target `tiny`, with the levels of an AVX2 machine."""
+    """Plugin of the target `tiny`, or of one called otherwise, with the levels of an AVX2 machine."""
+
+    name: str = "tiny"
+    kernels: tuple[str, ...] = ("VectorMove", "ScalarMove")
 
     @hookimpl
     def morello_targets(self):
-        return [TargetInfo(name="tiny", description="for tests", layouts=lambda _, rank: [row_major(rank)])]
+        return [TargetInfo(name=self.name, description="for tests", layouts=lambda _, rank: [row_major(rank)])]
 
     @hookimpl
     def morello_levels(self, target):
-        if target != "tiny":
+        if target != self.name:
             return None
         return [
             MemoryLevel(name="RF", kind="scalar", capacity=64, unit=4, destinations=("RF",)),
@@ -33,21 +38,21 @@ class Tiny:
 
     @hookimpl
     def morello_rewrites(self, target):
-        return rewrites.STANDARD if target == "tiny" else None
+        return rewrites.STANDARD if target == self.name else None
 
     @hookimpl
     def morello_microkernels(self, target):
-        if target != "tiny":
+        if target != self.name:
             return None
         operands = (OperandPattern(), OperandPattern())
         return [
             Microkernel(name=name, op=by_name("Move"), operands=operands, cost=lambda *_: 1, emit=lambda _: None)
-            for name in ("VectorMove", "ScalarMove")
+            for name in self.kernels
         ]
 
     @hookimpl
     def morello_emitter(self, target):
-        return SimpleNamespace(emit=lambda impl, target, name: None) if target == "tiny" else None
+        return SimpleNamespace(emit=lambda impl, target, name: None) if target == self.name else None
 
 
 @pytest.fixture(scope="session")

@@ -243,6 +243,14 @@ FILES = [
     ("target tiny\n" + A + "spec ‹a› = Move(4, GL, L1)", "a second spec 'a'", "the first is on line 2"),
     ("target tiny\n" + A + "schedule ‹ab› { }", "a schedule for 'ab', which is no spec of this file", "specs are a"),
     ("target tiny\n" + A + "schedule a { }\nschedule ‹a› { }", "a second schedule for 'a'", "one schedule"),
+    (
+        "target tiny\n" + A + "schedule a for tiny { }\nschedule a { }\nschedule a for ‹tiny› { }",
+        "a second",
+        "a target",
+    ),
+    ("target tiny\n" + A + "schedule a for ‹tinny› { }", "unknown target 'tinny'", "did you mean 'tiny'? installed"),
+    ("target tiny\n" + A + "schedule a for tiny, ‹{› }", "unexpected '{'", "expected a name"),
+    ("target tiny\n" + A + "schedule a ‹of› tiny { }", "unexpected 'of'", "expected `for TARGET` or `{`"),
     ("target tiny\n" + A + "schedule a {\n tile [‹x›]\n}", "unexpected 'x'", "expected a number or `]`"),
     ("target tiny\n" + A + "schedule a ‹{›\n tile [1]\n", "'{' is never closed", "`}`"),
     ("target tiny\n" + A + "‹sepc› b", "unexpected 'sepc'", "did you mean 'spec'? expected `target NAME`"),
@@ -338,7 +346,8 @@ TOKENS = [
     "target", "spec", "schedule", "tiny", "a", "=", "Move", "Matmul", "Compose", "(", ")", "[", "]", "{", "}", ",",
     "4", "1×4×4×4", "×", "GL", "VRF", "RF", "f32", "u8", "c0", "c9", "v8", "ua", "serial", "row_major", "...", "-1",
     "layout[0, 1]", "layout[", "0p2", "1oe3", "\n", ";", "tile", "move", "to", "as", "select", "subschedule", "0",
-    "synthesize", "# x", "@", "\ud800", "\u2028", "spec a = Move(4, GL, L1)\n", "schedule a {", "Matmul(1×4×4×4, ",
+    "for", "synthesize", "# x", "@", "\ud800", "\u2028", "spec a = Move(4, GL, L1)\n", "schedule a {",
+    "Matmul(1×4×4×4, ",
 ]  # fmt: skip
 
 
@@ -356,7 +365,7 @@ def test_whatever_the_text_it_parses_or_its_place_is_told(registry, text):
             assert 1 <= error.line <= text.count("\n") + 2
             assert error.caret.index("^") <= len(error.excerpt) + 1
             # No terminal of the grammar, such as RPAR, shows in what was expected.
-            assert not re.search(r"\b(_END|[LR]PAR|[LR]SQB|[LR]BRACE|STRIP|INT|WORD|DOTS)\b", error.hint or "")
+            assert not re.search(r"\b(_END|[LR]PAR|[LR]SQB|[LR]BRACE|STRIP|INT|WORD|DOTS|FOR)\b", error.hint or "")
 
 
 def _failure(read: Callable[[], object]) -> SourceError | None:

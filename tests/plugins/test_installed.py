@@ -106,6 +106,20 @@ def test_wheels_are_whole_and_need_no_test_tools(python: Callable[[str], str], e
     assert all(Path(file).is_relative_to(environment) for file in python(textwrap.dedent(code)).splitlines())
 
 
+def test_the_search_of_a_wheel_is_passed_over_once_its_sources_differ(
+    python: Callable[[str], str], environment: Path
+) -> None:
+    code = "from morello.search.library import installed; print(installed())"
+    (source,) = environment.glob("lib/python*/site-packages/morello/search/solve/cells.c")
+    whole = source.read_bytes()
+    try:
+        source.write_bytes(whole.replace(b"/* ", b"/*  ", 1))
+        assert python(code).strip() == "None"
+    finally:
+        source.write_bytes(whole)
+    assert "_engine" in python(code)
+
+
 def test_wheels_believe_what_the_tree_has_solved(python: Callable[[str], str], root: Path) -> None:
     """All that answers depend on is in the wheels: its hashes are those of the tree."""
     code = """

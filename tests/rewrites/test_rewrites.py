@@ -220,6 +220,39 @@ def test_pixels_in_strips_cannot_be_skipped() -> None:
         morello.goal(strips, target="x86_avx2").apply("spatial_split")
 
 
+def rows(image: str = "L1", filters: str = "L1", out: str = "L1") -> morello.Goal:
+    return morello.goal(f"ConvAccum(1×8×4×3×7×1×1, {image}, {filters}, {out}, serial)", target="x86_avx2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "shape"), [("", (1, 21, 4, 8)), (" filters", (1, 8, 4, 21))], ids=["as rows", "as columns"]
+)
+@pytest.mark.parametrize("layout", ["row_major", "nhwc", "nchw4c"])
+def test_rows_of_pixels_one_after_another_are_one(layout: str, flags: str, shape: tuple[int, ...]) -> None:
+    images = [f"(f32, L1, {layout})"] * 2
+    (part,) = node(rows(images[0], out=images[1]).apply(f"spatial_split{flags}")).expansion.parts
+    assert part.logical.shape == shape
+    assert all(state.contiguous for state in part.logical.states)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        ("(f32, L1, row_major, c1)", "do not lie one after another"),
+        ("(f32, L1, layout[0, 1, 3, 2])", "one after another"),
+    ],
+)
+def test_rows_of_pixels_apart_are_not_one(image: str, reason: str) -> None:
+    with pytest.raises(Inapplicable, match=reason):
+        rows(image).apply("spatial_split")
+
+
+def test_one_pixel_a_row_is_a_column() -> None:
+    spec = "ConvAccum(1×8×4×3×1×1×1, (f32, L1, c0), L1, L1, serial)"
+    (part,) = node(morello.goal(spec, target="x86_avx2").apply("spatial_split")).expansion.parts
+    assert part.logical.shape == (1, 3, 4, 8)
+
+
 def test_a_step_that_does_not_fit_into_memory_says_by_how_much() -> None:
     tight = matmul(operands="GL, GL, L1", limits="[64, 128, 32768, 524288, 2147483648]")
     with pytest.raises(Inapplicable, match="takes 256 bytes of VRF, 128 are left"):

@@ -16,6 +16,7 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search import library
 from morello.search.solve.solver import Effort
+from morello.search.sources import sources
 
 #: Specs with all kinds of steps, searched with so much effort; of some there is no program.
 SEARCHES = [
@@ -67,9 +68,9 @@ def test_the_sanitizers_have_nothing_to_say(tmp_path: Path) -> None:
     runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     if not Path(runtime.stdout.strip()).is_absolute():
         pytest.skip("needs the runtime library of gcc's address sanitizer")
-    sources = [str(path) for folder in library.FOLDERS for path in folder.glob("*.c")]
+    units = [str(path) for path in sources() if path.suffix == ".c"]
     built = tmp_path / "engine.so"
-    subprocess.run([compiler, *FLAGS, "-o", str(built), *sources, "-lm"], check=True)
+    subprocess.run([compiler, *FLAGS, "-o", str(built), *units, "-lm"], check=True)
     # What Python itself never frees is not looked for.
     environment = {**os.environ, "LD_PRELOAD": runtime.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, __file__, str(built), str(tmp_path / "specs.db")]

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.ir.tensor import SPACINGS, DimMap, Every, OperandState
+from morello.ir.tensor import SPACINGS, Collapsed, DimMap, Every, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER
@@ -60,9 +60,11 @@ class Pattern:
         """Return the pattern seen under other dimensions, None if its innermost is left out."""
         if self.run == Run.NONE or any(isinstance(axis, Every) and axis.dim == self.dim for axis in dim_map):
             return Pattern(cls)
-        if self.dim not in dim_map:
+        dims = [axis.outer if isinstance(axis, Collapsed) else axis for axis in dim_map], plain(dim_map)
+        dim = next((own.index(self.dim) for own in dims if self.dim in own), None)
+        if dim is None:
             return None
-        seen = Pattern(cls, dim_map.index(self.dim), self.run, self.far)
+        seen = Pattern(cls, dim, self.run, self.far)
         skips = any(isinstance(axis, Every) for axis in dim_map)
         return seen.lying(Run.DENSE) if skips and self.run in (Run.DENSE, Run.FULL) else seen
 

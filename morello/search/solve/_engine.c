@@ -1,6 +1,11 @@
 /* What Python can ask of a search. */
 #include "state.h"
 
+/* The digest of what the library that is installed was built of: `library.py` looks for it in the file. */
+#ifdef MORELLO_SOURCES
+const char engine_sources[] = MORELLO_SOURCES;
+#endif
+
 /* Fewer changes of mind, for a little work too many: more of that where a turn finds out less. */
 #define PATIENCE 0.003
 #define ABSTRACT_PATIENCE 0.1

@@ -76,6 +76,8 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     state->progress.abstract_cells = abstract->cells_count - 1;
     state->progress.abstract_expansions = abstract->progress.expansions;
     if (status == PAUSED) {
+        /* So that what is found out of the goal is told while it takes long. */
+        learn(state, number, fmin(abstract->cells[below].low, budget + 1), INFINITY, UNKNOWN_PEAK, 0);
         return PAUSED;
     }
     /* Where memory alone keeps steps from going round and round, there is no more to learn. */

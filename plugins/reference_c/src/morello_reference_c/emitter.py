@@ -12,10 +12,11 @@ from morello.codegen.reserved import check_name
 from morello.codegen.writer import Names
 from morello.errors import EmitError
 from morello.ir.dtypes import BF16
-from morello.ir.impl import Impl, KernelCall, Node
-from morello.ir.program import Program
+from morello.ir.impl import Impl, KernelCall, Node, Pipeline
+from morello.ir.program import Parameter, Program
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import TensorSpec
 from morello.plugins import Target
 from morello_reference_c.meanings import HELPERS, looped, meaning
 from morello_reference_c.values import Value
@@ -29,54 +30,100 @@ _MATH = re.compile(r"\bINFINITY\b|\b(exp|exp_below|tanh|erf|sqrt)\(")
 _INCLUDES = ("#include <stddef.h>", "#include <stdint.h>")
 
 
+#: Of new tensors. Larger ones than this are in the workspace, as in programs of other targets.
+_ALIGNMENT, _MAX_STACK_BYTES = 64, 4096
+
+
 class ReferenceEmitter:
     """The emitter of reference_c."""
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
-        """Print `impl`, a single microkernel, as the C function `name`, with these parameters if they are given.
+        """Print `impl`, a microkernel or a pipeline of them, as the C function `name`, with these parameters if given.
 
         Raises EmitError for anything else.
         """
-        if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
-            raise EmitError(f"{target.name} prints whole operations only", "implement the Spec with one `select`")
         check_name(name)
-        logical = impl.spec.logical
-        if meaning(logical.op) is None:
-            raise EmitError(
-                f"{target.name} does not know what {logical.op} means", f"install a version of {target.name} that does"
-            )
-        plain = Signature.of(logical)
-        shown = meant = _function(name, logical, plain, Names([name]))
-        values = [Value(one.name, one.tensor, one.strides) for one in meant.parameters]
+        names = Names([name, workspace_macro(name)])
+        logical, plain = impl.spec.logical, Signature.of(impl.spec.logical)
+        parameters = parameters_of(logical, plain, names)
+        body = Body(target.name, names, [Value(one.name, one.tensor, one.strides) for one in parameters])
+        body.print(impl, body.values)
+        shown = meant = _function(name, logical, parameters, body)
         if signature is not None and signature != plain:
             # The loops have names of their own: a function around them has those that were asked for.
-            names = Names([name, workspace_macro(name)])
-            shown = _function(name, logical, signature, names)
+            names = Names([name, workspace_macro(name), body.workspace])
+            shown = _function(name, logical, parameters_of(logical, signature, names), body)
             meant = attrs.evolve(meant, name=names.fresh(f"{name}_meaning"))
-        source = _source(logical, values, meant, shown)
         return Program(
             name=name,
-            source=source,
+            source=_source(body, meant, shown),
             header=shown.header,
             prototype=shown.prototype,
             parameters=shown.parameters,
-            workspace=0,
+            workspace=body.bytes,
             flags=FLAGS,
             declarations=shown.declarations,
             cpu_tests=(),
         )
 
 
-def _function(name: str, logical: LogicalSpec, signature: Signature, names: Names) -> Interface:
-    summary = f"{logical.op}({'×'.join(map(str, logical.shape))})"
-    return Interface(name=name, summary=summary, parameters=parameters_of(logical, signature, names))
+class Body:
+    """The inside of a function: `lines` over `values`, and how many `bytes` of its workspace new tensors take."""
+
+    def __init__(self, target: str, names: Names, values: Sequence[Value]):
+        self._target, self._names = target, names
+        self.values, self.lines = [*values], list[str]()
+        self.workspace, self.bytes = names.fresh("workspace"), 0
+
+    def print(self, impl: Impl, operands: Sequence[Value], margin: str = "") -> None:
+        """Add the code of a program on these operands. Raises EmitError for one that is none of this target's."""
+        logical = impl.spec.logical
+        if isinstance(impl, Node) and isinstance(impl.expansion, KernelCall):
+            if meaning(logical.op) is None:
+                hint = f"install a version of {self._target} that does"
+                raise EmitError(f"{self._target} does not know what {logical.op} means", hint)
+            self.lines += [margin + line for line in _loops(logical, operands)]
+        elif isinstance(impl, Node) and isinstance(impl.expansion, Pipeline):
+            tensors = [*operands, *(self._fresh(tensor, margin) for tensor in impl.expansion.tensors)]
+            for part, child in zip(impl.expansion.parts, impl.children, strict=True):
+                self.lines += [f"{margin}    /* {_summary(part.logical)} */", f"{margin}    {{"]
+                self.print(child, [tensors[arg] for arg in part.args], f"{margin}    ")
+                self.lines.append(f"{margin}    }}")
+        else:
+            raise EmitError(f"{self._target} prints whole operations only", "implement the Spec with one `select`")
+
+    def _fresh(self, tensor: TensorSpec, margin: str) -> Value:
+        """Declare a new tensor, on the stack or in the workspace."""
+        value = Value(self._names.fresh("between"), tensor, 0)
+        kind, size = value.dtype.c_name, int(tensor.bytes)
+        if size <= _MAX_STACK_BYTES:
+            self.lines.append(f"{margin}    {kind} {value.name}[{tensor.volume}];")
+        else:
+            place = f"(char *){self.workspace} + {self.bytes}"
+            self.lines.append(f"{margin}    {kind} *const {value.name} = ({kind} *)({place});")
+            self.bytes += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.values.append(value)
+        return value
 
 
-def _source(logical: LogicalSpec, values: Sequence[Value], meant: Interface, shown: Interface) -> str:
+def _summary(logical: LogicalSpec) -> str:
+    return f"{logical.op}({'×'.join(map(str, logical.shape))})"
+
+
+def _function(name: str, logical: LogicalSpec, parameters: tuple[Parameter, ...], body: Body) -> Interface:
+    return Interface(
+        name=name,
+        summary=_summary(logical),
+        parameters=parameters,
+        workspace=body.bytes,
+        workspace_name=body.workspace,
+    )
+
+
+def _source(body: Body, meant: Interface, shown: Interface) -> str:
     """Return the C of a function, `meant`, and of the one that calls it, `shown`, if that is another."""
-    body = _loops(logical, values)
-    has_bf16 = any(value.dtype == BF16 for value in values)
-    used = "\n".join(body)
+    has_bf16 = any(value.dtype == BF16 for value in body.values)
+    used = "\n".join(body.lines)
     includes = [*_INCLUDES, *(["#include <string.h>"] if has_bf16 else [])]
     if _MATH.search(used):
         includes.insert(0, "#include <math.h>")
@@ -85,13 +132,14 @@ def _source(logical: LogicalSpec, values: Sequence[Value], meant: Interface, sho
     for helper, text in HELPERS.items():
         if f"{helper}(" in used:
             parts.append(text)
-    parts += [value.index_function() for value in values]
+    parts += [value.index_function() for value in body.values]
     if meant is shown:
-        return "\n".join([*parts, f"{shown.prototype} {{", *body, "}", ""])
-    parts += [f"static {meant.prototype} {{", *body, "}\n"]
+        return "\n".join([*parts, f"{shown.prototype} {{", *body.lines, "}", ""])
+    parts += [f"static {meant.prototype} {{", *body.lines, "}\n"]
     by_operand = sorted(shown.parameters, key=lambda one: one.operand)
-    given = ", ".join(name for one in by_operand for name in (one.name, *one.stride_names))
-    return "\n".join([*parts, f"{shown.prototype} {{", f"    {meant.name}({given});", "}", ""])
+    given = [name for one in by_operand for name in (one.name, *one.stride_names)]
+    given += [body.workspace] if body.bytes else []
+    return "\n".join([*parts, f"{shown.prototype} {{", f"    {meant.name}({', '.join(given)});", "}", ""])
 
 
 def _loops(logical: LogicalSpec, values: Sequence[Value]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
+
+import attrs
 
 from morello.errors import EmitError
 from morello.ir.dtypes import DType
@@ -12,11 +15,20 @@ from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Emitter
 from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, hookimpl
-from morello.rewrites import Rewrite, Select
+from morello.rewrites import Bufferize, Rewrite, Select
 from morello_reference_c.emitter import ReferenceEmitter
 from morello_reference_c.meanings import meaning
 
 NAME = "reference_c"
+
+
+@attrs.frozen(cache_hash=True)
+class BufferizeAll(Bufferize):
+    """`bufferize to GL`, which search takes with all intermediates at once: nobody chooses between programs here."""
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
+        yield from (step for step in super().steps(logical, target) if not step.at)
 
 
 def _layouts(dtype: DType, rank: int) -> list[Layout]:
@@ -58,7 +70,7 @@ def morello_levels(target: str) -> Iterable[MemoryLevel] | None:
 
 @hookimpl
 def morello_rewrites(target: str) -> Iterable[type[Rewrite]] | None:
-    return [Select] if target == NAME else None
+    return [Select, BufferizeAll] if target == NAME else None
 
 
 @hookimpl
