@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from morello.api import compile, goal, parse, synthesize
     from morello.errors import MorelloError
     from morello.goals import Goal
-    from morello.search.solve.solver import Effort
+    from morello.search.effort import Effort
 
     __version__: str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -35,9 +36,11 @@ from morello.schedule import (
     schedule_of,
     with_child,
 )
-from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.progress import Progress
-from morello.search.solve.solver import Effort
+
+if TYPE_CHECKING:
+    from morello.search.block_search import BlockSearch
 
 
 @attrs.frozen(repr=False)
@@ -157,7 +160,7 @@ class Goal:
         database that cannot be used.
         """
         store = database(db)
-        with heard(progress, self.name, self.searches.of(store).solved, store.path if store else None) as told:
+        with heard(progress, self.name, self.searches.solved(store), store.path if store else None) as told:
             return self._synthesized(store, told, effort)
 
     def _synthesized(

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
+from morello.cli import completion
 from morello.cli.common import Made, cc_option, make, with_goals_for_targets
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
-from morello.cli.tables import table_text
-from morello.cli.tree import program_tree, tree_table
 from morello.codegen.library import check_names
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
@@ -32,6 +31,10 @@ def _header(programs: Sequence[Made]) -> bytes:
 
 
 def _trees(programs: Sequence[Made]) -> bytes:
+    # Not before: what draws them takes long to import.
+    from morello.cli.tables import table_text
+    from morello.cli.tree import program_tree, tree_table
+
     shown = []
     for kernel in (one.kernel for one in programs):
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
@@ -71,8 +74,20 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
 
 @click.command("compile")
 @with_goals_for_targets
-@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
-@click.option("-d", "--directory", metavar="DIR", help="Write a library into this directory, which is made if need be.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    shell_complete=completion.files,
+    help="Write to this file instead of standard output.",
+)
+@click.option(
+    "-d",
+    "--directory",
+    metavar="DIR",
+    shell_complete=completion.folders,
+    help="Write a library into this directory, which is made if need be.",
+)
 @click.option(
     "--emit",
     type=click.Choice([*_TEXTS, *_BUILT, "library"]),

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import click
 
+from morello.cli import completion
 from morello.cli.common import json_option, print_json
 from morello.cli.tables import Column, print_table
 from morello.cli.tree import size
@@ -22,7 +23,7 @@ from morello.plugins.registry import Registry, installed
 
 
 @click.command("targets")
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=completion.targets)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, name: str | None, as_json: bool) -> None:
