@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from morello.errors import MorelloError
     from morello.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.goals import Goal
-    from morello.search.solve.solver import Effort
+    from morello.search.effort import Effort
 
     __version__: str
 

@@ -22,7 +22,7 @@ from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
 from morello.schedule import Position, apply
-from morello.search.solve.solver import Effort
+from morello.search.effort import Effort
 
 #: Specs that search takes apart where nobody asks for a proof: about ten seconds.
 DEFAULT_EFFORT = 800_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -38,9 +38,11 @@ from morello.schedule import (
     schedule_text,
     with_child,
 )
-from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.progress import Progress
-from morello.search.solve.solver import Effort
+
+if TYPE_CHECKING:
+    from morello.search.block_search import BlockSearch
 
 
 @attrs.frozen(repr=False)
@@ -221,7 +223,7 @@ class Goal:
         database that cannot be used.
         """
         store = database(db)
-        with heard(progress, self.name, self.searches.of(store).solved, store.path if store else None) as told:
+        with heard(progress, self.name, self.searches.solved(store), store.path if store else None) as told:
             return self._synthesized(store, told, effort)
 
     def _synthesized(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -11,14 +12,15 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import click
-from rich.console import Console
-from rich.progress import Progress as Bar
-from rich.progress import SpinnerColumn, TextColumn
 
 from morello.search.progress import Phase, Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
 
 #: Seconds between two lines where stderr is no terminal, and between two updates where it is one.
 LINE_SECONDS = 10.0
@@ -37,12 +39,21 @@ def without_escapes() -> bool:
 
 
 def _screen() -> Console:
+    # Where all is done at once there is nothing to show, and no need to import what shows it.
+    from rich.console import Console
+
     return Console(stderr=True, markup=False, highlight=False)
 
 
 def _is_live(screen: Console) -> bool:
     # In notebooks rich needs widgets, and without them warns at each update.
     return screen.is_terminal or (screen.is_jupyter and find_spec("ipywidgets") is not None)
+
+
+def _may_be_live() -> bool:
+    """Tell if somebody may be looking, which only rich knows: False where stderr is a pipe or file like others."""
+    asked = any(name in os.environ for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"))
+    return asked or "IPython" in sys.modules or sys.stderr.isatty()
 
 
 class Display(ABC):
@@ -55,13 +66,11 @@ class Display(ABC):
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._stopped: float | None = None
-        screen = _screen()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"))
-        # Standard output is none of its business.
-        bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._bar = bar if _is_live(screen) and not without_escapes() else None
-        self._task = self._bar.add_task("", total=None) if self._bar else None
-        self._due = self._started + (UPDATE_SECONDS if self._bar else LINE_SECONDS)
+        self._bar: Bar | None = None
+        #: Whether it is seen on a terminal or in a notebook; None: nobody has looked yet.
+        self._live: bool | None = None if _may_be_live() else False
+        self._task = None
+        self._due = self._started + (LINE_SECONDS if self._live is False else UPDATE_SECONDS)
         self._ended = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
 
@@ -84,12 +93,29 @@ class Display(ABC):
                 self._show()
 
     def _show(self) -> None:
+        if self._live is None:
+            self._look()
         if self._bar and self._task is not None:
             self._bar.start()
             self._bar.update(self._task, description=self.describe(), refresh=True)
-            return
-        self._due = time.monotonic() + LINE_SECONDS
-        click.echo(self.describe(), err=True)
+        elif time.monotonic() >= self._due:
+            self._due = time.monotonic() + LINE_SECONDS
+            click.echo(self.describe(), err=True)
+
+    def _look(self) -> None:
+        """See where it is shown: only now, as most work ends before there is anything to show."""
+        from rich.progress import Progress as Bar
+        from rich.progress import SpinnerColumn, TextColumn
+
+        screen = _screen()
+        self._live = _is_live(screen) and not without_escapes()
+        if self._live:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"))
+            # Standard output is none of its business.
+            self._bar = Bar(*columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False)
+            self._task = self._bar.add_task("", total=None)
+        else:
+            self._due = self._started + LINE_SECONDS
 
     def __enter__(self) -> Self:
         self._ticker.start()
@@ -158,7 +184,7 @@ def heard(listener: Listener, name: str, before: int, kept: Path | None) -> Iter
     if listener is not None:
         yield listener or None
         return
-    if not _is_live(_screen()):
+    if not _may_be_live() or not _is_live(_screen()):
         yield None
         return
     with SearchDisplay(name, before, kept) as display:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import morello
 from morello import progress
@@ -120,7 +121,7 @@ def test_who_hears_of_progress(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
 
 
 def test_notebooks_show_progress_where_they_have_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = progress.Console(force_jupyter=True)
+    screen = Console(force_jupyter=True)
     monkeypatch.setattr(progress, "find_spec", lambda name: name)
     assert progress._is_live(screen)
     monkeypatch.setattr(progress, "find_spec", lambda name: None)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from morello.cli import streams
 from morello.errors import MorelloError, MorelloWarning
@@ -49,6 +50,11 @@ class CommandGroup(click.Group):
         """Write what each command does, without importing it."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that a word may become, without importing a command."""
+        found = [CompletionItem(name, help=what) for name, what in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the program. Of an exception that nobody foresaw it tells where all that is known of it is kept."""

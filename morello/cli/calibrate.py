@@ -12,6 +12,7 @@ import click
 
 from morello.calibration.machine import Calibration, Line, calibrate
 from morello.calibration.meter import BUSY
+from morello.cli import completion
 from morello.cli.common import cc_option, print_json, profile_option
 from morello.cli.figures import figures, save
 from morello.cli.output import check_writable, write_file
@@ -28,10 +29,24 @@ _LOAD = 0.7
 
 
 @click.command("calibrate")
-@click.option("--target", "name", metavar="NAME", help="Measure for this target; needed where there are several.")
-@click.option("-o", "--output", metavar="PROFILE.toml", help="Write what was measured to this file.")
+@click.option(
+    "--target",
+    "name",
+    metavar="NAME",
+    shell_complete=completion.targets,
+    help="Measure for this target; needed where there are several.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PROFILE.toml",
+    shell_complete=completion.files,
+    help="Write what was measured to this file.",
+)
 @click.option("--quick", is_flag=True, help="Take seconds instead of minutes, and tolerate more noise.")
-@click.option("--plot", metavar="PNG", help="Draw what was measured, and what was fitted to it.")
+@click.option(
+    "--plot", metavar="PNG", shell_complete=completion.files, help="Draw what was measured, and what was fitted to it."
+)
 @profile_option
 @cc_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

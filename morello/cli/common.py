@@ -11,6 +11,7 @@ import attrs
 import click
 
 from morello import api, crash
+from morello.cli import completion
 from morello.codegen.threads import MAX_THREADS
 from morello.compiled import GoalKernel
 from morello.db.default import SavingStore, default_store
@@ -25,8 +26,8 @@ from morello.progress import Doing, SearchDisplay
 from morello.runtime.cache import bytes_of
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
+from morello.search.effort import Effort
 from morello.search.memory import free
-from morello.search.solve.solver import Effort
 
 Command = Callable[..., None]
 _T = TypeVar("_T")
@@ -53,6 +54,7 @@ def print_json(data: Any) -> None:
 profile_option = click.option(
     "--profile",
     metavar="FILE|NAME",
+    shell_complete=completion.files,
     help="What a machine costs: a file of `morello calibrate`, or a name that `morello targets NAME` lists. By default "
     "that in MORELLO_PROFILE, else the one for this CPU.",
 )
@@ -125,18 +127,20 @@ def with_goals_for_targets(command: Command) -> Command:
 def _with_goals(command: Command, several_targets: bool) -> Command:
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
-    @click.argument("file", metavar="FILE")
+    @click.argument("file", metavar="FILE", shell_complete=completion.files)
     @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
     @click.option(
         "--target",
         metavar="NAME",
         multiple=several_targets,
+        shell_complete=completion.targets,
         help=f"Compile for this target instead of the one that FILE names.{more}",
     )
     @profile_option
     @click.option(
         "--db",
         metavar="PATH",
+        shell_complete=completion.files,
         help="Keep solved Specs in this file; made if it does not exist. By default that in MORELLO_DB, else one in "
         "the user's cache directory.",
     )
@@ -202,8 +206,17 @@ def named(goals: Mapping[str, _T], name: str, file: str) -> _T:
 def _database(path: str | None) -> SpecStore | None:
     """Return the database asked for, or the user's own. What cannot be saved later is only told of."""
     if path:
-        return SavingStore(path, lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
-    return default_store(lambda error: click.echo(f"warning: going on without a database: {error}", err=True))
+        return closed_at_end(
+            SavingStore(path, lambda error: click.echo(f"warning: nothing is saved: {error}", err=True))
+        )
+    store = default_store(lambda error: click.echo(f"warning: going on without a database: {error}", err=True))
+    return store and closed_at_end(store)
+
+
+def closed_at_end(store: SpecStore) -> SpecStore:
+    """Return a store that is closed when the command ends, which leaves one file of the database's three."""
+    click.get_current_context().call_on_close(store.close)
+    return store
 
 
 @attrs.frozen
@@ -241,8 +254,7 @@ class Made:
 
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     """Return the kernel of a goal, with progress on stderr. Raises what `api.compile` raises, naming the goal."""
-    search = goal.searches.of(db)
-    before = search.solved
+    before = goal.searches.solved(db)
     with SearchDisplay(goal.name, before, db.path if db else None) as display:
         try:
             with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
@@ -251,9 +263,9 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         except (NoImplementation, Undecided) as error:
             raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
     if click.get_current_context().meta.get(_VERBOSE):
-        for line in search.details():
+        for line in goal.searches.of(db).details():
             click.echo(f"{goal.name}: {line}", err=True)
-    return Made(kernel, search.solved - before, display.seconds)
+    return Made(kernel, goal.searches.solved(db) - before, display.seconds)
 
 
 def tell_sizes(goal: Goal) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from morello.cli import completion
 from morello.cli.common import Made, cc_option, make, with_goals_for_targets
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
@@ -16,8 +17,6 @@ from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
-from morello.report.tables import table_text
-from morello.report.tree import program_tree, tree_table
 from morello.report.words import cost_words
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler
@@ -33,6 +32,10 @@ def _header(programs: Sequence[Made]) -> bytes:
 
 
 def _trees(programs: Sequence[Made]) -> bytes:
+    # Not before: what draws them takes long to import.
+    from morello.report.tables import table_text
+    from morello.report.tree import program_tree, tree_table
+
     shown = []
     for kernel in (one.kernel for one in programs):
         tree = table_text(*tree_table(program_tree(kernel.impl, kernel.target)))
@@ -75,8 +78,20 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
 
 @click.command("compile")
 @with_goals_for_targets
-@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
-@click.option("-d", "--directory", metavar="DIR", help="Write a library into this directory, which is made if need be.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    shell_complete=completion.files,
+    help="Write to this file instead of standard output.",
+)
+@click.option(
+    "-d",
+    "--directory",
+    metavar="DIR",
+    shell_complete=completion.folders,
+    help="Write a library into this directory, which is made if need be.",
+)
 @click.option(
     "--emit",
     type=click.Choice([*_TEXTS, *_BUILT, "library"]),

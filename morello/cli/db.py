@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from morello.cli.common import json_option, print_json
+from morello.cli import completion
+from morello.cli.common import closed_at_end, json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
 from morello.db import exchange, proof, upkeep
@@ -38,7 +39,7 @@ def command() -> None:
     """
 
 
-file_argument = click.argument("file", metavar="FILE")
+file_argument = click.argument("file", metavar="FILE", shell_complete=completion.databases)
 
 
 trust_option = click.option("--trust", is_flag=True, help="Take it for FILE's own: you made it yourself.")
@@ -54,7 +55,7 @@ def _open(file: str, *, new: bool = False) -> SpecStore:
         path = found
     if not new and not path.exists():
         raise MorelloError(f"there is no database {path}", "give the path of one that exists")
-    return SpecStore(path)
+    return closed_at_end(SpecStore(path))
 
 
 def _targets() -> list[Target]:
@@ -66,7 +67,12 @@ def _targets() -> list[Target]:
 @file_argument
 @json_option
 @click.option("--tables", "listed", metavar="N", type=click.IntRange(0), default=0, help="List the N largest tables.")
-@click.option("--plot", metavar="PNG", help="Draw the rectangles of a table, over two of its axes.")
+@click.option(
+    "--plot",
+    metavar="PNG",
+    shell_complete=completion.files,
+    help="Draw the rectangles of a table, over two of its axes.",
+)
 @click.option("--table", "number", metavar="N", type=int, help="The table to draw.  [default: the largest]")
 @click.option("--axes", metavar="X,Y", help="The axes to draw, e.g. m,n or k,L1.  [default: the last two sizes]")
 def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int | None, axes: str | None) -> None:
@@ -233,7 +239,7 @@ def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
 
 @command.command("merge")
 @file_argument
-@click.argument("others", metavar="OTHERS...", nargs=-1, required=True)
+@click.argument("others", metavar="OTHERS...", shell_complete=completion.databases, nargs=-1, required=True)
 @trust_option
 def merge(file: str, others: Sequence[str], trust: bool) -> None:
     """Add to FILE what is in OTHERS; FILE is made if it does not exist.
@@ -249,7 +255,9 @@ def merge(file: str, others: Sequence[str], trust: bool) -> None:
 
 @command.command("export")
 @file_argument
-@click.option("-o", "out", metavar="OUT", help="Write this file instead of standard output.")
+@click.option(
+    "-o", "out", metavar="OUT", shell_complete=completion.files, help="Write this file instead of standard output."
+)
 def export(file: str, out: str | None) -> None:
     """Print FILE as text: JSON, a line for each rectangle, after a line for each fingerprint and each table."""
     lines = exchange.exported(_open(file))
@@ -262,7 +270,7 @@ def export(file: str, out: str | None) -> None:
 
 @command.command("import")
 @file_argument
-@click.argument("text", metavar="[TEXT]", default="-")
+@click.argument("text", metavar="[TEXT]", shell_complete=completion.files, default="-")
 @trust_option
 def import_text(file: str, text: str, trust: bool) -> None:
     """Add to FILE what `export` wrote to TEXT, or standard input; FILE is made if it does not exist.

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import click
 
-from morello.cli import roofline
+from morello.cli import completion, roofline
 from morello.cli.candidates import Candidate, candidates, print_candidates
 from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
 from morello.cli.figures import figures
@@ -39,7 +39,9 @@ from morello.report.tables import print_table
     help="Leave out runner-ups with which the program would cost less than so much more, 0 to show all.  [default: 1]",
 )
 @click.option("--kernels", "only_kernels", is_flag=True, help="List the target's microkernels instead: see above.")
-@click.option("--plot", metavar="FILE", help="Draw a roofline with the program's parts on it.")
+@click.option(
+    "--plot", metavar="FILE", shell_complete=completion.files, help="Draw a roofline with the program's parts on it."
+)
 @json_option
 @click.pass_context
 def command(

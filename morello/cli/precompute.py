@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from morello import crash
-from morello.cli.common import memory_option, named, profile_option
+from morello.cli import completion
+from morello.cli.common import closed_at_end, memory_option, named, profile_option
 from morello.db.block import AnswerKind
 from morello.db.default import default_path
 from morello.db.keeper import StoreKeeper
@@ -36,7 +37,7 @@ _MOST = 100_000
 
 
 @click.command("precompute")
-@click.argument("what", metavar="FILE|SPEC")
+@click.argument("what", metavar="FILE|SPEC", shell_complete=completion.files)
 @click.option(
     "--up-to",
     "bound",
@@ -45,9 +46,20 @@ _MOST = 100_000
     help="The largest sizes, such as 1x512x512x512: one a dimension.",
 )
 @click.option("--spec", "name", metavar="NAME", help="Only the Spec of this name.")
-@click.option("--target", metavar="NAME", help="Solve for this target; needed where FILE does not name one.")
+@click.option(
+    "--target",
+    metavar="NAME",
+    shell_complete=completion.targets,
+    help="Solve for this target; needed where FILE does not name one.",
+)
 @profile_option
-@click.option("--db", "path", metavar="PATH", help="Keep solved Specs in this file instead of the default database.")
+@click.option(
+    "--db",
+    "path",
+    metavar="PATH",
+    shell_complete=completion.files,
+    help="Keep solved Specs in this file instead of the default database.",
+)
 @memory_option("End when the process takes so much memory, such as 4GiB; what was solved by then is kept.")
 def command(
     what: str, bound: str, name: str | None, target: str | None, profile: str | None, path: str | None, memory: int
@@ -62,7 +74,7 @@ def command(
     """
     found = _families(what, target, profile, name)
     specs = list(dict.fromkeys(itertools.chain.from_iterable(_specs(one, _sizes(bound, one)) for one in found)))
-    store = SpecStore(_path(path))
+    store = closed_at_end(SpecStore(_path(path)))
     with _Filling(found[0].target, store) as filling, watched(memory):
         filling.fill(specs)
     click.echo(filling.verdict())

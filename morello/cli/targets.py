@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import click
 
+from morello.cli import completion
 from morello.cli.common import json_option, print_json
 from morello.errors import MorelloError, PluginDisabled, PluginError
 from morello.host import missing_features
@@ -22,7 +23,7 @@ from morello.report.words import size
 
 
 @click.command("targets")
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=completion.targets)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, name: str | None, as_json: bool) -> None:

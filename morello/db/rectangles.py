@@ -5,6 +5,7 @@ Boxes of many tables are handled at once, as arrays, so that thousands of small 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -17,8 +18,10 @@ from morello.db.tree import MANY, Tree
 
 #: How many pairs of boxes are compared at a time.
 _CHUNK = 1 << 20
-#: Odd multipliers of a hash that brings boxes together which may be joined; they are then compared in full.
-_MULTIPLIERS = np.random.default_rng(0).integers(0, 2**63, 256, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+#: Odd multipliers of a hash that brings boxes together which may be joined; they are then compared in full. Not numpy's
+#: random numbers, as importing these takes longer than most look-ups.
+_LUCK = random.Random(0)
+_MULTIPLIERS = np.array([_LUCK.getrandbits(63) * 2 + 1 for _ in range(256)], dtype=np.uint64)
 
 
 @attrs.frozen(eq=False)

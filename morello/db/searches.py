@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.kernels.target import Target
-from morello.search.block_search import BlockSearch
 from morello.search.progress import Progress
+
+if TYPE_CHECKING:
+    from morello.search.block_search import BlockSearch
 
 
 class Searches:
@@ -45,12 +47,22 @@ class Searches:
             finally:
                 search.progress = before
 
+    def solved(self, store: SpecStore | None) -> int:
+        """Return how many Specs the search that goes with a database has solved so far."""
+        return self._of(store)[0].solved if store in self._found else 0
+
     def was_told(self, store: SpecStore | None) -> bool:
         """Return whether a database has told its search anything."""
+        from morello.db.keeper import StoreKeeper
+
         keeper = self.of(store).keeper
         return isinstance(keeper, StoreKeeper) and keeper.used
 
     def _of(self, store: SpecStore | None) -> tuple[BlockSearch, threading.RLock]:
+        # Not before, as importing search takes long, and a program that is stored needs none.
+        from morello.db.keeper import StoreKeeper
+        from morello.search.block_search import BlockSearch
+
         with self._lock:
             if store not in self._found:
                 keeper = None if store is None else StoreKeeper(store)

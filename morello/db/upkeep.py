@@ -209,7 +209,7 @@ def _draw(
 
 @attrs.frozen
 class Pruning:
-    """Tells what `prune` would drop of a fingerprint: rectangles, unproven programs, and its share of the bytes."""
+    """Counts of what `prune` would drop of a fingerprint: rectangles, unproven programs, and its share of all bytes."""
 
     print: Print
     #: All of it goes, as it belongs to no target.

@@ -56,7 +56,7 @@ class Values:
         """Return the hash of a value. Raises PluginError for one whose content cannot be told."""
         kind = type(value)
         if value is None or value is ... or value is NotImplemented or kind in (bool, int, str, complex):
-            return _mix(kind.__name__, repr(value).encode("utf-8", "backslashreplace"))
+            return _plain(kind.__name__, repr(value))
         if kind in (bytes, bytearray):
             return _mix("bytes", bytes(value))
         if kind is float:
@@ -253,12 +253,15 @@ _BY_TYPE: dict[type, _Parts] = {
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
+@functools.lru_cache(1 << 14)
+def _plain(kind: str, text: str) -> bytes:
+    # Kept, as most that targets are made of are a few numbers and names, again and again.
+    return _mix(kind, text)
+
+
 def _mix(*parts: str | bytes) -> bytes:
-    hashed = hashlib.sha256()
-    for part in parts:
-        data = part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
-        hashed.update(b"%d " % len(data) + data)
-    return hashed.digest()
+    data = [part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace") for part in parts]
+    return hashlib.sha256(b"".join([b"%d %b" % (len(one), one) for one in data])).digest()
 
 
 def _unknown(value: Any) -> PluginError:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from morello.kernels.target import Target
-from morello.runtime.fastest import Choice, fastest
 from morello.runtime.kernel import Kernel
-from morello.runtime.timing import BenchReport, bench
 from morello.runtime.toolchain import Compiler, is_auto
-from morello.runtime.verify import CheckReport, verify
+
+if TYPE_CHECKING:
+    from morello.runtime.fastest import Choice
+    from morello.runtime.timing import BenchReport
+    from morello.runtime.verify import CheckReport
 
 
 class CompiledKernel(Kernel):
@@ -22,7 +25,11 @@ class CompiledKernel(Kernel):
     def choice(self) -> Choice | None:
         """Return the compilers there were to choose from, with their times; None unless `auto` was asked for."""
         given = self._compiler
-        return None if isinstance(given, Compiler) or not is_auto(given) else fastest(self)
+        if isinstance(given, Compiler) or not is_auto(given):
+            return None
+        from morello.runtime.fastest import fastest
+
+        return fastest(self)
 
     @cached_property
     def compiler(self) -> Compiler:
@@ -33,8 +40,12 @@ class CompiledKernel(Kernel):
 
         `reference` is the installed reference_c unless given. Raises VerificationError for the first wrong value.
         """
+        from morello.runtime.verify import verify
+
         return verify(self, seed, thorough, reference)
 
     def bench(self, min_time: float = 0.3, repeats: int = 5, seed: int = 0, threads: int | None = None) -> BenchReport:
         """Time it on random data, for at least `min_time` seconds in `repeats` measurements."""
+        from morello.runtime.timing import bench
+
         return bench(self, min_time, repeats, seed, threads)

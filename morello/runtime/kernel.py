@@ -8,10 +8,9 @@ from functools import cached_property
 from itertools import islice, takewhile
 from operator import is_
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-import cffi
 import numpy as np
 
 from morello import schedule
@@ -31,6 +30,9 @@ from morello.runtime.dlpack import library_of, to_library_of
 from morello.runtime.machine import default_threads
 from morello.runtime.quick import Caller, Quick, caller_of
 from morello.runtime.toolchain import Compiler, find_compiler, thread_flags
+
+if TYPE_CHECKING:
+    import cffi
 
 #: Calls that a thread remembers, of arrays that differ in types, shapes or strides.
 _MOST_KNOWN = 8
@@ -272,6 +274,8 @@ class Kernel:
                 f"this machine's CPU lacks {', '.join(missing)}, which code for {self.target.name} needs",
                 "run it on another machine, or compile for a target that this one supports",
             )
+        import cffi  # only here: who only wants C need not wait for it
+
         ffi = cffi.FFI()
         ffi.cdef(f"{self.program.prototype};")
         try:

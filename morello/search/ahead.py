@@ -14,9 +14,10 @@ import attrs
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
+from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
-from morello.search.solve.solver import Effort, Solver
+from morello.search.solve.solver import Solver
 from morello.search.watch import Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.

@@ -18,6 +18,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
 from morello.search.ahead import Ahead
 from morello.search.bounds.solve import Bounds
+from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
 from morello.search.progress import Phase, Progress
@@ -25,7 +26,7 @@ from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Answers, Effort, Solver
+from morello.search.solve.solver import Answers, Solver
 from morello.search.step_kinds import is_known
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched

@@ -11,9 +11,9 @@ from morello.errors import NoImplementation, Undecided
 from morello.ir.impl import Figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.search.effort import Effort
 from morello.search.solve.directory import classes_of, least
 from morello.search.solve.engine import Engine, relaxed
-from morello.search.solve.solver import Effort
 from morello.search.tables.shapes import key_of
 
 #: Gives the figures of some program of a Spec, None if it has none. Raises Undecided.

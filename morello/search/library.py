@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,19 @@ import cffi
 
 from morello.search.sources import digest, sources
 
+_loading = threading.Lock()
 
-@cache
+
 def library() -> tuple[Any, Any]:
     """Return the compiled search, and what makes its arguments. Raises ToolchainError where there is no compiler."""
+    # What two threads loaded at once would not take each other's arguments.
+    with _loading:
+        return loaded()
+
+
+@cache
+def loaded() -> tuple[Any, Any]:
+    """Load the compiled search, once: for `library`, which lets one thread in at a time."""
     ffi = cffi.FFI()
     for header in (path for path in sources() if path.name.startswith("_") and path.suffix == ".h"):
         ffi.cdef(header.read_text(encoding="utf-8"))

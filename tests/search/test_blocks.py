@@ -211,11 +211,11 @@ def test_it_is_built_where_it_was_not_installed(avx2: Target, tmp_path: Path, mo
     expected = BlockSearch(avx2).synthesize(spec)
     monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(library, "installed", lambda: None)
-    library.library.cache_clear()
+    library.loaded.cache_clear()
     try:
         assert BlockSearch(avx2).synthesize(spec) == expected
     finally:
-        library.library.cache_clear()
+        library.loaded.cache_clear()
     assert [*(tmp_path / "cache").glob("*.so")]
 
 

@@ -70,7 +70,7 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
         ("Matmul(1×1×64×16, (bf16, GL), (bf16, GL, col_major), (f32, GL), serial)", 0.9),
         # Rows lie a page apart.
         ("Matmul(1×1×16×2048, (bf16, GL), (bf16, GL, row_major), (f32, GL), serial)", 0.9),
-        ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.85),
+        ("Conv(1×8×8×4×4×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", 0.78),
     ],
 )
 def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
