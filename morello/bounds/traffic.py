@@ -29,14 +29,16 @@ from morello.errors import MorelloError
 _SEGMENTS = [2.0 ** (at / 2) for at in range(-8, 13)]
 #: Denominators that exponents may have, where constraints leave them a choice.
 _DENOMINATORS = (1, 2, 6, 12, 60)
+#: Shares of segments are multiples of 1/_PARTS.
+_PARTS = 64
 
 
 @attrs.frozen
 class Segments:
     """A proof that programs load much: every segment that loads `loaded` bytes has few points.
 
-    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. In any program `full`
-    segments are complete.
+    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. All points together are more
+    than those of `share` segments.
     """
 
     nest: Nest
@@ -44,7 +46,12 @@ class Segments:
     resident: frozenset[int]
     loaded: int
     exponents: Exponents
-    full: int
+    share: Fraction
+
+    @property
+    def full(self) -> int:
+        """Return how many segments are complete in any program: all but the last."""
+        return math.floor(self.share)
 
     @property
     def bytes(self) -> int:
@@ -77,14 +84,14 @@ class Segments:
     def _values(self) -> list[float]:
         return [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
 
-    def allows(self, segments: int) -> bool:
-        """Return True if so many segments have as many points as the nest has; in exact arithmetic."""
+    def allows(self, segments: Fraction) -> bool:
+        """Return True if so many segments may have as many points as the nest has; in exact arithmetic."""
         outside = [array for array in range(len(self.nest.arrays)) if array not in self.resident]
         s, zeta = self.exponents.s, self.exponents.zeta
         sigma = sum((s[array] for array in outside), Fraction(0))
         # Raised to the common denominator of the exponents, all are powers with whole exponents.
         power = math.lcm(*(exponent.denominator for exponent in (*s, *zeta)))
-        most = Fraction(segments) ** power
+        most = segments**power
         for size, exponent in zip(self.nest.sizes, zeta, strict=True):
             most *= Fraction(size) ** int(power * exponent)
         for array in self.resident:
@@ -161,10 +168,8 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
     if any(nest.points == nest.touched(array) for array in nest.arrays):
         return None  # An array with a value for each point is loaded once, and that is all of the bound.
     found = [one for loaded in _loads(nest, memory, resident) for one in _proofs(lifted, memory, resident, loaded)]
-    best = max(found, key=lambda one: (one.bytes, -one.loaded), default=None)
-    if best is None or best.full < 1:
-        return None
-    return best if not best.allows(best.full) else attrs.evolve(best, full=0)
+    best = max(found, key=lambda one: (one.loaded * (one.share - 1), -one.loaded), default=None)
+    return best if best is not None and best.share > 1 and not best.allows(best.share) else None
 
 
 def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[int]:
@@ -200,9 +205,9 @@ def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int) -> l
         if exponents in proofs or not is_valid(nest, exponents):
             continue
         share = points / math.exp(_log_points(nest, resident, held, [float(value) for value in values]))
-        # A little less than ⌈share⌉ − 1, so that rounding does not make it more; checked exactly in the end.
-        full = max(0, math.ceil(share * (1 - 1e-9)) - 1)
-        proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, full)
+        # A little less, so that rounding does not make it more; checked exactly in the end.
+        least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
+        proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
     return [*proofs.values()]
 
 
@@ -305,12 +310,12 @@ def check(bound: Traffic) -> None:
         bound.nest.lifted(),
     ):
         raise _refused("its proof is about another program, or another memory")
-    if proof.loaded < 1 or proof.loaded % _unit(proof.nest, proof.resident) or proof.full < 0:
+    if proof.loaded < 1 or proof.loaded % _unit(proof.nest, proof.resident) or proof.share < 0:
         raise _refused(f"segments do not load {proof.loaded} bytes")
     if not is_valid(proof.nest, proof.exponents):
         raise _refused("its exponents make no inequality that holds for all points")
-    if proof.full and proof.allows(proof.full):
-        raise _refused(f"{proof.full:,} segments may have all points")
+    if proof.allows(proof.share):
+        raise _refused(f"{float(proof.share):,.1f} segments may have all points")
 
 
 def _refused(why: str) -> MorelloError:

@@ -240,7 +240,7 @@ def made() -> Traffic:
         lambda bound, proof: attrs.evolve(bound, compulsory=bound.compulsory + 1),
         lambda bound, proof: attrs.evolve(bound, memory=bound.memory // 2),
         lambda bound, proof: attrs.evolve(bound, nest=product(4096, 2048, 2048, 4)),
-        lambda bound, proof: attrs.evolve(bound, segments=attrs.evolve(proof, full=proof.full + 1)),
+        lambda bound, proof: attrs.evolve(bound, segments=attrs.evolve(proof, share=proof.share + 1)),
         lambda bound, proof: attrs.evolve(bound, segments=attrs.evolve(proof, loaded=proof.loaded + 4)),
         lambda bound, proof: attrs.evolve(bound, segments=attrs.evolve(proof, loaded=proof.loaded + 1)),
         lambda bound, proof: attrs.evolve(
