@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from morello.bounds.nest import distinct
 from morello.errors import MorelloError
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
@@ -17,7 +19,6 @@ from morello.ir.ops.wiring import Extent
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites import STANDARD, Select
-from morello.bounds.nest import distinct
 from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.loops import LoopTables
@@ -64,6 +65,7 @@ class Work:
     families: tuple[tuple[str, ...], ...]
 
 
+@lru_cache(maxsize=4)
 def work_of(spec: Spec, target: Target) -> Work:
     """Return what programs of a Spec have to work out, and the calls they may make for it.
 

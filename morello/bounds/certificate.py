@@ -155,7 +155,9 @@ def _made_inside(spec: Spec, target: Target) -> int:
     """Return the bytes of values that come up on the fast side without a move: results that are converted once."""
     if Convert not in target.rewrites or next(iter(Convert.steps(spec.logical, target)), None) is None:
         return 0
-    return sum(tensor.volume * 4 for tensor, one in zip(spec.operands, spec.logical.declared, strict=True) if one.writes)
+    return sum(
+        tensor.volume * 4 for tensor, one in zip(spec.operands, spec.logical.declared, strict=True) if one.writes
+    )
 
 
 def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
@@ -254,10 +256,14 @@ def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call:
 
 def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     """Return prices of the most worth; each in units that make the numbers of a row comparable."""
-    scale = [max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
-             for at in range(len(worth))]
-    scaled = [[-value / max(bound, 1.0) / one for value, one in zip(row, scale, strict=True)]
-              for row, bound in zip(rows, right, strict=True)]
+    scale = [
+        max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
+        for at in range(len(worth))
+    ]
+    scaled = [
+        [-value / max(bound, 1.0) / one for value, one in zip(row, scale, strict=True)]
+        for row, bound in zip(rows, right, strict=True)
+    ]
     limits = [-bound / max(bound, 1.0) for bound in right]
     largest = max(map(abs, worth))
     found = minimum([-value / one / largest for value, one in zip(worth, scale, strict=True)], scaled, limits)

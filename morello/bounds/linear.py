@@ -105,9 +105,11 @@ def solved(rows: Sequence[Row], right: Row) -> tuple[Fraction, ...] | None:
     return tuple(row[width] for row in basis)
 
 
-def rational_near(rows: Sequence[Row], right: Row, near: Sequence[float], denominator: int) -> list[Fraction] | None:
-    """Return a solution of rows · x = right near a point, free variables with a denominator; None if there is none."""
-    basis = reduced([[*row, value] for row, value in zip(rows, right, strict=True)])
+def rational_near(basis: Subspace, near: Sequence[float], denominator: int) -> list[Fraction] | None:
+    """Return a solution near a point, free variables with a denominator; None if there is none.
+
+    `basis` has equations in reduced row echelon form, right-hand sides last.
+    """
     x = [Fraction(round(value * denominator), denominator) for value in near]
     for *row, value in reversed(basis):
         pivot = next((at for at, one in enumerate(row) if one), None)

@@ -20,13 +20,15 @@ from functools import cached_property, lru_cache
 import attrs
 
 from morello.bounds.hbl import Exponents, constraints, is_valid
-from morello.bounds.linear import rational_near
+from morello.bounds.linear import rational_near, reduced
 from morello.bounds.lp import minimum, scipy_module
 from morello.bounds.nest import Nest
 from morello.errors import MorelloError
 
 #: Bytes that segments load, as multiples of the memory, that are tried.
-_SEGMENTS = [2.0 ** (at / 2) for at in range(-8, 13)]
+_SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
+#: Segments of how many sizes, the likeliest ones, are looked at in exact arithmetic.
+_EXACT = 3
 #: Denominators that exponents may have, where constraints leave them a choice.
 _DENOMINATORS = (1, 2, 6, 12, 60)
 #: Shares of segments are multiples of 1/_PARTS.
@@ -37,8 +39,8 @@ _PARTS = 64
 class Segments:
     """A proof that programs load much: every segment that loads `loaded` bytes has few points.
 
-    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. All points together are more
-    than those of `share` segments.
+    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. All points are more than
+    those of `share` segments.
     """
 
     nest: Nest
@@ -167,15 +169,27 @@ def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments
         return None
     if any(nest.points == nest.touched(array) for array in nest.arrays):
         return None  # An array with a value for each point is loaded once, and that is all of the bound.
-    found = [one for loaded in _loads(nest, memory, resident) for one in _proofs(lifted, memory, resident, loaded)]
+    floats = {loaded: _best_exponents(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
+    worth = {
+        loaded: loaded * (math.exp(_log_share(lifted, resident, held, floats[loaded])) - 1)
+        for loaded, held in _loads(nest, memory, resident)
+    }
+    likely = sorted(worth, key=worth.__getitem__)[-_EXACT:]
+    found = [
+        one
+        for loaded in likely
+        if worth[loaded] > 0
+        for one in _proofs(lifted, memory, resident, loaded, floats[loaded])
+    ]
     best = max(found, key=lambda one: (one.loaded * (one.share - 1), -one.loaded), default=None)
     return best if best is not None and best.share > 1 and not best.allows(best.share) else None
 
 
-def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[int]:
-    """Return the bytes per segment that are tried: multiples of what all values are multiples of."""
+def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[tuple[int, int]]:
+    """Return the bytes per segment that are tried, multiples of what all values are, and the bytes one may touch."""
     unit = _unit(nest, resident)
-    return sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS})
+    loads = sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS})
+    return [(loaded, memory + loaded + _slack(nest, resident)) for loaded in loads]
 
 
 def _unit(nest: Nest, resident: frozenset[int]) -> int:
@@ -188,23 +202,21 @@ def _slack(nest: Nest, resident: frozenset[int]) -> int:
     return largest - _unit(nest, resident) if largest else 0
 
 
-def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int) -> list[Segments]:
-    """Return proofs with the best exponents, of each denominator, for segments that load so many bytes."""
+def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Sequence[float]) -> list[Segments]:
+    """Return proofs with exponents near the best ones, of each denominator, for segments that load so many bytes."""
     held = memory + loaded + _slack(nest, resident)
-    best = _best_exponents(nest, resident, held)
-    points = nest.points - nest.lost
     proofs: dict[Exponents, Segments] = {}
     rows, right = _all_rows(nest)
     slacks = _slacks(rows, right, best)
-    tight = [at for at, slack in enumerate(slacks) if slack < 1e-5]
+    basis = reduced([*rows[at], right[at]] for at, slack in enumerate(slacks) if slack < 1e-5)
     for denominator in _DENOMINATORS:
-        values = rational_near([rows[at] for at in tight], [right[at] for at in tight], best, denominator)
+        values = rational_near(basis, best, denominator)
         if values is None:
             continue
         exponents = Exponents(tuple(values[len(nest.loops) :]), tuple(values[: len(nest.loops)]))
         if exponents in proofs or not is_valid(nest, exponents):
             continue
-        share = points / math.exp(_log_points(nest, resident, held, [float(value) for value in values]))
+        share = math.exp(_log_share(nest, resident, held, [float(value) for value in values]))
         # A little less, so that rounding does not make it more; checked exactly in the end.
         least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
         proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
@@ -223,6 +235,11 @@ def _log_points(nest: Nest, resident: frozenset[int], held: int, values: Sequenc
             total += one * math.log(one / array.bytes)
             sigma += one
     return total + sigma * math.log(held / sigma) if sigma else total
+
+
+def _log_share(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
+    """Return the logarithm of how many segments all points are together, at least."""
+    return math.log(nest.points - nest.lost) - _log_points(nest, resident, held, values)
 
 
 def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[float]:
