@@ -112,7 +112,7 @@ def _stages(logical: LogicalSpec) -> list[tuple[Operation, int, int]]:
 
 
 def _needed(dims: tuple[Extent, ...], shape: tuple[int, ...]) -> int:
-    """Return how many points of a stage somebody asks for at least: strides leave some out, and dimensions may agree."""
+    """Return how many points of a stage are asked for at least: strides leave some out, and dimensions may agree."""
     count, used = 1, set[int]()
     for extent in dims:
         loops = {loop for loop, _ in extent.terms}

@@ -10,16 +10,16 @@ what it does is worth at these prices. So no program costs less than the worth o
     call:        points · price + Σ touch · bytes beyond a cut                 ≤ its cost
                  − Σ again · τ · points over cuts that no operand is beyond
 
-The last line says what points cost that are worked out with all operands on the fast side: by `Segments`, so many points
-take at least τ · points − T bytes across the cut; those of calls that read beyond the cut take what they read. Parallel
-loops run a body as often as one of the threads does, so that a thread's share of everything is all that counts.
+The last line says what points cost that are worked out with all operands on the fast side: by `Segments`, so many
+points take at least τ · points − T bytes across the cut; those of calls that read beyond the cut take what they read.
+Parallel loops run a body as often as one of the threads does, so that a thread's share of everything is what counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 
 import attrs
 import numpy as np
@@ -147,17 +147,15 @@ def _casts(dtype: DType, target: Target) -> set[DType]:
 def _cut(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
     outside = [array for number, array in enumerate(found.nest.arrays) if number not in found.resident]
     touched = sum(found.nest.touched(array) * array.bytes for array in outside)
-    rate, spared = _rate(found.segments, _made_inside(spec, target))
+    rate, spared = _rate(found.segments, _made_inside(spec, found.nest, target))
     return Cut(level, found, touched, rate, spared)
 
 
-def _made_inside(spec: Spec, target: Target) -> int:
+def _made_inside(spec: Spec, nest: Nest, target: Target) -> int:
     """Return the bytes of values that come up on the fast side without a move: results that are converted once."""
     if Convert not in target.rewrites or next(iter(Convert.steps(spec.logical, target)), None) is None:
         return 0
-    return sum(
-        tensor.volume * 4 for tensor, one in zip(spec.operands, spec.logical.declared, strict=True) if one.writes
-    )
+    return sum(nest.touched(one) * one.bytes for one in nest.arrays if one.writes)
 
 
 def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
@@ -208,11 +206,16 @@ def _best_prices(
         at_cut = [float(at in crossed) for at in range(count)]
         rows.append([*[0.0] * families, *at_cut, *at_cut])
         right.append(float(cost))
-    # Without a proof of more than what is touched, nothing comes again; without points, they have no price.
-    for at, cut in enumerate(cuts):
-        if not cut.rate:
-            rows.append([float(place == families + count + at) for place in range(len(worth))])
-            right.append(0.0)
+    # Where there is no move across a cut, and no call, nothing limits a price: there is no program then.
+    dearest = float(sum(_per_byte(target, level) for level in range(len(target.levels))))
+    called = {family for call in work.calls for family in call.work}
+    limits = [0.0 if family not in called else inf for family in range(families)] + [dearest] * count
+    # Without a proof of more than what is touched, nothing comes again.
+    limits += [dearest if cut.rate else 0.0 for cut in cuts]
+    for place, limit in enumerate(limits):
+        if limit < inf:
+            rows.append([float(at == place) for at in range(len(worth))])
+            right.append(limit)
     matrices = [_columns(call, cuts, families) for call in work.calls]
     for call, matrix in zip(work.calls, matrices, strict=True):
         _join(rows, right, matrix, call, int(np.argmin(call.cost / np.maximum(1, matrix[:families].sum(axis=0)))))
@@ -279,7 +282,7 @@ def _with_prices(
     touch: Sequence[float],
     again: Sequence[float],
 ) -> Certificate:
-    """Return the certificate with prices made exact: those of bytes rounded down until all fits, then those of points."""
+    """Return the certificate with exact prices: those of bytes rounded down until all fits, then those of points."""
     for cautious in (1e-9, 1e-6, 1e-3, 1.0):
         inside = [_rounded(value * (1 - cautious)) for value in touch], [_rounded(v * (1 - cautious)) for v in again]
         made = Certificate(

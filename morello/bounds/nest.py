@@ -54,6 +54,8 @@ class Nest:
     arrays: tuple[Array, ...]
     #: Of a nest made of another one: how many points that has, and how many of them touch what is not there.
     origin: tuple[int, int] | None = None
+    #: Loops that were one: the outer one, the inner one, and the size of both together.
+    split: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def points(self) -> int:
@@ -85,6 +87,11 @@ class Nest:
                 used |= {loop for loop, _ in form}
                 count *= max(1, distinct(form, self.sizes) - cut)
         return count
+
+    def most(self, array: Array) -> int:
+        """Return how many values of an array may be touched at most."""
+        ranges = (1 + sum(abs(c) * (self.sizes[loop] - 1) for loop, c in form) for form in array.index)
+        return min(prod(self.sizes[loop] for loop in array.support), prod(ranges))
 
     @property
     def compulsory(self) -> int:
@@ -121,9 +128,11 @@ class Nest:
         """
         loops, sizes = [*self.loops], [*self.sizes]
         inner: dict[int, int] = {}
+        split = [*self.split]
         for loop, factor in ((one, apart[1]), (other, apart[0])):
             if factor > 1:
                 inner[loop] = len(loops)
+                split.append((loop, len(loops), sizes[loop]))
                 loops.append(f"{loops[loop]}″")
                 loops[loop] = f"{loops[loop]}′"
                 sizes.append(min(factor, sizes[loop]))
@@ -141,7 +150,7 @@ class Nest:
             return tuple(made)
 
         arrays = tuple(attrs.evolve(array, index=index(array.index), shrink=()) for array in self.arrays)
-        return Nest(tuple(loops), tuple(sizes), arrays, (self.points, self.lost))
+        return Nest(tuple(loops), tuple(sizes), arrays, (self.points, self.lost), tuple(split))
 
 
 #: Indices up to which the values of a form are listed.

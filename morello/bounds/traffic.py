@@ -97,7 +97,7 @@ class Segments:
         for size, exponent in zip(self.nest.sizes, zeta, strict=True):
             most *= Fraction(size) ** int(power * exponent)
         for array in self.resident:
-            most *= Fraction(self.nest.touched(self.nest.arrays[array])) ** int(power * s[array])
+            most *= Fraction(self.nest.most(self.nest.arrays[array])) ** int(power * s[array])
         if sigma:
             most *= (Fraction(self.held) / sigma) ** int(power * sigma)
         for array in outside:
@@ -230,7 +230,7 @@ def _log_points(nest: Nest, resident: frozenset[int], held: int, values: Sequenc
     sigma = 0.0
     for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
         if number in resident:
-            total += one * math.log(nest.touched(array))
+            total += one * math.log(nest.most(array))
         elif one > 0:
             total += one * math.log(one / array.bytes)
             sigma += one
@@ -252,7 +252,7 @@ def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[flo
     costs = [
         *(math.log(size) for size in nest.sizes),
         *(
-            math.log(nest.touched(array) if number in resident else max(1.0, held / array.bytes))
+            math.log(nest.most(array) if number in resident else max(1.0, held / array.bytes))
             for number, array in enumerate(nest.arrays)
         ),
     ]
@@ -291,7 +291,7 @@ def _gradient(nest: Nest, resident: frozenset[int], held: int, values: Sequence[
     slopes = [math.log(size) for size in nest.sizes]
     for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
         if number in resident:
-            slopes.append(math.log(nest.touched(array)))
+            slopes.append(math.log(nest.most(array)))
         else:
             slopes.append(math.log(max(one, 1e-9) / array.bytes) + math.log(held / sigma))
     return slopes
