@@ -107,7 +107,7 @@ def memory_inside(spec: Spec, target: Target, level: int) -> int:
     widest = max(state.dtype.bytes for state in spec.logical.states)
     total = 0
     for one, limit in zip(target.levels[:level], spec.limits, strict=False):
-        total += limit // one.unit * max(one.unit, widest) if one.kind == "scalar" else limit
+        total += int(limit) // one.unit * max(one.unit, widest) if one.kind == "scalar" else int(limit)
     return total
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from morello.bounds.linear import Row, solved
 from morello.errors import MorelloError
 
+#: Numbers that need not be exact.
+Numbers: TypeAlias = Sequence[float | Fraction]
 #: Constraints whose slack is below this hold with equality, as far as floats tell.
 _TIGHT = 1e-7
 
@@ -33,7 +35,7 @@ class Solution:
     y: tuple[Fraction, ...]
 
 
-def minimum(costs: Row, rows: Sequence[Row], right: Row) -> tuple[float, ...]:
+def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[float, ...]:
     """Return the x ≥ 0 of least costs · x with rows · x ≥ right, to within rounding.
 
     Raises MorelloError where there is none.

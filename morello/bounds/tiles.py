@@ -112,8 +112,8 @@ class Buffer:
 def whole_tile(nest: Nest, buffers: Sequence[Buffer], kept: Collection[int] = ()) -> tuple[int, ...]:
     """Return the sizes of the tile with the most points whose arrays fit into their buffers together.
 
-    Loops `kept`, by number, are not tiled. It is proven to have the most: branch and bound over the sizes of all loops but
-    one. Raises MorelloError if not even single points fit.
+    Loops `kept`, by number, are not tiled. It has the most, by branch and bound over the sizes of all loops but one.
+    Raises MorelloError if not even single points fit.
     """
     start = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     if not _fits(nest, buffers, start):
@@ -121,7 +121,7 @@ def whole_tile(nest: Nest, buffers: Sequence[Buffer], kept: Collection[int] = ()
     free = sorted((loop for loop in range(len(nest.loops)) if loop not in kept), key=lambda loop: nest.sizes[loop])
     best = (0, tuple(start))
 
-    def extend(tile: list[Num], place: int) -> None:
+    def extend(tile: Sequence[Num], place: int) -> None:
         nonlocal best
         rest = free[place:]
         most = [int(_longest(nest, buffers, tile, loop)) for loop in rest]
@@ -224,27 +224,25 @@ def best_tiling(nest: Nest, memory: int) -> Tiling | None:
 
 
 def _starts(nest: Nest, buffers: Sequence[Buffer], inner: int, real: Sequence[float]) -> Iterator[list[int]]:
-    """Yield tiles that fit: that of the linear program made smaller, and others that stay thin along the inner loop."""
-    for shape in (
-        list(real),
-        [1.0 if loop == inner else size for loop, size in enumerate(_stretched(nest, real, inner))],
-    ):
-        factor = 1.0
-        while not _fits(
-            nest,
-            buffers,
-            tile := [
-                max(1, min(size, int(one * factor + _CLOSE))) for one, size in zip(shape, nest.sizes, strict=True)
-            ],
-        ):
-            factor *= 0.95
-        yield tile
+    """Yield tiles that fit: that of the linear program made smaller, and one that is thin along the inner loop.
 
-
-def _stretched(nest: Nest, real: Sequence[float], inner: int) -> list[float]:
-    """Return a tile that has along other loops what it has no more along the inner one."""
+    The latter has along the others what it has no more along that one.
+    """
     others = max(1, len(nest.loops) - 1)
-    return [min(float(size), one * real[inner] ** (1 / others) * 2) for one, size in zip(real, nest.sizes, strict=True)]
+    stretched = [2 * one * real[inner] ** (1 / others) for one in real]
+    yield _shrunk(nest, buffers, real)
+    yield _shrunk(nest, buffers, [1.0 if loop == inner else one for loop, one in enumerate(stretched)])
+
+
+def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float]) -> list[int]:
+    """Return a tile of about this shape that fits."""
+    factor = 1.0
+    while True:
+        scaled = [int(one * factor + _CLOSE) for one in shape]
+        tile = [max(1, min(one, size)) for one, size in zip(scaled, nest.sizes, strict=True)]
+        if _fits(nest, buffers, tile):
+            return tile
+        factor *= 0.95
 
 
 def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int]) -> Tiling:

@@ -67,7 +67,11 @@ class Segments:
             f"{name}^{exponent}" if exponent != 1 else name
             for name, exponent in [
                 *((f"|{array.name}|", s) for array, s in zip(self.nest.arrays, self.exponents.s, strict=True)),
-                *zip(self.nest.loops, self.exponents.zeta, strict=True),
+                *(
+                    (loop, zeta)
+                    for loop, zeta, size in zip(self.nest.loops, self.exponents.zeta, self.nest.sizes, strict=True)
+                    if size > 1
+                ),
             ]
             if exponent
         ]

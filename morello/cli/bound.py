@@ -57,9 +57,7 @@ class Boundary:
 @click.command("bound")
 @with_goals
 @click.option("--level", metavar="NAME", help="Only the boundary behind this level, such as L1.")
-@click.option(
-    "--explain", is_flag=True, help="Show the proofs: inequalities, segments, prices, and equally good tiles."
-)
+@click.option("--explain", is_flag=True, help="Show the proofs: inequalities, segments, prices; and other tiles.")
 @click.option("--check", "checked", is_flag=True, help="Verify all proofs anew, in exact arithmetic.")
 @json_option
 def command(
@@ -73,9 +71,9 @@ def command(
     at least  the bytes that any program moves between them, in both directions
     lines     the same in lines of the slow side
     because   the inequality that says so
-    tile      whole sizes that fit, in the order of the Spec, which move little: `|` stands before the loop that goes first
+    tile      whole sizes that fit, in the order of the Spec, which move little: `|` is before the loop that goes first
     it moves  the bytes that they move
-    program   the bytes that the program found moves; what kernels read on the slow side counts once for each call
+    program   the bytes that the program found moves; what kernels read on the slow side counts once a call
     ratio     of the program to the bound
 
     Then comes a cost that no program of search's is below, which rests on prices and not on search: see the page
@@ -176,10 +174,9 @@ def _explain(target: Target, boundaries: Sequence[Boundary], certified: Certific
                 f"  {proof.term}; a segment that loads {proof.loaded:,} bytes has at most {proof.largest():,.0f} points"
                 f" of {proof.nest.points:,}: at least {float(proof.share):,.2f} segments, {proof.bytes:,} bytes"
             )
-        for alpha in (0.0, 0.5, 1.0) if one.tiling else ():
-            tile = largest_tile(bound.nest, bound.memory, alpha)
-            sizes = "×".join(f"{length:.3g}" for length in tile.sizes)
-            click.echo(f"  largest tile for each operand alone, α = {alpha:g}: {sizes}, {tile.points:,.0f} points")
+        tiles = [largest_tile(bound.nest, bound.memory, alpha) for alpha in (0.0, 0.5, 1.0)] if one.tiling else []
+        for sizes, tile in {"×".join(f"{length:.3g}" for length in tile.sizes): tile for tile in tiles}.items():
+            click.echo(f"  largest tile of which each operand fits alone: {sizes}, {tile.points:,.0f} points")
         if one.more:
             click.echo("  kernels of the program compute with operands beyond it, which they may read more than once")
     if certified is None:

@@ -64,7 +64,7 @@ def large_spec(target: Target, seed: int, number: int) -> Spec:
         shape = [1, *(rng.choice([1, 4, 8, 16]) for _ in range(2)), *(rng.choice([2, 4, 7]) for _ in range(2)), *window]
     spec = parse_spec(f"{op}({'×'.join(map(str, shape))}, {operands}{serial})", target)
     limits = [
-        limit >> rng.choice([0, 0, 1, 3, 5]) if not one.is_register else limit
+        int(limit) >> rng.choice([0, 0, 1, 3, 5]) if not one.is_register else int(limit)
         for limit, one in zip(spec.limits, target.levels, strict=True)
     ]
     return attrs.evolve(spec, limits=target.limits(limits))
@@ -113,7 +113,7 @@ def main() -> int:
                     f"{result.certified.cost:,}\n{show_spec(result.spec, result.certified.target)}",
                     flush=True,
                 )
-            if done % 100 == 0:
+            if done % 50 == 0:
                 print(f"{done:,} Specs, {failures} failures, {time.monotonic() - start:.0f} s", flush=True)
     except MorelloError as error:
         print(f"Spec {options.first + done}: {error}")

@@ -17,18 +17,10 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.testing.pebbling import pebble
 
+from .programs import convolution, product
+
 HALF = Fraction(1, 2)
 WORDS = 8192
-
-
-def product(m: int, k: int, n: int, bytes_: int = 1) -> Nest:
-    nest = program({"m": m, "k": k, "n": n}, "A[m,k] B[k,n] C[m,n]")
-    return attrs.evolve(nest, arrays=tuple(attrs.evolve(one, bytes=bytes_) for one in nest.arrays))
-
-
-def convolution(c: int, k: int, size: int, filters: int, stride: int = 1, batch: int = 1) -> Nest:
-    loops = {"b": batch, "c": c, "k": k, "w": size, "h": size, "r": filters, "s": filters}
-    return program(loops, f"In[b,c,{stride}w+r,{stride}h+s] F[k,c,r,s] Out[b,k,w,h]")
 
 
 def exponents(nest: Nest, s: Fraction, **zeta: Fraction) -> Exponents:
