@@ -1,4 +1,4 @@
-"""What programs can call: every microkernel, on all shapes and operand states that search meets, at its least cost."""
+"""Calls that programs can make: every microkernel on all shapes and states that search meets, at its least cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any program costs at least: prices that show it, and a check of them that uses neither search nor bounds of it.
+"""Costs that no program is below: prices that show it, and a check of them, without search and its bounds.
 
 A program is calls of kernels, and allocations that take operands from level to level. Of each *cut* between faster and
 slower levels it is known what has to cross it (`traffic`), and of each family of operations how many points have to be

@@ -1,4 +1,4 @@
-"""Which exponents bound what a set of points touches: |V| ≤ ∏ L_i^ζ_i · ∏ |φ_j(V)|^s_j ([Dinh2023] §2.3.3).
+"""Exponents that bound the points of a set by what it touches: |V| ≤ ∏ L_i^ζ_i · ∏ |φ_j(V)|^s_j ([Dinh2023] §2.3.3).
 
 φ_j maps points to the index of array j, and the projections x ↦ x_i count as arrays of L_i values. The inequality holds
 for all sets V if for each subspace H: rank H ≤ Σ s_j · rank φ_j(H) + Σ ζ_i · rank x_i(H). It is enough to look at those

@@ -1,4 +1,4 @@
-"""What a program moves across a cut, as the model has it."""
+"""Bytes that a program moves across a cut, as the model has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop nests: what bounds know of a program. Loops with their sizes, and arrays with an affine access each."""
+"""Loop nests: all that bounds know of a program. Loops with their sizes, and arrays with an affine access each."""
 
 from __future__ import annotations
 

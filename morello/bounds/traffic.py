@@ -1,4 +1,4 @@
-"""How little any program moves: bounds in bytes that hold as they stand, with constants, and their proofs.
+"""Bounds on the bytes that any program moves, which hold as they stand, with their constants and proofs.
 
 A program is cut into segments that load T bytes each. What one of them touches was in the M bytes of fast memory when
 it began, or is loaded in it: Σ p_j·|φ_j(V)| ≤ M + T, with p_j the bytes of a value of array j. With exponents of

@@ -24,7 +24,7 @@ from morello.testing.sweep import toy_plugin
 #: What the cheapest programs cost on x86_avx2 as it is declared; each takes search a while to prove.
 OPTIMA = {
     "Matmul(1×512×512×512, (f32, GL), (f32, GL), (f32, GL), serial)": 91_061_556,
-    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 207_384,
+    "Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)": 211_272,
     "Relu(64×1024, (f32, GL), (f32, GL), serial)": 673_104,
 }
 
@@ -83,12 +83,12 @@ def test_no_random_program_costs_less(avx2: Target, text: str) -> None:
 
 def test_no_random_program_moves_less(avx2: Target) -> None:
     spec = parse_spec("Matmul(1×6×5×8, (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
-    few = (*spec.limits[:2], 256, 512, spec.limits[-1])
-    spec = attrs.evolve(spec, limits=avx2.limits(few))
+    spec = attrs.evolve(spec, limits=avx2.limits((64, 512, 256, 512, 1 << 30)))
     draws, seen = RandomPrograms(avx2, random.Random(5)), 0
-    for _ in range(12):
-        impl = draws.draw(spec)
-        for cut in cuts_of(spec, avx2) if isinstance(impl, Node) else ():
+    for impl in (draws.draw(spec) for _ in range(12)):
+        if not isinstance(impl, Node):
+            continue
+        for cut in cuts_of(spec, avx2):
             if not reads_beyond(impl, avx2, cut.level):
                 seen += 1
                 assert moved(impl, avx2, cut.level) >= cut.traffic.bytes

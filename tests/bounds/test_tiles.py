@@ -94,7 +94,7 @@ def test_whole_tiles_of_an_accelerator(layer: Nest, points: int) -> None:
 
 def _rows(layer: Nest, tile: tuple[int, ...]) -> float:
     """Values that tiles load and store, per point."""
-    return sum(held(array, tile) for array in layer.arrays) * layer.points / math.prod(tile)
+    return int(sum(held(array, tile) for array in layer.arrays)) * layer.points / math.prod(tile)
 
 
 def _greedy(layer: Nest) -> tuple[int, ...]:

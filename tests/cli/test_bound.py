@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_level_without_a_boundary(cli, write, refused):
 def test_without_scipy_there_is_a_word_about_it(cli, write, refused, monkeypatch):
     genuine = importlib.import_module
 
-    def missing(name: str, *rest: object):
+    def missing(name: str, *rest: Any) -> Any:
         if name.startswith("scipy"):
             raise ImportError(name)
         return genuine(name, *rest)

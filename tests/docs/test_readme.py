@@ -30,7 +30,7 @@ def test_options_are_those_there_are() -> None:
     others = {"targets", "calibrate", "db"}
     assert having["--spec"] == having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    assert having["--json"] == {"check", "bench", "explain", "targets", "calibrate"}
+    assert having["--json"] == {"check", "bench", "explain", "bound", "targets", "calibrate"}
 
 
 def test_licence() -> None:
