@@ -190,8 +190,10 @@ def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operat
         held = np.stack([count * size for count, size in zip(shapes, sizes, strict=True)])
         fits = np.isfinite(cost)
         for level in {*levels} - home:
-            inside = np.array([own == level for own in levels])
-            fits &= held[inside].sum(axis=0) <= spec.limits[level]
+            inside = held[[own == level for own in levels]]
+            # An operation of a graph may have one tensor as several operands.
+            together = inside.max(axis=0) if isinstance(spec.op, Compose) else inside.sum(axis=0)
+            fits &= together <= spec.limits[level]
         if fits.any():
             yield Calls(
                 str(key.op),

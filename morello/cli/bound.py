@@ -76,8 +76,8 @@ def command(
     program   the bytes that the program found moves; what kernels read on the slow side counts once a call
     ratio     of the program to the bound
 
-    Then comes a cost that no program of search's is below, which rests on prices and not on search: see the page
-    on bounds. Bounds on bytes hold for programs that work out each point once, in any order.
+    Then comes a cost that no program is below of all that search may make; it rests on prices, not on search: see the
+    page on bounds. Bounds on bytes hold for all programs that work out each point once, in any order.
     """
     told: list[dict[str, Any]] = []
     for goal in goals:
@@ -142,8 +142,10 @@ def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Ce
     if certified is None:
         click.echo(f"no certificate of cost: {why}")
         return
-    gap = 100 * (cost / certified.cost - 1)
-    click.echo(f"any      costs at least {certified.cost:,}, by prices and without search: a gap of {gap:.2g} %")
+    gap = f"a gap of {100 * (cost / certified.cost - 1):.2g} %"
+    if cost < certified.cost:
+        gap = "the schedule takes steps that search does not try"
+    click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search: {gap}")
 
 
 def _row(one: Boundary) -> list[str]:

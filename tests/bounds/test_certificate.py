@@ -55,6 +55,16 @@ def test_no_program_of_a_drawn_spec_costs_less(name: str, number: int) -> None:
 
 
 @pytest.mark.slow
+def test_one_tensor_may_be_several_operands(avx2: Target) -> None:
+    """The square of a tensor has it as both of its operands, but in memory once."""
+    op = "Compose([y = Relu(z), z = Mul(x, x)], [x: (1×64, f32, GL), y: (1×64, f32, GL)], serial)"
+    spec = attrs.evolve(parse_spec(op, avx2), limits=avx2.limits((64, 512, 512, 0, 1 << 30)))
+    result = examine(spec, avx2, seconds=None)
+    assert result.cost is not None
+    assert result.holds
+
+
+@pytest.mark.slow
 def test_no_program_of_a_product_in_little_memory_costs_less(avx2: Target) -> None:
     """Values come more than once, so that all terms matter."""
     spec = parse_spec("MatmulAccum(1×16×16×16, (f32, L2), (f32, L2), (f32, L2), serial)", avx2)
