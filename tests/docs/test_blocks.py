@@ -21,7 +21,10 @@ from morello.frontend import parse
 
 ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("architecture", "c", "database", "language", "python"))]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("architecture", "bounds", "c", "database", "language", "python")),
+]
 for folder in ("design", "tutorials"):
     PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"docs/{folder}/*.md"))
 PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/*/README.md"))

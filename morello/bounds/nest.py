@@ -1,0 +1,230 @@
+"""Loop nests: all that bounds know of a program. Loops with their sizes, and arrays with an affine access each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd, prod
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.ir.ops.compose import Compose
+from morello.ir.spec import LogicalSpec, Spec
+
+#: A linear form: (loop, coefficient) for each loop that is in it.
+Form = tuple[tuple[int, int], ...]
+
+
+@attrs.frozen
+class Array:
+    """An array whose index is one linear form of the loops for each of its dimensions, without their offsets.
+
+    Its values take `bytes` each. `shrink` is, for each dimension, how many of the indices have no value, as those of
+    padding do; empty where all have one.
+    """
+
+    name: str
+    index: tuple[Form, ...]
+    bytes: int = 1
+    reads: bool = True
+    writes: bool = False
+    shrink: tuple[int, ...] = ()
+
+    @property
+    def support(self) -> frozenset[int]:
+        """Return the loops that its index depends on."""
+        return frozenset(loop for form in self.index for loop, _ in form)
+
+    def rows(self, loops: int) -> list[list[int]]:
+        """Return the index as a matrix, [dimensions, loops]."""
+        return [[dict(form).get(loop, 0) for loop in range(loops)] for form in self.index]
+
+    @property
+    def projective(self) -> bool:
+        """Return True if each dimension is a loop of its own."""
+        return all(len(form) == 1 for form in self.index) and len(self.support) == len(self.index)
+
+
+@attrs.frozen
+class Nest:
+    """Loops from 0 to their sizes, and the arrays that each point of them touches one value of."""
+
+    loops: tuple[str, ...]
+    sizes: tuple[int, ...]
+    arrays: tuple[Array, ...]
+    #: Of a nest made of another one: how many points that has, and how many of them touch what is not there.
+    origin: tuple[int, int] | None = None
+    #: Loops that were one: the outer one, the inner one, and the size of both together.
+    split: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def points(self) -> int:
+        """Return the number of points."""
+        return prod(self.sizes) if self.origin is None else self.origin[0]
+
+    @property
+    def lost(self) -> int:
+        """Return how many points at most touch padding, of which no array has a value."""
+        if self.origin is not None:
+            return self.origin[1]
+        # All other loops given, the longest loop of an index comes to each missing one at most once.
+        return min(
+            self.points,
+            sum(
+                -(-self.points * cut // max(self.sizes[loop] for loop, _ in form))
+                for array in self.arrays
+                for form, cut in zip(array.index, array.shrink, strict=False)
+                if cut
+            ),
+        )
+
+    def touched(self, array: Array) -> int:
+        """Return how many values of an array are touched at least; exactly, unless dimensions share loops."""
+        count, used = 1, set[int]()
+        shrink = array.shrink or (0,) * len(array.index)
+        for form, cut in zip(array.index, shrink, strict=True):
+            if used.isdisjoint(loop for loop, _ in form):
+                used |= {loop for loop, _ in form}
+                count *= max(1, distinct(form, self.sizes) - cut)
+        return count
+
+    def most(self, array: Array) -> int:
+        """Return how many values of an array may be touched at most."""
+        ranges = (1 + sum(abs(c) * (self.sizes[loop] - 1) for loop, c in form) for form in array.index)
+        return min(prod(self.sizes[loop] for loop in array.support), prod(ranges))
+
+    @property
+    def compulsory(self) -> int:
+        """Return the bytes that are moved however much memory there is: inputs once, outputs once, sums twice."""
+        return sum(self.touched(array) * array.bytes * (array.reads + array.writes) for array in self.arrays)
+
+    @property
+    def projective(self) -> bool:
+        """Return True if each dimension of each array is a loop of its own."""
+        return all(array.projective for array in self.arrays)
+
+    def lifted(self) -> Nest:
+        """Return the same points with loops written as two where arrays skip values: r = 2·r' + r'' for stride 2.
+
+        A convolution with stride and dilation becomes one without, on more loops. Indices of more than two loops are
+        left as they are.
+        """
+        nest = self
+        for form in sorted({form for array in self.arrays for form in array.index if len(form) == 2}):
+            (one, a), (other, b) = form
+            common = gcd(a, b)
+            apart = abs(a) // common, abs(b) // common
+            others = {g for array in self.arrays for g in array.index if g != form}
+            free = all({loop for loop, _ in g}.isdisjoint((one, other)) or len(g) == 1 for g in others)
+            if apart != (1, 1) and a > 0 and b > 0 and free:
+                nest = nest._split(form, one, other, apart)
+        return nest
+
+    def _split(self, form: Form, one: int, other: int, apart: tuple[int, int]) -> Nest:
+        """Write `one` as apart[1]·one' + one'' and `other` as apart[0]·other' + other''.
+
+        The index is apart[0]·one + apart[1]·other: the product of both, times one' + other', plus a rest that one'' and
+        other'' alone decide and that decides both.
+        """
+        loops, sizes = [*self.loops], [*self.sizes]
+        inner: dict[int, int] = {}
+        split = [*self.split]
+        for loop, factor in ((one, apart[1]), (other, apart[0])):
+            if factor > 1:
+                inner[loop] = len(loops)
+                split.append((loop, len(loops), sizes[loop]))
+                loops.append(f"{loops[loop]}″")
+                loops[loop] = f"{loops[loop]}′"
+                sizes.append(min(factor, sizes[loop]))
+                sizes[loop] = -(-sizes[loop] // factor)
+
+        def index(forms: Iterable[Form]) -> tuple[Form, ...]:
+            made: list[Form] = []
+            for each in forms:
+                if each == form:
+                    made += [((one, 1), (other, 1)), *(((new, 1),) for new in inner.values())]
+                elif len(each) == 1 and each[0][0] in inner:
+                    made += [each, ((inner[each[0][0]], 1),)]
+                else:
+                    made.append(each)
+            return tuple(made)
+
+        arrays = tuple(attrs.evolve(array, index=index(array.index), shrink=()) for array in self.arrays)
+        return Nest(tuple(loops), tuple(sizes), arrays, (self.points, self.lost), tuple(split))
+
+
+#: Indices up to which the values of a form are listed.
+_LISTED = 1 << 24
+
+
+def distinct(form: Form, sizes: Sequence[int]) -> int:
+    """Return how many values a linear form takes; of one with many large terms, how many it takes at least."""
+    if len(form) <= 1:
+        return prod(sizes[loop] for loop, _ in form)
+    if len(form) > 2 and sum(abs(c) * (sizes[loop] - 1) for loop, c in form) <= _LISTED:
+        # A bit for each value; each loop adds itself shifted.
+        values = 1
+        for loop, c in form:
+            done = 1
+            while done < sizes[loop]:
+                more = min(done, sizes[loop] - done)
+                values |= values << abs(c) * more
+                done += more
+        return values.bit_count()
+    (one, a), (other, b) = sorted(form, key=lambda term: sizes[term[0]])[-2:]
+    common = gcd(a, b)
+    # Points along a line through the loops have the same value: they are counted where the line begins.
+    again = max(0, sizes[one] - abs(b) // common) * max(0, sizes[other] - abs(a) // common)
+    return sizes[one] * sizes[other] - again
+
+
+def nest_of(spec: Spec | LogicalSpec) -> Nest:
+    """Return the loop nest of a Spec: its iteration dimensions, and the operands that it has.
+
+    Those of a Compose are its inputs and its output; its intermediates need never leave fast memory.
+    """
+    logical = spec.logical if isinstance(spec, Spec) else spec
+    sizes = tuple(map(int, logical.shape))
+    arrays = tuple(
+        Array(one.name, one.dims, state.dtype.bytes, one.reads, one.writes, one.shrink)
+        for one, state in zip(logical.declared, logical.states, strict=True)
+    )
+    return Nest(logical.dims, sizes, arrays)
+
+
+def is_single(spec: Spec | LogicalSpec) -> bool:
+    """Return True if each point of the Spec's nest works on the values that it touches: it is no Compose."""
+    logical = spec.logical if isinstance(spec, Spec) else spec
+    return not isinstance(logical.op, Compose)
+
+
+def program(sizes: Mapping[str, int], accesses: str, *, output: str | None = None) -> Nest:
+    """Return a nest from text, such as ``program({"i": 4, "k": 3, "j": 5}, "A[i,k] B[k,j] C[i,j]")``.
+
+    Indices are sums of loops, each perhaps with a factor: `2w+r`. The last array is written, and the others are read,
+    unless `output` names another one. Values have one byte: bounds count values. Raises MorelloError for text that it
+    cannot read.
+    """
+    loops = tuple(sizes)
+    arrays: list[Array] = []
+    for word in accesses.split():
+        name, _, rest = word.partition("[")
+        if not rest.endswith("]"):
+            raise MorelloError(f"{word!r} is no access", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
+        forms = [_form(text, loops) for text in rest[:-1].split(",") if text]
+        arrays.append(Array(name, tuple(forms)))
+    if not arrays:
+        raise MorelloError("a program has an access at least", "write NAME[INDEX,INDEX,...], such as A[i,2j+k]")
+    written = output or arrays[-1].name
+    arrays = [attrs.evolve(one, reads=one.name != written, writes=one.name == written) for one in arrays]
+    return Nest(loops, tuple(sizes.values()), tuple(arrays))
+
+
+def _form(text: str, loops: Sequence[str]) -> Form:
+    terms: list[tuple[int, int]] = []
+    for term in text.split("+"):
+        name = term.lstrip("0123456789")
+        if name not in loops:
+            raise MorelloError(f"{text!r} is no sum of the loops {', '.join(loops)}", "write terms such as 2w or r")
+        terms.append((loops.index(name), int(term[: len(term) - len(name)] or 1)))
+    return tuple(terms)

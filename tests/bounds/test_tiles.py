@@ -1,0 +1,181 @@
+"""Tiles: known ones, those that attain bounds, and whole ones for several buffers."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morello.bounds.hbl import tile_exponents
+from morello.bounds.nest import Nest, program
+from morello.bounds.regions import Table, table
+from morello.bounds.tiles import Buffer, best_tiling, held, largest_tile, tile_moves, whole_tile
+from morello.bounds.traffic import traffic
+from morello.errors import MorelloError
+
+from .programs import convolution, product
+
+OUTER = program({"i": 4096, "j": 4096, "l": 16}, "A[i,l] C[i,j] B[j,l]")
+#: The scratchpad of inputs and filters and the accumulator of an accelerator, both half for what comes next, in values.
+ACCELERATOR = (Buffer(131_072, (0, 1)), Buffer(8192, (2,)))
+
+
+@pytest.mark.parametrize(("alpha", "sizes"), [(0, (256, 16, 16)), (0.5, (128, 32, 16)), (1, (64, 64, 16))])
+def test_a_family_of_tiles_is_best(alpha: float, sizes: tuple[int, ...]) -> None:
+    found = largest_tile(OUTER, 4096, alpha)
+    assert found.sizes == pytest.approx(sizes, rel=1e-6)
+    assert found.points == pytest.approx(65_536, rel=1e-6)
+    assert found.traffic(OUTER) == pytest.approx(4096 * 4096, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("nest", "memory", "points", "moved"),
+    [
+        (attrs.evolve(OUTER, sizes=(4096, 4096, 1)), 4096, 4096, 16_777_216),
+        (attrs.evolve(OUTER, sizes=(4096, 4096, 4096)), 4096, 262_144, 1_073_741_824),
+        (program({"i": 10**5, "j": 10**5}, "P[i] Q[j]"), 8192, 67_108_864, 1_220_703.125),
+        (program({"i": 10**3, "j": 10**5}, "P[i] Q[j]"), 8192, 8_192_000, 1e5),
+        (program({"i": 10**3, "j": 10**3}, "P[i] Q[j]"), 8192, 1e6, 8192),
+        (convolution(64, 64, 56, 3).lifted(), 8192, 8192**1.621920, None),
+        (convolution(3, 64, 112, 7, 2).lifted(), 8192, 1_204_224, 802_816),
+        (program({"b": 256, "c": 16, "k": 128, "r": 16, "s": 8}, "In[b,c,r,s] F[k,c,r,s] Out[b,k]"), 256, 4096, None),
+    ],
+)
+def test_largest_tiles(nest: Nest, memory: int, points: float, moved: float | None) -> None:
+    found = largest_tile(nest, memory)
+    assert found.points == pytest.approx(points, rel=1e-4)
+    if moved is not None:
+        assert found.traffic(nest) == pytest.approx(moved, rel=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.tuples(*[st.integers(1, 5000)] * 3), st.sampled_from([256, 4096]))
+def test_tiles_have_as_many_points_as_the_dual_allows(sizes: tuple[int, ...], memory: int) -> None:
+    nest = product(*sizes)
+    beta = [Fraction(math.log(size, memory)) for size in sizes]
+    exponents = tile_exponents(nest, beta)
+    most = sum(float(b * z) for b, z in zip(beta, exponents.zeta, strict=True)) + float(exponents.sigma)
+    assert sum(largest_tile(nest, memory).exponents) == pytest.approx(most, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("memory", "points"), [(48, 64), (300, 1000), pytest.param(8192, 142_100, marks=pytest.mark.slow)]
+)
+def test_whole_tiles_of_products(memory: int, points: int) -> None:
+    tile = whole_tile(product(2048, 2048, 2048), [Buffer(memory, (0, 1, 2))])
+    assert math.prod(tile) == points
+
+
+@pytest.mark.parametrize(
+    ("layer", "points"),
+    [
+        (convolution(3, 64, 112, 7, 2), 24_576),
+        (convolution(64, 64, 56, 3), 524_288),
+        (convolution(128, 128, 28, 3), 1_048_576),
+        (convolution(256, 256, 14, 3), 1_679_524),
+        (convolution(512, 512, 7, 3), 675_122),
+        (convolution(512, 512, 7, 3, batch=4), 1_518_804),
+    ],
+    ids=["conv1", "conv2_x", "conv3_x", "conv4_x", "conv5_x", "conv5_x of 4 images"],
+)
+def test_whole_tiles_of_an_accelerator(layer: Nest, points: int) -> None:
+    tile = whole_tile(layer, ACCELERATOR, kept=(5, 6))
+    assert math.prod(tile[:5]) == points
+    assert tile[5:] == layer.sizes[5:]
+    for buffer in ACCELERATOR:
+        assert sum(held(layer.arrays[one], tile) for one in buffer.arrays) <= buffer.capacity
+    assert _rows(layer, tile) <= _rows(layer, _greedy(layer))
+
+
+def _rows(layer: Nest, tile: tuple[int, ...]) -> float:
+    """Values that tiles load and store, per point."""
+    return int(sum(held(array, tile) for array in layer.arrays)) * layer.points / math.prod(tile)
+
+
+def _greedy(layer: Nest) -> tuple[int, ...]:
+    """A tile that grows along one loop after the other as long as it fits."""
+    tile = [*([1] * 5), *layer.sizes[5:]]
+    for loop in (3, 4, 2, 1, 0):
+        while tile[loop] < layer.sizes[loop]:
+            tile[loop] += 1
+            if any(sum(held(layer.arrays[one], tile) for one in each.arrays) > each.capacity for each in ACCELERATOR):
+                tile[loop] -= 1
+                break
+    return tuple(tile)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.tuples(*[st.integers(1, 6)] * 3), st.integers(3, 60))
+def test_whole_tiles_are_the_largest(sizes: tuple[int, ...], memory: int) -> None:
+    nest = product(*sizes)
+    best = max(
+        i * j * k
+        for i in range(1, sizes[0] + 1)
+        for j in range(1, sizes[1] + 1)
+        for k in range(1, sizes[2] + 1)
+        if i * j + j * k + i * k <= memory
+    )
+    assert math.prod(whole_tile(nest, [Buffer(memory, (0, 1, 2))])) == best
+
+
+def test_too_little_memory_for_a_tile() -> None:
+    with pytest.raises(MorelloError, match="not even a tile of one point"):
+        whole_tile(product(4, 4, 4), [Buffer(2, (0, 1, 2))])
+    with pytest.raises(MorelloError, match="no tiles"):
+        largest_tile(product(4, 4, 4), 1)
+    assert best_tiling(product(4, 4, 4), 2) is None
+
+
+def test_tiles_come_close_to_the_bound() -> None:
+    """Tiles of 90×89, whose sums stay, move 6.1 % more than any program must; powers of two 44 %."""
+    nest = product(2048, 2048, 2048)
+    found = best_tiling(nest, 8192)
+    assert found is not None
+    assert found.bytes <= 201_326_592
+    assert found.bytes <= 1.07 * traffic(nest, 8192).bytes
+    assert tile_moves(nest, (90, 1, 90), 1) == 192_937_984 + 4_194_304
+    assert tile_moves(nest, (64, 1, 64), 1) == 268_435_456 + 4_194_304
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.tuples(*[st.integers(1, 64)] * 3), st.integers(3, 500))
+def test_no_tiles_move_less_than_the_bound(sizes: tuple[int, ...], memory: int) -> None:
+    nest = product(*sizes)
+    found = best_tiling(nest, memory)
+    assert found is not None
+    assert sum(held(array, found.tile) for array in nest.arrays) <= memory
+    assert found.bytes >= traffic(nest, memory).bytes
+
+
+@pytest.fixture(scope="module")
+def regions() -> Table:
+    return table(product(1, 1, 1))
+
+
+def test_regions_of_products(regions: Table) -> None:
+    """The value is 3/2, 1 + β of one loop, or Σβ: five functions."""
+    values = {(one.value.constant, *one.value.factors) for one in regions.regions}
+    units = {tuple(int(at == loop) for at in range(3)) for loop in range(3)}
+    assert values == {(Fraction(3, 2), 0, 0, 0), (0, 1, 1, 1), *((1, *unit) for unit in units)}
+
+
+def test_regions_agree_with_the_program(regions: Table) -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        beta = [Fraction(rng.randrange(301), 100) for _ in range(3)]
+        exponents = regions.exponents(beta)
+        assert sum(exponents) == min(Fraction(3, 2), 1 + min(beta), sum(beta))
+        assert all(0 <= one <= limit for one, limit in zip(exponents, beta, strict=True))
+        assert max(a + b for a, b in zip(exponents, (*exponents[1:], exponents[0]), strict=True)) <= 1
+
+
+def test_regions_are_for_plain_dimensions_and_known_sizes(regions: Table) -> None:
+    with pytest.raises(MorelloError, match="sum of loops"):
+        table(convolution(2, 2, 2, 2))
+    with pytest.raises(MorelloError, match="no region"):
+        regions.exponents([Fraction(7)] * 3)
