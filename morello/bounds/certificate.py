@@ -360,6 +360,8 @@ def verify(made: Certificate) -> None:
         check(cut.traffic)
         if _cut(cut.level, cut.traffic, spec, target) != cut:
             raise _refused("a cut does not follow from its bound")
+    if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
+        raise _refused("there is not one price for each of what there is to do")
     if min([*made.work, *made.touch, *made.again, Fraction(0)]) < 0:
         raise _refused("a price is negative")
     if any(price and not cut.rate for price, cut in zip(made.again, made.cuts, strict=True)):
