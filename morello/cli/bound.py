@@ -141,7 +141,7 @@ def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Ce
     if certified is None:
         click.echo(f"no certificate of cost: {why}")
         return
-    gap = f"a gap of {100 * (cost / certified.cost - 1):.2g} %"
+    gap = f"a gap of {100 * (cost / certified.cost - 1):,.1f} %"
     if cost < certified.cost:
         gap = "the schedule takes steps that search does not try"
     click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search: {gap}")
