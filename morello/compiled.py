@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from morello.db.default import DatabaseLike, database
 from morello.goals import Goal
 from morello.ir.program import Program
 from morello.progress import Listener, heard
-from morello.report.balance import balance
-from morello.report.explanation import Explanation
-from morello.report.html import facts_html, table_html
-from morello.report.runner_ups import runner_ups as found_runner_ups
-from morello.report.tables import table_text
-from morello.report.tree import Branch, Others, by_level, program_tree, tree_table
-from morello.report.words import memory
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import Compiler
+
+if TYPE_CHECKING:
+    from morello.report.explanation import Explanation
+    from morello.report.tree import Branch, Others
+
+# What reports are made with takes long to import, so methods do when they are called.
 
 
 class GoalKernel(CompiledKernel):
@@ -34,16 +33,25 @@ class GoalKernel(CompiledKernel):
         return GoalKernel, (self.goal, self.program, self._compiler)
 
     def _repr_html_(self) -> str:
+        from morello.report.html import facts_html, table_html
+        from morello.report.tree import by_level, tree_table
+        from morello.report.words import memory
+
         facts = {**self.goal.facts, "schedule": "", "memory": memory(by_level(self.peak, self.target))}
         return f"{facts_html(facts)}\n{table_html(*tree_table(self._tree, compact=True))}"
 
     @cached_property
     def _tree(self) -> Branch:
+        from morello.report.tree import program_tree
+
         return program_tree(self.impl, self.target)
 
     @property
     def tree(self) -> str:
         """Return the program as text: a node a line, what one run of it costs, how often it runs, and its own share."""
+        from morello.report.tables import table_text
+        from morello.report.tree import tree_table
+
         return table_text(*tree_table(self._tree, compact=True)).rstrip("\n")
 
     @property
@@ -65,6 +73,11 @@ class GoalKernel(CompiledKernel):
         proven; that may take a search, for which `db` and `progress` are those of `Goal.synthesize`. Those with which
         the program would cost less than `noise` percent more are not shown.
         """
+        from morello.report.balance import balance
+        from morello.report.explanation import Explanation
+        from morello.report.runner_ups import runner_ups as found_runner_ups
+        from morello.report.tree import program_tree
+
         goal, store = self.goal, database(db) if runner_ups else None
         others: Others | None = None
         if runner_ups and self.low >= self.cost:

@@ -19,8 +19,6 @@ from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.progress import Listener, heard
-from morello.report.html import facts_html
-from morello.report.words import cost_words
 from morello.rewrites.base import Rewrite
 from morello.rewrites.fit import ExactFit
 from morello.rewrites.move import MoveStep
@@ -95,11 +93,16 @@ class Goal:
         return Signature.of(self.spec.logical, self.signature.lacking if self.signature else 0)
 
     def _repr_html_(self) -> str:
+        # Not before: what reports are made with takes long to import.
+        from morello.report.html import facts_html
+
         return facts_html(self.facts)
 
     @property
     def facts(self) -> dict[str, str]:
         """Return names and texts of what there is to tell of it, for people."""
+        from morello.report.words import cost_words
+
         done = next(leaves(self.impl), None) is None
         return {
             "name": self.name,

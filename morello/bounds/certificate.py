@@ -298,13 +298,13 @@ def _rounded(value: float) -> Fraction:
 
 
 def _fits(made: Certificate, work: Work, target: Target) -> str | None:
-    """Return what costs less than its worth at the prices of bytes: an allocation, or a copy. None if nothing does."""
+    """Return what costs less than its worth at the prices of bytes: a move, or a call. None if nothing does."""
     for crossed, cost in _crossings(target, made.cuts):
         if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
             return f"moves across {len(crossed)} cuts cost {float(cost):g} a byte"
     for call in work.calls:
-        if not call.work and (_left(call, made) < 0).any():
-            return f"a call for {call.op} costs less than what it moves"
+        if (_left(call, made) < 0).any():
+            return f"a call for {call.op} costs less than what it moves is worth"
     return None
 
 
@@ -328,7 +328,6 @@ def _prices_of_work(made: Certificate, work: Work, wanted: Sequence[float]) -> t
     """Return the prices of points that calls leave room for: those wanted, all a little lower if need be."""
     share = Fraction(1)
     units = [int(value * _UNIT) for value in wanted]
-    least = [Fraction(0)] * len(units)
     for call in work.calls:
         if not call.work:
             continue
@@ -336,8 +335,8 @@ def _prices_of_work(made: Certificate, work: Work, wanted: Sequence[float]) -> t
         worth = sum((points.astype(object) * units[family] for family, points in call.work.items()), 0 * left)
         for free, price in zip(left, worth, strict=True):
             if free < price:
-                share = min(share, Fraction(max(0, int(free)), int(price)))
-    return tuple(max(least[at], share * Fraction(unit, _UNIT)) for at, unit in enumerate(units))
+                share = min(share, Fraction(int(free), int(price)))
+    return tuple(share * Fraction(unit, _UNIT) for unit in units)
 
 
 def verify(made: Certificate) -> None:
@@ -361,6 +360,8 @@ def verify(made: Certificate) -> None:
         check(cut.traffic)
         if _cut(cut.level, cut.traffic, spec, target) != cut:
             raise _refused("a cut does not follow from its bound")
+    if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
+        raise _refused("there is not one price for each of what there is to do")
     if min([*made.work, *made.touch, *made.again, Fraction(0)]) < 0:
         raise _refused("a price is negative")
     if any(price and not cut.rate for price, cut in zip(made.again, made.cuts, strict=True)):

@@ -14,13 +14,12 @@ from morello.bounds.nest import is_single
 from morello.bounds.tiles import Tiling, best_tiling, largest_tile
 from morello.bounds.traffic import check
 from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
-from morello.cli.tables import Column, print_table
-from morello.cli.tree import in_time, size
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.frontend.printer import show_logical
 from morello.goals import Goal
 from morello.kernels.target import Target
+from morello.report.tables import Column, print_table
+from morello.report.words import cost_words, size
 
 _COLUMNS = [
     Column("between"),
@@ -134,15 +133,15 @@ def _certified(goal: Goal) -> tuple[Certificate | None, str]:
 
 
 def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Certificate | None, why: str) -> None:
-    click.echo(f"{goal.name} for {goal.target.label}: {show_logical(goal.spec.logical)}")
+    click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     tell_sizes(goal)
     print_table(_COLUMNS, [_row(one) for one in boundaries])
     cost = made.kernel.cost
-    click.echo(f"program  costs {cost:,}{in_time(cost, goal.target)}; {made.proof}")
+    click.echo(f"program  costs {cost_words(cost, goal.target)}; {made.proof}")
     if certified is None:
         click.echo(f"no certificate of cost: {why}")
         return
-    gap = f"a gap of {100 * (cost / certified.cost - 1):.2g} %"
+    gap = f"a gap of {100 * (cost / certified.cost - 1):,.1f} %"
     if cost < certified.cost:
         gap = "the schedule takes steps that search does not try"
     click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search: {gap}")
@@ -198,10 +197,10 @@ def _as_dict(
         "name": goal.name,
         "target": goal.target.name,
         "profile": goal.target.profile,
-        "spec": show_logical(goal.spec.logical),
+        "spec": goal.plain.text(goal.spec.logical),
         "boundaries": [_boundary_dict(one) for one in boundaries],
         "cost": cost,
-        "low": made.low,
+        "low": made.kernel.low,
         "certified": None if certified is None else certified.cost,
         "why": why or None,
         "gap": None if certified is None else cost / certified.cost - 1,

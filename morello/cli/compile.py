@@ -17,7 +17,6 @@ from morello.errors import MorelloError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.goals import Goal
-from morello.report.words import cost_words
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_of
@@ -35,6 +34,7 @@ def _trees(programs: Sequence[Made]) -> bytes:
     # Not before: what draws them takes long to import.
     from morello.report.tables import table_text
     from morello.report.tree import program_tree, tree_table
+    from morello.report.words import cost_words
 
     shown = []
     for kernel in (one.kernel for one in programs):

@@ -117,6 +117,8 @@ def test_it_is_verified(product: Certificate) -> None:
         lambda made: attrs.evolve(made, work=tuple(price * 2 for price in made.work)),
         lambda made: attrs.evolve(made, points=tuple(count + 1 for count in made.points)),
         lambda made: attrs.evolve(made, threads=2),
+        lambda made: attrs.evolve(made, work=()),
+        lambda made: attrs.evolve(made, cuts=made.cuts[1:]),
         lambda made: attrs.evolve(made, touch=tuple(Fraction(2) for _ in made.touch)),
         lambda made: attrs.evolve(made, again=tuple(Fraction(-1) for _ in made.again)),
         lambda made: attrs.evolve(made, cuts=tuple(attrs.evolve(cut, touched=cut.touched + 1) for cut in made.cuts)),

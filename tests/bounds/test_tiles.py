@@ -43,7 +43,16 @@ def test_a_family_of_tiles_is_best(alpha: float, sizes: tuple[int, ...]) -> None
         (program({"i": 10**3, "j": 10**3}, "P[i] Q[j]"), 8192, 1e6, 8192),
         (convolution(64, 64, 56, 3).lifted(), 8192, 8192**1.621920, None),
         (convolution(3, 64, 112, 7, 2).lifted(), 8192, 1_204_224, 802_816),
-        (program({"b": 256, "c": 16, "k": 128, "r": 16, "s": 8}, "In[b,c,r,s] F[k,c,r,s] Out[b,k]"), 256, 4096, None),
+        # An output of one pixel: positions of the filter are no reuse.
+        (
+            program(
+                {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8},
+                "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]",
+            ),
+            256,
+            4096,
+            None,
+        ),
     ],
 )
 def test_largest_tiles(nest: Nest, memory: int, points: float, moved: float | None) -> None:

@@ -152,6 +152,19 @@ def test_a_stride_over_single_filter_positions_does_not_tighten() -> None:
     assert traffic(nest, WORDS).bytes <= 2.618e10
 
 
+def test_small_outputs_reuse_no_filter_position() -> None:
+    """Of one pixel and 16×8 positions, the pixels are fewer: slices along them are the better ones."""
+    loops = {"b": 256, "c": 16, "k": 128, "w": 1, "h": 1, "r": 16, "s": 8}
+    nest = program(loops, "In[b,c,w+r,h+s] F[k,c,r,s] Out[b,k,w,h]")
+    assert third(nest, 256) == pytest.approx(2 * nest.points / 16 - 2 * 256)
+    assert traffic(nest, 256).bytes >= third(nest, 256) - 1
+
+
+def test_segments_of_hong_and_kung() -> None:
+    """The older bound n³/√(2M) is 512 for 16³ and 32 values, and below this one."""
+    assert traffic(product(16, 16, 16), 32).bytes >= 16**3 / (2 * 32) ** 0.5 == 512
+
+
 PEBBLED = {
     "product 2×2×2": (program({"m": 2, "k": 2, "n": 2}, "A[m,k] B[k,n] C[m,n]"), (17, 14, 13, 12)),
     "pairs 3×3": (program({"i": 3, "j": 3}, "P[i] Q[j] F[i]"), (13, 11, 9, 9)),
