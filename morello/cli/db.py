@@ -18,7 +18,7 @@ from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, PluginError
 from morello.ir.impl import Node, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -58,9 +58,17 @@ def _open(file: str, *, new: bool = False) -> SpecStore:
     return closed_at_end(SpecStore(path))
 
 
-def _targets() -> list[Target]:
-    registry = installed()
-    return [target for name in registry.names for target in registry.variants(name)]
+def _targets(*, all_of_them: bool = False) -> list[Target]:
+    """Return all targets with all profiles; those that are faulty are left out, or raise PluginError."""
+    registry, found = installed(), []
+    for name in registry.names:
+        try:
+            found += registry.variants(name)
+        except PluginError as error:
+            if all_of_them:
+                raise
+            click.echo(f"warning: going on without target {name}: {error}", err=True)
+    return found
 
 
 @command.command("stats")
@@ -97,7 +105,8 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     found = upkeep.summaries(store)
     size = _bytes_on_disk(store.path)
     total = sum(one.weight for one in found)
-    rows = [_counted(one, round(size * one.weight / max(1, total))) for one in found]
+    current = {*map(fingerprint, _targets())} if found else set()
+    rows = [_counted(one, round(size * one.weight / max(1, total)), one.print.hash in current) for one in found]
     if as_json:
         print_json({"file": str(store.path), "bytes": size, "fingerprints": rows})
         return
@@ -116,8 +125,7 @@ def _bytes_on_disk(path: Path) -> int:
     return sum(one.stat().st_size for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
 
 
-def _counted(summary: upkeep.Summary, size: int) -> dict[str, object]:
-    current = any(fingerprint(target) == summary.print.hash for target in _targets())
+def _counted(summary: upkeep.Summary, size: int, current: bool) -> dict[str, object]:
     return {
         "fingerprint": summary.print.hash,
         "target": summary.print.target,
@@ -308,7 +316,7 @@ def prune(ctx: click.Context, file: str, lower: bool, yes: bool, dry_run: bool) 
 
     It shows what would go, and asks.
     """
-    store, targets = _open(file), _targets()
+    store, targets = _open(file), _targets(all_of_them=True)
     if left_out := dict.fromkeys(one.plugin.name for one in installed().disabled):
         raise MorelloError(
             f"plugins are disabled, so it is not known what belongs to their targets: {', '.join(left_out)}",
