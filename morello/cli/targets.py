@@ -72,7 +72,7 @@ def _list(ctx: click.Context, registry: Registry, as_json: bool) -> None:
         if disabled:
             _print_disabled(disabled)
     if not registry.names:
-        click.echo("no targets are installed; plugins such as morello-x86-avx2 bring them", err=True)
+        click.echo("no targets are installed; plugins bring them: pip install 'morello[x86]'", err=True)
     for error in dict.fromkeys(map(str, errors)):
         click.echo(f"error: {error}", err=True)
     if errors or not targets:

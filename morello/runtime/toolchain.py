@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import attrs
 
 from morello.codegen.interface import COMMON_FLAGS
 from morello.errors import ToolchainError
-from morello.runtime.process import run
+from morello.runtime.process import Outcome, run
 
 #: Every compilation: optimised, position-independent, and errno does not matter.
 BASE_FLAGS = (*COMMON_FLAGS, "-fPIC", "-shared")
@@ -37,8 +38,8 @@ int probe(void) { pthread_t thread; return pthread_create(&thread, 0, start, 0);
 
 #: In place of a command: of all compilers that are there, the one whose code for a kernel runs fastest.
 AUTO = "auto"
+#: Seconds, also for a small file: zig builds its C library at its first use, which takes long on a busy machine.
 _DEFAULT_TIMEOUT = 120.0
-_PROBE_TIMEOUT = 30.0
 #: What the system can wait for.
 _LONGEST_TIMEOUT = 1e6
 #: What to do about a compiler that does not work.
@@ -58,11 +59,11 @@ class Compiler:
         return f"{self.name} ({self.version})"
 
 
-def timeout_seconds(default: float = _DEFAULT_TIMEOUT) -> float:
-    """Return the seconds a compiler may take: MORELLO_CC_TIMEOUT if it is set. Raises ToolchainError."""
+def timeout_seconds() -> float:
+    """Return the seconds a compiler may take: MORELLO_CC_TIMEOUT if it is set, else 120. Raises ToolchainError."""
     text = os.environ.get("MORELLO_CC_TIMEOUT")
     if not text:
-        return default
+        return _DEFAULT_TIMEOUT
     try:
         seconds = float(text)
     except ValueError:
@@ -155,14 +156,24 @@ def thread_flags(compiler: Compiler) -> tuple[str, ...]:
         source.write_text(_THREADS_PROBE)
         for flags in _THREAD_FLAGS:
             command = [*compiler.command, *BASE_FLAGS, *flags, "-o", str(library), str(source)]
-            try:
-                if not run(command, timeout_seconds(_PROBE_TIMEOUT)).code and _loads(library):
-                    return flags
-            except OSError as error:
-                raise ToolchainError(f"{compiler.name} cannot be started: {error}", CHOOSE_HINT) from error
+            if not _run(command, compiler.name).code and _loads(library):
+                return flags
     raise ToolchainError(
         f"{compiler.name} has neither OpenMP nor pthreads, which parallel loops need", "make the Spec `serial`"
     )
+
+
+def _run(command: Sequence[str], name: str) -> Outcome:
+    """Run a compiler on a small file, or ask for its version. Raises ToolchainError if it hangs or is none."""
+    timeout = timeout_seconds()
+    try:
+        return run(command, timeout)
+    except TimeoutError as error:
+        raise ToolchainError(
+            f"{name} was stopped after {timeout:g} s; MORELLO_CC_TIMEOUT=SECONDS gives it more", CHOOSE_HINT
+        ) from error
+    except OSError as error:
+        raise ToolchainError(f"{name} cannot be started: {error.strerror or error}", CHOOSE_HINT) from error
 
 
 def _loads(library: Path) -> bool:
@@ -182,13 +193,8 @@ def _probe(command: tuple[str, ...]) -> Compiler:
         source = Path(folder, "probe.c")
         source.write_text("#include <stdint.h>\nint32_t probe(int32_t x) { return x + 1; }\n")
         library = Path(folder, "probe.so")
-        timeout = timeout_seconds(_PROBE_TIMEOUT)
-        try:
-            version = run([*command, "--version"], timeout)
-            built = run([*command, *BASE_FLAGS, "-o", str(library), str(source)], timeout)
-        except OSError as error:
-            reason = str(error) if isinstance(error, TimeoutError) else f"cannot be started: {error.strerror or error}"
-            raise ToolchainError(f"`{shown}` {reason}", CHOOSE_HINT) from error
+        version = _run([*command, "--version"], f"`{shown}`")
+        built = _run([*command, *BASE_FLAGS, "-o", str(library), str(source)], f"`{shown}`")
         if built.code or not library.is_file():
             said = built.excerpt().strip().splitlines()
             raise ToolchainError(

@@ -74,6 +74,18 @@ def test_unknown_compiler(cli, refused, write, command):
     refused(cli(command, write(), "--cc", "no-such-cc"), "error: the C compiler 'no-such-cc'")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["run"], ["check"], ["bench"], *(["compile", "-o", f"one.{kind}"] for kind in ("o", "a", "so", "s"))],
+    ids=" ".join,
+)
+def test_a_missing_compiler_is_told_before_the_search(cli, refused, write, command, monkeypatch):
+    monkeypatch.setenv("PATH", "/none")
+    monkeypatch.setattr("morello.runtime.toolchain.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("morello.goals.Goal.synthesize", lambda *_: pytest.fail("it searched"))
+    refused(cli(*command, write(), "--no-db", MORELLO_CC=""), "no C compiler that works", "pip install ziglang")
+
+
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_missing_reference_is_told_before_the_search(cli, refused, write, command, monkeypatch):
     only = Registry.of(x86_avx2=importlib.import_module("morello_x86_avx2.plugin").PLUGIN)

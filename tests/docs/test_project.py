@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PLUGINS = sorted(ROOT.glob("plugins/*/pyproject.toml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -50,6 +51,28 @@ def test_tools_have_one_version_in_one_place() -> None:
     assert {re.split(r"\[|==", one)[0] for one in pinned} >= {"ruff", "pyright", "mkdocs-material", "mkdocstrings"}
     for file in (".ci/run", "Makefile", "requirements-dev.txt", "requirements.txt"):
         assert not re.search(r"[\w\]][=~<>]=\d", (ROOT / file).read_text(encoding="utf-8")), file
+
+
+def test_packages_go_together() -> None:
+    """All have one version and tell the same of themselves, and what they need of one another is of that version."""
+    own = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PLUGINS}
+    assert [*own] == ["reference_c", "x86", "x86_avx2", "x86_avx512"]
+    for project in own.values():
+        same = ("version", "license", "requires-python", "authors", "classifiers")
+        assert [project[key] for key in same] == [PROJECT[key] for key in same]
+        assert project["keywords"]
+    names = {project["name"] for project in own.values()}
+    extras = PROJECT["optional-dependencies"].values()
+    needs = [one for listed in (*(each["dependencies"] for each in own.values()), *extras) for one in listed]
+    needs = [one for one in needs if one.startswith("morello") and "[" not in one]
+    assert {one.partition("~=")[0] for one in needs} == {"morello", *names}
+    assert {one.partition("~=")[2] for one in needs} == {PROJECT["version"]}
+
+
+def test_extras_are_those_that_the_page_lists() -> None:
+    table = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").split("| extra |")[1].split("\n\n")[0]
+    listed = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(PROJECT["optional-dependencies"])
 
 
 @pytest.mark.xdist_group("one worker")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from morello.errors import ToolchainError
-from morello.runtime import available_compilers, build, find_compiler
+from morello.runtime import Compiler, available_compilers, build, find_compiler
+from morello.runtime.toolchain import thread_flags
 
 Script = Callable[[str], str]
 
@@ -129,9 +130,22 @@ def test_one_that_hangs_is_killed_with_its_children(
 ) -> None:
     child = tmp_path / "child"
     monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.5")
-    with pytest.raises(ToolchainError, match=r"ran for 0\.5 s"):
+    with pytest.raises(ToolchainError, match=r"was stopped after 0\.5 s; MORELLO_CC_TIMEOUT=SECONDS gives it more"):
         find_compiler(script(f"sleep 60 & echo $! > {child}; wait"))
     assert not _runs(int(child.read_text()))
+
+
+def test_one_that_hangs_is_told_where_there_is_no_other(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(alone, "gcc", "sleep 60 #")
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.2")
+    with pytest.raises(ToolchainError, match=r"no C compiler that works.*after 0\.2 s; MORELLO_CC_TIMEOUT=SECONDS"):
+        find_compiler()
+
+
+def test_threads_are_no_reason_to_wait_for_ever(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_CC_TIMEOUT", "0.2")
+    with pytest.raises(ToolchainError, match=r"slow was stopped after 0\.2 s; MORELLO_CC_TIMEOUT=SECONDS"):
+        thread_flags(Compiler((script("sleep 60"),), "slow", "1"))
 
 
 def _runs(process: int) -> bool:
