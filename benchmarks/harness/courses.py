@@ -20,8 +20,8 @@ import attrs
 from harness.specs import SPECS, Searched
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.progress import Phase, Progress
-from morello.search.solve.solver import Effort
 
 #: Processor seconds after which a search should have a program, and how much dearer than the optimum it may be then.
 SOON, CLOSE = 10.0, 0.05

@@ -22,8 +22,8 @@ from morello.progress import Listener
 from morello.runtime.arrays import in_numpy
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.dlpack import to_library_of
+from morello.search.effort import Effort
 from morello.search.memory import free
-from morello.search.solve.solver import Effort
 
 
 class Options(TypedDict, total=False):

@@ -26,7 +26,7 @@ from morello.ir.impl import figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.solve.solver import Effort
+from morello.search.effort import Effort
 from morello.testing.specs import drawn_spec
 
 TARGETS = ("x86_avx2", "x86_avx512")

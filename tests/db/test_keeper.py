@@ -14,9 +14,9 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, figures, walk
 from morello.kernels.target import Target
+from morello.search.effort import Effort
 from morello.search.progress import Progress
 from morello.search.solve import core
-from morello.search.solve.solver import Effort
 
 
 def matmul(size: int) -> morello.Goal:

@@ -25,10 +25,10 @@ from morello.goals import Goal
 from morello.ir.impl import figures
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.progress import Progress
 from morello.search.solve import core
-from morello.search.solve.solver import Effort
 
 #: The first program that is found of it is not the cheapest.
 TEXT = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
@@ -147,7 +147,7 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
 from morello.search.solve import core
-from morello.search.solve.solver import Effort
+from morello.search.effort import Effort
 core.QUOTA, keeper._PAUSE = 1, 0.0
 target = installed().target("x86_avx2")
 def tell(progress):

@@ -13,7 +13,7 @@ from morello.ir.impl import figures
 from morello.ir.limits import fits
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch, Found
-from morello.search.solve.solver import Effort
+from morello.search.effort import Effort
 from morello.testing.textbook import Textbook
 
 #: Small ones with many programs, under limits that bind.

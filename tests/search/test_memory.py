@@ -11,8 +11,8 @@ from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
 from morello.search import watch
 from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.solve.engine import Engine
-from morello.search.solve.solver import Effort
 from morello.search.watch import Full, check, watched
 
 TEXT = "(Matmul(1×2×2×3, L1, L1, L1, serial), [8, 32, 64, 0, 0])"

@@ -18,9 +18,9 @@ from morello.plugins.registry import installed
 from morello.schedule import Position, apply, schedule_of
 from morello.search import ahead
 from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
-from morello.search.solve.solver import Effort
 from morello.search.watch import Full
 
 TEXTS = [

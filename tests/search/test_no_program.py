@@ -15,9 +15,9 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
 from morello.search.infeasible import impossible
 from morello.search.solve.engine import Engine
-from morello.search.solve.solver import Effort
 from morello.testing.textbook import Textbook
 
 #: Targets, Specs and what their cheapest programs cost.

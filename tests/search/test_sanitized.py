@@ -15,7 +15,7 @@ from morello.errors import NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search import library
-from morello.search.solve.solver import Effort
+from morello.search.effort import Effort
 from morello.search.sources import sources
 
 #: Specs with all kinds of steps, searched with so much effort; of some there is no program.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -124,20 +125,20 @@ class Abstraction:
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return kernels by the patterns that stand for the states they take."""
         standing = [np.flatnonzero(column).tolist() for column in self._patterns.members.T]
-        by_pattern: dict[tuple[int, ...], Floats] = {}
-        known: set[tuple[tuple[int, ...], int]] = set()
+        # Many states that a pattern stands for cost the same, and many patterns do.
+        arrays: dict[int, Floats] = {}
+        by_pattern: dict[tuple[int, ...], set[int]] = {}
         for table in self._bounds.tables.of(KernelTables).by_key[space.key]:
+            arrays[id(table.cost)] = table.cost
             for row in product(*(standing[state] for state in table.states)):
-                # Many states that a pattern stands for cost the same.
-                if (row, id(table.cost)) not in known:
-                    known.add((row, id(table.cost)))
-                    cost = by_pattern.get(row)
-                    by_pattern[row] = table.cost if cost is None else np.minimum(cost, table.cost)
+                by_pattern.setdefault(row, set()).add(id(table.cost))
         rows = sorted(by_pattern)
+        sets = [frozenset(by_pattern[row]) for row in rows]
+        least = {each: reduce(np.minimum, (arrays[one] for one in each)) for each in {*sets}}
         return {
             "kernels": len(rows),
             "kernel_states": self._packing.array(np.array(rows), "int32_t"),
-            "kernel_cost": self._packing.rows([by_pattern[row] for row in rows], "double"),
+            "kernel_cost": self._packing.rows([least[each] for each in sets], "double"),
             "kernel_needs": self._packing.array(np.zeros(len(rows)), "uint64_t"),
             "kernel_priority": self._packing.array(np.zeros(len(rows)), "int64_t"),
         }
