@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import attrs
@@ -252,16 +253,30 @@ class Made:
         return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
 
 
+def effort_of(ctx: click.Context) -> Effort:
+    """Return the effort that a command's options grant each search."""
+    return ctx.meta[_EFFORT]
+
+
+@contextmanager
+def named_after(goal: Goal) -> Generator[None]:
+    """Let errors of a search name their goal."""
+    try:
+        yield
+    except (NoImplementation, Undecided) as error:
+        raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
+
+
 def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
     """Return the kernel of a goal, with progress on stderr. Raises what `api.compile` raises, naming the goal."""
     before = goal.searches.solved(db)
-    with SearchDisplay(goal.name, before, db.path if db else None) as display:
-        try:
-            with crash.telling(spec=lambda: _as_file(goal), target=goal.target.label):
-                effort = click.get_current_context().meta.get(_EFFORT)
-                kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort)
-        except (NoImplementation, Undecided) as error:
-            raise type(error)(f"{goal.name}: {error.message}", error.hint) from error
+    with (
+        SearchDisplay(goal.name, before, db.path if db else None) as display,
+        named_after(goal),
+        crash.telling(spec=lambda: _as_file(goal), target=goal.target.label),
+    ):
+        effort = effort_of(click.get_current_context())
+        kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort)
     if click.get_current_context().meta.get(_VERBOSE):
         for line in goal.searches.of(db).details():
             click.echo(f"{goal.name}: {line}", err=True)

@@ -9,6 +9,7 @@ import click
 
 from morello.cli import completion
 from morello.cli.common import Made, cc_option, make, with_goals_for_targets
+from morello.cli.jobs import jobs_option, searched
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
 from morello.codegen.library import check_names
@@ -100,6 +101,7 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
     "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
 @cc_option
+@jobs_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -109,6 +111,7 @@ def command(
     directory: str | None,
     emit: str | None,
     cc: str | None,
+    jobs: int,
 ) -> None:
     """Compile the Specs in FILE to C.
 
@@ -121,7 +124,7 @@ def command(
     _check_goals(emit, file, goals)
     if emit in _BUILT:
         find_compiler(cc)  # before the search, so that a mistake costs no time
-    made = [make(goal, db, cc) for goal in renamed(goals)]
+    made = [make(goal, db, cc) for goal in searched(renamed(goals), db, jobs)]
     for goal, one in zip(goals, made, strict=True):
         if not one.proven:
             click.echo(f"{goal.name}: {one.proof}", err=True)

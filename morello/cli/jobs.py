@@ -1,0 +1,62 @@
+"""Searches for several Specs at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+import attrs
+import click
+
+from morello.cli.common import effort_of, named_after
+from morello.db.store import SpecStore
+from morello.goals import Goal
+from morello.progress import Doing
+from morello.search.effort import Effort
+
+jobs_option = click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Search for up to N Specs at once, in processes that share the memory that --memory grants.  [default: 1]",
+)
+
+
+def searched(goals: Sequence[Goal], db: SpecStore | None, jobs: int) -> list[Goal]:
+    """Return the goals with what search finds for them, as they come with `jobs` of 1, where they are left open.
+
+    Raises what `Goal.synthesize` raises, for the first goal that fails, and leaves no process behind.
+    """
+    jobs = min(jobs, len(goals))
+    if jobs == 1:
+        return [*goals]
+    effort = effort_of(click.get_current_context())
+    if effort.memory is not None:
+        effort = attrs.evolve(effort, memory=effort.memory // jobs)
+    # Threads, of progress among them, do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with (
+        Doing(f"searching {len(goals)} Specs, {jobs} at once", "the searches"),
+        ProcessPoolExecutor(jobs, context) as pool,
+    ):
+        try:
+            waiting = [pool.submit(_search, goal, db.path if db else None, effort) for goal in goals]
+            return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _search(goal: Goal, db: Path | None, effort: Effort) -> Goal:
+    return goal.synthesize(db=db or False, progress=False, effort=effort)
+
+
+def _result(goal: Goal, found: Future[Goal]) -> Goal:
+    with named_after(goal):
+        # Searches, and what they know, stay with the goal of this process.
+        return attrs.evolve(found.result(), searches=goal.searches)

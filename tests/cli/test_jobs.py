@@ -1,0 +1,63 @@
+"""`--jobs`: searches side by side find what they find one after another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SPECS = "".join(f"spec {name} = Matmul(1×{m}×8×8, L1, L1, L1, serial)\n" for name, m in (("a", 8), ("b", 5), ("c", 3)))
+LONG = "".join(
+    f"spec {name} = Conv(1×64×64×{size}×56×3×3, (f32, GL), (f32, GL), (f32, GL), serial)\n"
+    for name, size in (("a", 56), ("b", 55))
+)
+
+
+@pytest.mark.slow
+def test_programs_are_the_same(cli, write, tmp_path: Path) -> None:
+    file = write(SPECS)
+    for jobs in ("1", "2"):
+        result = cli("compile", file, "-d", str(tmp_path / jobs), "--no-db", "--jobs", jobs)
+        assert result.exit_code == 0, result.stderr
+    for path in (tmp_path / "1").iterdir():
+        assert path.read_bytes() == (tmp_path / "2" / path.name).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_first_goal_that_fails_is_named(cli, write, refused, tmp_path: Path) -> None:
+    file = write(SPECS + "spec none = (Matmul(1×8×8×8, GL, GL, GL, serial), [0, 0, 0, 0, 0])\n")
+    refused(cli("compile", file, "-d", str(tmp_path / "out"), "--no-db", "--jobs", "2"), "none: ")
+    assert not [*tmp_path.glob("out/*.c")]
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_no_process_behind(write, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "morello.cli", "compile", write(LONG), "-d", str(tmp_path / "out"), "--prove"]
+    with subprocess.Popen([*command, "--no-db", "--jobs", "2"], stderr=subprocess.PIPE, text=True) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        started = time.monotonic()
+        while len(children.read_text().split()) < 3 and time.monotonic() < started + 60:
+            time.sleep(0.1)
+        below = [int(child) for child in children.read_text().split()]
+        assert len(below) >= 3, "the workers, and what looks after their resources"
+        # Ctrl-C in a shell reaches the workers too; a signal from elsewhere does not.
+        running.send_signal(signal.SIGINT)
+        assert "interrupted the searches" in running.communicate(timeout=60)[1]
+        assert running.returncode == 130
+    ended = time.monotonic() + 30
+    while any(map(_is_running, below)) and time.monotonic() < ended:
+        time.sleep(0.1)
+    assert not [child for child in below if _is_running(child)]
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
