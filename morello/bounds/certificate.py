@@ -259,6 +259,8 @@ def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call:
 
 def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     """Return prices of the most worth; each in units that make the numbers of a row comparable."""
+    if not any(worth):
+        return [0.0] * len(worth)
     scale = [
         max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
         for at in range(len(worth))
