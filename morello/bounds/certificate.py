@@ -200,6 +200,8 @@ def _best_prices(
         *(cut.touched / threads for cut in cuts),
         *(-float(cut.spared) for cut in cuts),
     ]
+    if not any(worth):
+        return [0.0] * families, [0.0] * count, [0.0] * count
     rows: list[list[float]] = []
     right: list[float] = []
     for crossed, cost in _crossings(target, cuts):
@@ -259,8 +261,6 @@ def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call:
 
 def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     """Return prices of the most worth; each in units that make the numbers of a row comparable."""
-    if not any(worth):
-        return [0.0] * len(worth)
     scale = [
         max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
         for at in range(len(worth))
