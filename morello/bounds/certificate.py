@@ -200,6 +200,8 @@ def _best_prices(
         *(cut.touched / threads for cut in cuts),
         *(-float(cut.spared) for cut in cuts),
     ]
+    if not any(worth):
+        return [0.0] * families, [0.0] * count, [0.0] * count
     rows: list[list[float]] = []
     right: list[float] = []
     for crossed, cost in _crossings(target, cuts):

@@ -159,6 +159,17 @@ def test_a_spec_without_programs_has_a_bound_nonetheless(avx2: Target) -> None:
     assert found.cost >= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x86_avx2", "Move(1×8, (f32, VRF, v8), (f32, VRF, v8), serial)"), ("reference_c", "FillZero(2×3, (f32, GL))")],
+)
+def test_where_nothing_is_to_be_moved_or_computed_kernels_cost_something(name: str, text: str) -> None:
+    target = installed().target(name, "base")
+    found = certificate(parse_spec(text, target), target)
+    verify(found)
+    assert found.cost == 1
+
+
 def test_strange_rewrites_are_not_trusted() -> None:
     class Mystery(Tile):
         """A tile of which nobody knows what it leaves out."""
