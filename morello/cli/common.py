@@ -91,7 +91,8 @@ def _with_effort(command: Command) -> Command:
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
-        f"{api.DEFAULT_EFFORT:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. It gives the same program on every machine.",
+        f"{api.DEFAULT_EFFORT:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
+        "It gives the same program on every machine.",
     )
     @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")

@@ -54,9 +54,7 @@ class Compared:
 
 @click.command("map")
 @with_goals
-@click.option(
-    "--mapper", "names", metavar="NAME", multiple=True, help="Only this mapper; may be given several times."
-)
+@click.option("--mapper", "names", metavar="NAME", multiple=True, help="Only this mapper; may be given several times.")
 @click.option(
     "--objective",
     type=click.Choice([*mapped.OBJECTIVES]),
@@ -185,10 +183,7 @@ def _row(compared: Compared, name: str, cost: int, moved: Sequence[int]) -> list
         f"{cost:,}",
         _ratio(cost, found and found[0]),
         _ratio(cost, certified and certified.cost),
-        *(
-            f"{count:,} {_ratio(count, cut.traffic.bytes):>4}"
-            for count, cut in zip(moved, compared.cuts, strict=True)
-        ),
+        *(f"{count:,} {_ratio(count, cut.traffic.bytes):>4}" for count, cut in zip(moved, compared.cuts, strict=True)),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import attrs
@@ -11,14 +10,14 @@ import attrs
 from morello.bounds.nest import Array, Nest, nest_of
 from morello.bounds.tiles import held, tile_moves
 from morello.errors import Inapplicable
-from morello.ir.impl import Leaf, Node
+from morello.ir.impl import Loop
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.move import MoveStep
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
-from morello.schedule import Position, Schedule, apply, default_child
+from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
 
 #: Where tiles that fill a level are refused, since limits are rounded, those of so many parts of it are tried in turn.
 _SHARES = 8
@@ -108,53 +107,55 @@ def drafts(spec: Spec, target: Target, choose: Choice) -> Iterator[Schedule]:
 
 
 def _draft(spec: Spec, target: Target, choose: Choice, moves: bool) -> Schedule:
-    made = _Draft(target, Position(Leaf(spec)), moves)
+    made = _Draft(target, spec, moves)
     if not spec.logical.serial:
         made.share()
-    slowest = max(made.numbers[state.level] for state in spec.logical.states)
+    slowest = max(made.number(state.level) for state in spec.logical.states)
     for number in range(slowest - 1, -1, -1):
         level = target.levels[number]
         if not level.is_register and level.name not in target.bypassed:
             made.use(number, choose)
-    return tuple(made.steps)
+    return made.schedule
 
 
-@attrs.define(slots=False)
+@attrs.define
 class _Draft:
-    """Steps taken so far, and where they lead."""
+    """Steps taken so far, and the Spec that the next is for: None where no child is singled out."""
 
     target: Target
-    position: Position
+    spec: Spec | None
     moves: bool = True
-    steps: list[Rewrite] = attrs.field(factory=list[Rewrite])
+    #: Each step, and the number of the child that the next is for where that is not the default one.
+    steps: list[tuple[Rewrite, int | None]] = attrs.field(factory=list[tuple[Rewrite, "int | None"]])
 
     @property
-    def spec(self) -> Spec | None:
-        """Return the Spec that the next step is for, None if none is singled out."""
-        impl = self.position.impl
-        for child in self.position.path:
-            assert isinstance(impl, Node)
-            impl = impl.children[child]
-        while isinstance(impl, Node):
-            child = default_child(impl)
-            if child is None:
-                return None
-            impl = impl.children[child]
-        return impl.spec
+    def schedule(self) -> Schedule:
+        """Return the steps as statements: what follows a loop with boundary tiles is for its main tiles."""
+        rest: Schedule = ()
+        for step, child in reversed(self.steps):
+            rest = (step, *rest) if child is None or not rest else (step, Subschedule((child,), rest))
+        return rest
 
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        return {level.name: number for number, level in enumerate(self.target.levels)}
+    def number(self, name: str) -> int:
+        """Return the number of a level."""
+        return next(number for number, level in enumerate(self.target.levels) if level.name == name)
 
     def take(self, steps: Sequence[Rewrite]) -> bool:
         """Take all steps, or none if one does not apply or the target lacks it."""
-        if any(step.keyword not in self.target.rewrites_by_name for step in steps):
-            return False
-        try:
-            self.position = apply(self.position, steps, self.target, Leaf)
-        except Inapplicable:
-            return False
-        self.steps += steps
+        spec, taken = self.spec, list[tuple[Rewrite, int | None]]()
+        for step in steps:
+            if spec is None or step.keyword not in self.target.rewrites_by_name:
+                return False
+            try:
+                node = rewrite_leaf(spec, step, self.target)
+            except Inapplicable:
+                return False
+            child = default_child(node)
+            body = 0 if child is None and isinstance(node.expansion, Loop) else child
+            taken.append((step, body if child is None else None))
+            spec = None if body is None else node.children[body].spec
+        self.spec = spec
+        self.steps += taken
         return True
 
     def share(self) -> None:
@@ -172,7 +173,7 @@ class _Draft:
         spec = self.spec
         if spec is None:
             return
-        outside = [one for one, state in enumerate(spec.logical.states) if self.numbers[state.level] > level]
+        outside = [one for one, state in enumerate(spec.logical.states) if self.number(state.level) > level]
         nest = nest_of(spec)
         nest = attrs.evolve(nest, arrays=tuple(nest.arrays[one] for one in outside))
         limit, unit, whole = int(spec.limits[level]), self.target.levels[level].unit, self._whole(spec)
@@ -185,7 +186,7 @@ class _Draft:
         """Return the loops that are not tiled even where sums go on from tile to tile."""
         rank = len(spec.logical.shape)
         whole = spec.op.untiled(rank)
-        apart = _Draft(self.target, Position(Leaf(spec)))
+        apart = _Draft(self.target, spec)
         if whole and apart.take([ToAccum()]) and apart.spec and apart.spec.logical.dims == spec.logical.dims:
             return frozenset(apart.spec.op.untiled(rank))
         return frozenset(whole)
@@ -209,4 +210,3 @@ class _Draft:
 
 def _only(sizes: dict[int, int], shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes.get(loop, extent) for loop, extent in enumerate(shape))
-

@@ -30,9 +30,9 @@ def _grown(room: Room, first: int) -> tuple[Sequence[int], int] | None:
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
     shape = spec.logical.shape
-    for first in reversed(range(len(shape))):
-        if int(shape[first]) > 1:
-            yield from drafts(spec, target, lambda room, first=first: _grown(room, first))
+    loops = [loop for loop in reversed(range(len(shape))) if int(shape[loop]) > 1] or [0]
+    for first in loops:
+        yield from drafts(spec, target, lambda room, first=first: _grown(room, first))
 
 
 GREEDY = Mapper("greedy", _propose, "tiles that grow along one loop after another, each loop first in turn")

@@ -14,7 +14,7 @@ from morello.plugins.mapper import Mapper
 from morello.schedule import Schedule
 
 #: Branch and bound goes through all sizes of all loops but the two longest: at most so many.
-_BRANCHES = 1024
+_BRANCHES = 4096
 
 
 def _least_moved(room: Room) -> tuple[Sequence[int], int] | None:

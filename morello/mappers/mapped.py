@@ -53,12 +53,16 @@ OBJECTIVES: dict[str, Objective] = {
 
 @attrs.define
 class Mapping:
-    """Makes programs of proposals for a Spec, each by a search of its own: they do not depend on one another."""
+    """Makes programs of proposals for a Spec. One search completes all: what it has solved for one serves the next."""
 
     goal: Goal
     cuts: Sequence[Cut]
     effort: Effort = EFFORT
     _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _searches: Searches = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._searches = Searches(self.goal.target)
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
@@ -93,7 +97,7 @@ class Mapping:
 
     def _completed(self, proposal: Sequence[Statement]) -> Mapped:
         target = self.goal.target
-        goal = Goal.of(self.goal.spec, target, self.goal.name, Searches(target), self.goal.signature)
+        goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
         taken: list[Statement] = []
         refused: list[tuple[str, str]] = []
         for statement in proposal:

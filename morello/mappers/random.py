@@ -22,7 +22,7 @@ def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
         shape = [extent ** rng.random() for extent in room.nest.sizes]
         stretch = max(extent / size for extent, size in zip(room.nest.sizes, shape, strict=True))
         tile = room.fitted([stretch * size for size in shape])
-        return tile and (tile, rng.randrange(len(tile)))
+        return (tile, rng.randrange(len(tile))) if tile else None
 
     for _ in range(_PROPOSALS):
         yield from drafts(spec, target, choose)
