@@ -16,7 +16,7 @@ from morello.frontend.diagnostics import quoted
 from morello.goals import Goal
 from morello.ir.impl import Leaf
 from morello.kernels.target import Target
-from morello.mappers import mapped
+from morello.mappers import mapped, mappers_for
 from morello.mappers.mapped import Mapped
 from morello.plugins.mapper import Mapper
 from morello.plugins.registry import installed
@@ -107,7 +107,7 @@ def command(
 
 def _chosen(target: Target, names: Sequence[str]) -> list[Mapper]:
     """Return the mappers of these names, all without. Raises MorelloError for one that the target does not have."""
-    known = installed().mappers(target.name)
+    known = mappers_for(target.name, installed())
     for name in names:
         if name not in known:
             hint = suggestion(name, known, f"its mappers are {', '.join(known)}")

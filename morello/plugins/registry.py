@@ -221,25 +221,18 @@ class Registry:
         return [measurement for _, measurement in given]
 
     def mappers(self, name: str) -> Mapping[str, Mapper]:
-        """Return the mappers of a target by name: Morello's own, those of plugins, and `hybrid` of all of them.
-
-        Raises PluginError for one that is none, or whose name is taken.
-        """
-        # Not before, as most of what targets are used for needs none.
-        from morello.mappers import HYBRID, STANDARD, hybrid
-
+        """Return the mappers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
         self._base(name)
-        found = {one.name: one for one in STANDARD}
+        found: dict[str, Mapper] = {}
         for plugin, mapper in self._ask("morello_mappers", target=name):
-            rule = None
             if not (isinstance(mapper, Mapper) and mapper.name and callable(mapper.propose)):
                 rule = f"a mapper is a morello.plugins.Mapper with a name and a function `propose`: {mapper!r}"
-            elif mapper.name in {*found, HYBRID}:
-                rule = f"there is another mapper {mapper.name}"
-            if rule:
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
+            if mapper.name in found:
+                rule = f"target {name} has another mapper {mapper.name}"
+                raise PluginError(f"plugin {plugin!r}, mapper {mapper.name}: {rule}", "rename one of them", plugin)
             found[mapper.name] = mapper
-        return MappingProxyType({**found, HYBRID: hybrid([*found.values()])})
+        return MappingProxyType(found)
 
     def variants(self, name: str) -> list[Target]:
         """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""

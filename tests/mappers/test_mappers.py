@@ -18,7 +18,7 @@ from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Node, figures
-from morello.mappers import GREEDY, INTEGER_TILE, LP, RANDOM, STANDARD
+from morello.mappers import GREEDY, INTEGER_TILE, LP, RANDOM, STANDARD, mappers_for
 from morello.mappers.draft import Room, drafts
 from morello.mappers.mapped import Mapping
 from morello.plugins import Mapper, hookimpl
@@ -65,6 +65,7 @@ def test_no_program_of_a_mapper_is_below_what_is_proven(m: int, k: int, n: int, 
         assert sum(best.moved) <= sum(made.best(mapper, seed).moved)
 
 
+@pytest.mark.slow
 def test_programs_of_mappers_are_right() -> None:
     target = "reference_c" if missing_features(installed().target("x86_avx2").info.cpu_features) else "x86_avx2"
     goal = product(3, 4, 10, target, LIMITS if target == "x86_avx2" else "...")
@@ -167,6 +168,9 @@ def test_mappers_that_fail(propose: Callable[..., Any], error: type[MorelloError
         mapping(4, 4, 4).best(mapper_of(propose))
 
 
+TWICE = mapper_of(_fails, "twice")
+
+
 class Plugin:
     """Has mappers for every target."""
 
@@ -180,13 +184,15 @@ class Plugin:
 
 def test_plugins_add_mappers(x86_plugin: Any) -> None:
     one = mapper_of(lambda spec, target, seed: [(MoveStep(1, "L1"),)])
-    mappers = Registry.of(x86_avx2=x86_plugin, more=Plugin(one)).mappers("x86_avx2")
+    mappers = mappers_for("x86_avx2", Registry.of(x86_avx2=x86_plugin, more=Plugin(one)))
     assert [*mappers] == [*(each.name for each in STANDARD), "own", "hybrid"]
     goal = product(4, 4, 4)
     assert (MoveStep(1, "L1"),) in mappers["hybrid"].propose(goal.spec, goal.target, 0)
 
 
-@pytest.mark.parametrize("one", [mapper_of(_fails, "lp"), mapper_of(_fails, "hybrid"), mapper_of(_fails, ""), "lp"])
-def test_faulty_mappers_are_refused(one: Any, x86_plugin: Any) -> None:
+@pytest.mark.parametrize(
+    "given", [[mapper_of(_fails, "lp")], [mapper_of(_fails, "hybrid")], [mapper_of(_fails, "")], ["lp"], [TWICE, TWICE]]
+)
+def test_faulty_mappers_are_refused(given: list[Any], x86_plugin: Any) -> None:
     with pytest.raises(PluginError, match="mapper"):
-        Registry.of(x86_avx2=x86_plugin, more=Plugin(one)).mappers("x86_avx2")
+        mappers_for("x86_avx2", Registry.of(x86_avx2=x86_plugin, more=Plugin(*given)))
