@@ -42,6 +42,9 @@ class Mapped:
         return schedule_text(self.schedule)
 
 
+#: Why a proposal comes to no program.
+_NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
+
 #: What the best proposal has least of.
 Objective: TypeAlias = Callable[[Mapped], tuple[int, ...]]
 
@@ -74,7 +77,7 @@ class Mapping:
         for proposal in self._proposals(mapper, seed):
             try:
                 made.append(self.program(mapper.name, proposal))
-            except (NoImplementation, Undecided) as error:
+            except _NO_PROGRAM as error:
                 faults.append(error)
         if made:
             return min(made, key=OBJECTIVES[objective])
@@ -83,12 +86,12 @@ class Mapping:
         raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
 
     def program(self, name: str, proposal: Sequence[Statement]) -> Mapped:
-        """Return the program of a proposal of the mapper of this name. Raises NoImplementation and Undecided."""
+        """Return the program of a proposal of the mapper of this name. Raises one of _NO_PROGRAM."""
         key = schedule_text(proposal)
         if key not in self._known:
             try:
                 self._known[key] = self._completed(proposal)
-            except (NoImplementation, Undecided) as error:
+            except _NO_PROGRAM as error:
                 self._known[key] = error
         known = self._known[key]
         if isinstance(known, MorelloError):
@@ -109,6 +112,10 @@ class Mapping:
                 taken.append(statement)
             except Inapplicable as error:
                 refused.append((str(statement), error.message))
+        if not taken:
+            # It would be a search of the Spec itself.
+            why = f": {refused[0][1]}" if refused else ", as it is empty"
+            raise Inapplicable(f"no statement of it applies{why}")
         goal = goal.synthesize(db=False, progress=False, effort=self.effort)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)

@@ -160,6 +160,8 @@ def _fails(*_: object) -> Any:
     [
         (lambda *_: [("tile [1, 2, 4, 4]",)], PluginError, "no statement of a schedule"),
         (_fails, PluginError, "mapper 'own' fails: ZeroDivisionError"),
+        (lambda *_: [(Tile((1, 4, 4, 4)),)], MorelloError, "no statement of it applies: tile .* nothing gets smaller"),
+        (lambda *_: [()], MorelloError, "no statement of it applies, as it is empty"),
         (lambda *_: [], MorelloError, "proposes nothing"),
     ],
 )
