@@ -26,12 +26,12 @@ from morello.schedule import Position
 
 @attrs.frozen
 class Compared:
-    """What mappers come to for a Spec, and what it is compared with: what search finds, and the bounds."""
+    """Programs by mappers for a Spec, and what they are compared with: that of search, and the bounds."""
 
     goal: Goal
     cuts: tuple[Cut, ...]
     programs: tuple[Mapped, ...]
-    #: Why other mappers have no program, by name.
+    #: Reasons of other mappers that have no program, by name.
     faults: Mapping[str, MorelloError]
     #: None where search does not come to a program.
     made: Made | None
