@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "bench": "Time the programs of FILE, and a library on the same.",
         "explain": "Show the programs of FILE with what each part costs and holds.",
         "bound": "Show what every program of FILE moves and costs at least.",
+        "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",
         "calibrate": "Measure what this machine costs, and write it to a profile.",

@@ -44,7 +44,7 @@ class _Size(click.ParamType):
 
 #: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
 _VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
-_IN_A_HURRY = ("run", "compile")
+_IN_A_HURRY = ("run", "compile", "map")
 
 
 def print_json(data: Any) -> None:
@@ -92,7 +92,8 @@ def _with_effort(command: Command) -> Command:
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
-        f"{api.DEFAULT_EFFORT:,} for {' and '.join(_IN_A_HURRY)}. It gives the same program on every machine.",
+        f"{api.DEFAULT_EFFORT:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
+        "It gives the same program on every machine.",
     )
     @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
     @click.option("--prove", is_flag=True, help="End each search with the proof that its program is the cheapest.")

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 #: What of Morello's package no answer depends on; nothing else imports it.
 ASIDE = frozenset(
     {
-        *("__init__.py", "api.py", "calibration", "cli", "compiled.py", "crash.py", "functions", "goals.py"),
-        *("interrupt.py", "progress.py", "report", "runtime", "testing"),
+        *("__init__.py", "api.py", "bounds", "calibration", "cli", "compiled.py", "crash.py", "functions", "goals.py"),
+        *("interrupt.py", "mappers", "progress.py", "report", "runtime", "testing"),
     }
 )
 

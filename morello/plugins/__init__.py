@@ -5,6 +5,7 @@ from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, 
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement, Meter
 from morello.plugins.profile import Profile
 
@@ -13,6 +14,7 @@ __all__ = [
     "Jam",
     "LayoutRule",
     "Machine",
+    "Mapper",
     "Measurement",
     "MemoryLevel",
     "Meter",

@@ -10,6 +10,7 @@ from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
+from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
@@ -29,6 +30,7 @@ class TargetPlugin:
     profiles: Sequence[Profile | ProfileFile] = ()
     clock: Clock | None = None
     measurements: Sequence[Measurement] = ()
+    mappers: Sequence[Mapper] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -69,3 +71,7 @@ class TargetPlugin:
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:
         return self.emitter if target == self.info.name else None
+
+    @hookimpl
+    def morello_mappers(self, target: str) -> Sequence[Mapper]:
+        return self.mappers if target == self.info.name else ()

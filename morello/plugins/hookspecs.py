@@ -15,6 +15,7 @@ from morello.ir.ops import Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
+from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.rewrites.base import Rewrite
@@ -78,3 +79,8 @@ def morello_measurements(target: str) -> Iterable[Measurement] | None:
 @hookspec
 def morello_emitter(target: str) -> Emitter | None:
     """Return the emitter that prints C for `target`."""
+
+
+@hookspec
+def morello_mappers(target: str) -> Iterable[Mapper] | None:
+    """Mappers for `target`, which propose schedules for `morello map`."""

@@ -23,6 +23,7 @@ from morello.kernels.target import BASE, Target
 from morello.plugins import hookspecs
 from morello.plugins.choice import Choice, ProfileLike, named, usual
 from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
+from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, parsed, read_profile
 from morello.plugins.validation import check_target, label_of, operation_rule
@@ -125,7 +126,7 @@ class Registry:
         """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
         for name in self.names:
             with suppress(MorelloError):
-                _ = self.target(name), self.clock(name), self.measurements(name)
+                _ = self.target(name), self.clock(name), self.measurements(name), self.mappers(name)
         idle = [one for one in self.plugins if one.name not in self._useful]
         entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
         found = []
@@ -218,6 +219,20 @@ class Registry:
                 rule = f"{rule}: {measurement!r}"
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
         return [measurement for _, measurement in given]
+
+    def mappers(self, name: str) -> Mapping[str, Mapper]:
+        """Return the mappers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
+        self._base(name)
+        found: dict[str, Mapper] = {}
+        for plugin, mapper in self._ask("morello_mappers", target=name):
+            if not (isinstance(mapper, Mapper) and mapper.name and callable(mapper.propose)):
+                rule = f"a mapper is a morello.plugins.Mapper with a name and a function `propose`: {mapper!r}"
+                raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
+            if mapper.name in found:
+                rule = f"target {name} has another mapper {mapper.name}"
+                raise PluginError(f"plugin {plugin!r}, mapper {mapper.name}: {rule}", "rename one of them", plugin)
+            found[mapper.name] = mapper
+        return MappingProxyType(found)
 
     def variants(self, name: str) -> list[Target]:
         """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""

@@ -1,0 +1,33 @@
+"""Mappers: they propose schedules by tiles that move little, which search completes; see docs/mappers.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from morello.errors import PluginError
+from morello.mappers.greedy import GREEDY
+from morello.mappers.hybrid import HYBRID, hybrid
+from morello.mappers.integer_tile import INTEGER_TILE
+from morello.mappers.lp import LP
+from morello.mappers.random import RANDOM
+from morello.plugins.mapper import Mapper
+from morello.plugins.registry import Registry
+
+#: Those that every target has.
+STANDARD = (LP, INTEGER_TILE, GREEDY, RANDOM)
+
+
+def mappers_for(target: str, registry: Registry) -> Mapping[str, Mapper]:
+    """Return the mappers for a target by name: the standard ones, those of plugins, and `hybrid` of all of these.
+
+    Raises PluginError for one of a plugin whose name is taken, or that is none.
+    """
+    added = registry.mappers(target)
+    for name in (*(one.name for one in STANDARD), HYBRID):
+        if name in added:
+            raise PluginError(f"target {target}: a plugin has another mapper {name}", "rename it")
+    found = {**{one.name: one for one in STANDARD}, **added}
+    return {**found, HYBRID: hybrid([*found.values()])}
+
+
+__all__ = ["GREEDY", "HYBRID", "INTEGER_TILE", "LP", "RANDOM", "STANDARD", "hybrid", "mappers_for"]

@@ -1,0 +1,22 @@
+"""hybrid: what all others propose; the best is taken of any mapper's proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.plugins.mapper import Mapper
+from morello.schedule import Schedule
+
+HYBRID = "hybrid"
+
+
+def hybrid(others: Sequence[Mapper]) -> Mapper:
+    """Return the mapper that proposes what others do."""
+
+    def propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
+        for mapper in others:
+            yield from mapper.propose(spec, target, seed)
+
+    return Mapper(HYBRID, propose, f"the best of {', '.join(one.name for one in others)}")

@@ -1,0 +1,147 @@
+"""Proposals of mappers made programs: what applies is taken, and search completes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from morello.bounds.certificate import Cut
+from morello.bounds.moved import moved
+from morello.db.searches import Searches
+from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
+from morello.goals import Goal
+from morello.ir.impl import figures
+from morello.plugins.mapper import Mapper
+from morello.rewrites.base import Rewrite
+from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
+from morello.search.effort import Effort
+
+#: Specs that search takes apart to complete a proposal, for each Spec that it leaves.
+EFFORT = Effort(expansions=20_000)
+
+
+@attrs.frozen
+class Mapped:
+    """A proposal made a program: the statements that were taken, and those refused with the reasons.
+
+    `moved` are the bytes that it moves across each cut that it was asked for.
+    """
+
+    mapper: str
+    schedule: Schedule
+    refused: tuple[tuple[str, str], ...]
+    goal: Goal = attrs.field(repr=False)
+    cost: int
+    moved: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the statements that were taken, as a Spec file has them."""
+        return schedule_text(self.schedule)
+
+
+#: Why a proposal comes to no program.
+_NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
+
+#: What the best proposal has least of.
+Objective: TypeAlias = Callable[[Mapped], tuple[int, ...]]
+
+OBJECTIVES: dict[str, Objective] = {
+    "cost": lambda one: (one.cost, sum(one.moved)),
+    "bytes": lambda one: (sum(one.moved), one.cost),
+}
+
+
+@attrs.define
+class Mapping:
+    """Makes programs of proposals for a Spec. One search completes all: what it has solved for one serves the next."""
+
+    goal: Goal
+    cuts: Sequence[Cut]
+    effort: Effort = EFFORT
+    _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _searches: Searches = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._searches = Searches(self.goal.target)
+
+    def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
+        """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
+
+        Raises MorelloError where there is none, and PluginError for a mapper that fails.
+        """
+        made: list[Mapped] = []
+        faults: list[MorelloError] = []
+        for proposal in self._proposals(mapper, seed):
+            try:
+                made.append(self.program(mapper.name, proposal))
+            except _NO_PROGRAM as error:
+                faults.append(error)
+        if made:
+            return min(made, key=OBJECTIVES[objective])
+        if faults:
+            raise MorelloError(f"no proposal comes to a program: {faults[0].message}", faults[0].hint)
+        raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
+
+    def program(self, name: str, proposal: Sequence[Statement]) -> Mapped:
+        """Return the program of a proposal of the mapper of this name. Raises one of _NO_PROGRAM."""
+        key = schedule_text(proposal)
+        if key not in self._known:
+            try:
+                self._known[key] = self._completed(proposal)
+            except _NO_PROGRAM as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, MorelloError):
+            raise known
+        return attrs.evolve(known, mapper=name)
+
+    def _completed(self, proposal: Sequence[Statement]) -> Mapped:
+        target = self.goal.target
+        goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
+        taken: list[Statement] = []
+        refused: list[tuple[str, str]] = []
+        for statement in proposal:
+            if isinstance(statement, Synthesize):
+                break
+            try:
+                _check_known(statement, goal)
+                goal = goal.apply((statement,))
+                taken.append(statement)
+            except Inapplicable as error:
+                refused.append((str(statement), error.message))
+        if not taken:
+            # It would be a search of the Spec itself.
+            why = f": {refused[0][1]}" if refused else ", as it is empty"
+            raise Inapplicable(f"no statement of it applies{why}")
+        goal = goal.synthesize(db=False, progress=False, effort=self.effort)
+        across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
+        return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
+
+    def _proposals(self, mapper: Mapper, seed: int) -> list[Schedule]:
+        """Return what a mapper proposes, each once. Raises PluginError where it fails or gives something else."""
+        try:
+            found = [tuple(one) for one in mapper.propose(self.goal.spec, self.goal.target, seed)]
+        except MorelloError:
+            raise
+        except Exception as error:
+            raise _fault(mapper, f"fails: {type(error).__name__}: {error}") from error
+        for statement in (statement for one in found for statement in one):
+            if not isinstance(statement, Rewrite | Subschedule | Synthesize):
+                raise _fault(mapper, f"proposes {statement!r}, which is no statement of a schedule")
+        return list(dict.fromkeys(found))
+
+
+def _check_known(statement: Statement, goal: Goal) -> None:
+    """Raise Inapplicable for a rewrite that the target does not have."""
+    if isinstance(statement, Subschedule):
+        for one in statement.body:
+            _check_known(one, goal)
+    elif isinstance(statement, Rewrite) and statement.keyword not in goal.target.rewrites_by_name:
+        raise Inapplicable(f"{goal.target.name} has no rewrite `{statement.keyword}`")
+
+
+def _fault(mapper: Mapper, what: str) -> PluginError:
+    return PluginError(f"mapper {mapper.name!r} {what}", remedy(mapper.name), mapper.name)
