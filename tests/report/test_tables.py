@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -115,12 +116,19 @@ def test_no_escapes_where_none_are_wanted(environment: dict[str, str]) -> None:
     assert "\x1b" not in on_a_terminal(**environment)
 
 
-def test_no_escapes_of_progress_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_escapes_of_progress_either(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from morello.progress import Doing
 
+    def shown() -> str:
+        with Doing("building one"):
+            time.sleep(0.5)
+        return capsys.readouterr().err
+
+    monkeypatch.setattr("morello.progress.LINE_SECONDS", 0.1)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert Doing("building one")._bar is not None
+    assert "\x1b[" in shown()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert Doing("building one")._bar is None
+    assert "building one" in (lines := shown())
+    assert "\x1b" not in lines

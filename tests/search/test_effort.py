@@ -83,7 +83,7 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
     for turns in (0, 10, 100, 1000, 100_000):
         asked = iter(range(turns))
         taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
-        monkeypatch.setattr("morello.search.solve.solver.resident", taken)
+        monkeypatch.setattr("morello.search.effort.resident", taken)
         with suppress(MorelloError):
             found = BlockSearch(avx2).approach(spec, Effort(memory=most))
             assert found.low <= expected.figures.cost <= found.cost == figures(found.impl).cost
