@@ -115,7 +115,7 @@ class Mapping:
         if not taken:
             # It would be a search of the Spec itself.
             why = f": {refused[0][1]}" if refused else ", as it is empty"
-            raise Inapplicable(f"no statement of it applies{why}")
+            raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
         goal = goal.synthesize(db=False, progress=False, effort=self.effort)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
@@ -140,7 +140,10 @@ def _check_known(statement: Statement, goal: Goal) -> None:
         for one in statement.body:
             _check_known(one, goal)
     elif isinstance(statement, Rewrite) and statement.keyword not in goal.target.rewrites_by_name:
-        raise Inapplicable(f"{goal.target.name} has no rewrite `{statement.keyword}`")
+        raise Inapplicable(
+            f"{goal.target.name} has no rewrite `{statement.keyword}`",
+            "a mapper is given the target whose rewrites count",
+        )
 
 
 def _fault(mapper: Mapper, what: str) -> PluginError:
