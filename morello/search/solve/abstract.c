@@ -67,6 +67,10 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
         longjmp(state->failure, NO_MEMORY);
     }
     const uint32_t below = abstraction(state, state->cells[number].node);
+    /* The Spec that it was asked of before may be done with by what was learnt on the way. */
+    if (abstract->frames_count && (abstract->frames[0].cell != below || abstract->frames[0].budget != budget)) {
+        abandon(abstract);
+    }
     if (!abstract->frames_count) {
         begin(abstract, below, budget);
     }
@@ -75,17 +79,16 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     const int status = run(abstract, quota);
     state->progress.abstract_cells = abstract->cells_count - 1;
     state->progress.abstract_expansions = abstract->progress.expansions;
+    /* While that takes long, too, so that what is found out of the goal is told. */
+    const double low = abstract->cells[below].low;
+    learn(state, number, low, INFINITY, UNKNOWN_PEAK, 0);
     if (status == PAUSED) {
-        /* So that what is found out of the goal is told while it takes long. */
-        learn(state, number, fmin(abstract->cells[below].low, budget + 1), INFINITY, UNKNOWN_PEAK, 0);
         return PAUSED;
     }
     /* Where memory alone keeps steps from going round and round, there is no more to learn. */
     abandon(abstract);
-    const Cell *cell = &abstract->cells[below];
-    if (status != FINISHED || cell->low <= budget) {
+    if (status != FINISHED || low <= budget) {
         state->cells[number].flags |= ABSTRACTED;
     }
-    learn(state, number, cell->low, INFINITY, UNKNOWN_PEAK, 0);
     return GOING_ON;
 }
