@@ -55,6 +55,10 @@ class Cut:
     rate: Fraction
     spared: Fraction
 
+    def between(self, target: Target) -> str:
+        """Return the names of the levels on either side: `GL ⇄ L2`."""
+        return f"{target.levels[self.level].name} ⇄ {target.levels[self.level - 1].name}"
+
 
 @attrs.frozen
 class Certificate:

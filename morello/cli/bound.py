@@ -185,7 +185,7 @@ def _explain(target: Target, boundaries: Sequence[Boundary], certified: Certific
     for count, family, price in zip(certified.points, certified.families, certified.work, strict=True):
         click.echo(f"{count:,} points of {', '.join(family)}: at least {float(price):.4g} each")
     for cut, touch, again in zip(certified.cuts, certified.touch, certified.again, strict=True):
-        name = f"{target.levels[cut.level].name} ⇄ {target.levels[cut.level - 1].name}"
+        name = cut.between(target)
         click.echo(f"{name}: {float(touch):.4g} a byte for what is touched, {float(again):.4g} for what comes again")
 
 

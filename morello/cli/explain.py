@@ -130,7 +130,7 @@ def _listed(goal: Goal, kernels: Sequence[Candidate]) -> dict[str, Any]:
 def _explained(made: Made, db: SpecStore | None, runner_ups: int, noise: float) -> Explanation:
     """Explain a kernel, with progress on stderr; it says where the program comes from, and what is not proven."""
     goal = made.kernel.goal
-    with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.of(db).solved, db.path if db else None) as display:
+    with SearchDisplay(f"runner-ups of {goal.name}", goal.searches.solved(db), db.path if db else None) as display:
         explanation = made.kernel.explain(runner_ups, noise, db or False, display)
     return attrs.evolve(explanation, origin=made.story if made.proven else f"{made.story}; {made.proof}")
 

@@ -40,8 +40,7 @@ class Compared:
     @property
     def boundaries(self) -> list[str]:
         """Return the names of the cuts."""
-        levels = self.goal.target.levels
-        return [f"{levels[cut.level].name} ⇄ {levels[cut.level - 1].name}" for cut in self.cuts]
+        return [cut.between(self.goal.target) for cut in self.cuts]
 
     @property
     def found(self) -> tuple[int, list[int]] | None:
