@@ -36,6 +36,8 @@ class Room:
     unit: int
     #: Loops that cannot be tiled, by number.
     whole: frozenset[int]
+    #: The number of the level.
+    level: int = 0
 
     def fits(self, tile: Sequence[int]) -> bool:
         """Return True if the parts of all arrays fit together, with rows of whole lines."""
@@ -97,15 +99,15 @@ class Room:
 Choice: TypeAlias = Callable[[Room], tuple[Sequence[int], Sequence[int]] | None]
 
 
-def drafts(spec: Spec, target: Target, choose: Choice) -> Iterator[Schedule]:
+def drafts(spec: Spec, target: Target, choose: Choice, shared: Sequence[int] | None = None) -> Iterator[Schedule]:
     """Yield schedules with the tiles that `choose` gives for each level but registers, slowest first.
 
     Some also move operands to each level, those that stay while tiles go on before the others; some leave it to search
     where operands are, as kernels may read them where they were. Some tile sums, and some keep them whole, so that
-    these stay in registers. All steps apply. None is empty: where there are no steps, there is no schedule.
+    these stay in registers. Threads share tiles of these sizes, by default of the longest loop. All steps apply. None is empty: where there are no steps, there is no schedule.
     """
     for moves, whole in ((True, False), (False, False), (False, True), (True, True)):
-        if steps := _draft(spec, target, choose, moves, whole):
+        if steps := _draft(spec, target, choose, moves, whole, shared):
             yield steps
 
 
@@ -132,10 +134,12 @@ def joined(nest: Nest, tile: Sequence[float]) -> list[float]:
     return sizes
 
 
-def _draft(spec: Spec, target: Target, choose: Choice, moves: bool, whole: bool) -> Schedule:
+def _draft(
+    spec: Spec, target: Target, choose: Choice, moves: bool, whole: bool, shared: Sequence[int] | None
+) -> Schedule:
     made = _Draft(target, spec, moves, whole)
     if not spec.logical.serial:
-        made.share()
+        made.share(shared)
     made.pad()
     for number in tiled_levels(spec, target):
         made.use(number, choose)
@@ -188,11 +192,13 @@ class _Draft:
         self.steps += taken
         return True
 
-    def share(self) -> None:
-        """Let threads share tiles of the longest loop that they can share."""
+    def share(self, sizes: Sequence[int] | None) -> None:
+        """Let threads share tiles of these sizes, or of the longest loop that they can share."""
         spec, threads = self.spec, self.target.weights.threads
         assert spec is not None
         shape = tuple(map(int, spec.logical.shape))
+        if sizes is not None and self.take([Tile(tuple(sizes), parallel=True)]):
+            return
         for loop in sorted(range(len(shape)), key=lambda one: -shape[one]):
             size = -(-shape[loop] // threads)
             if size < shape[loop] and self.take([Tile(_only({loop: size}, shape), parallel=True)]):
@@ -224,7 +230,7 @@ class _Draft:
         nest = attrs.evolve(nest, arrays=tuple(nest.arrays[one] for one in outside))
         limit, unit, whole = int(spec.limits[level]), self.target.levels[level].unit, self._whole(spec)
         for share in range(_SHARES, 0, -1) if outside else ():
-            found = choose(Room(spec, self.target, nest, limit * share // _SHARES, unit, whole))
+            found = choose(Room(spec, self.target, nest, limit * share // _SHARES, unit, whole, level))
             if found and self.take([*self._level_steps(spec, level, outside, *found)]):
                 return
 
