@@ -152,8 +152,8 @@ class Packing(Structs):
             "tensor": self.rows(space.tensors, "int32_t"),
             "width": own.width + 1,
             "bounds": self.array(own.values, "double"),
-            "column": self.array([columns.first for columns in own.columns], "int64_t"),
-            "strides": self.array([columns.strides for columns in own.columns], "int64_t"),
+            "column": self.array(own.full, "int32_t"),
+            "strip": self.array(own.strips[:, :-1], "int32_t"),
         }
 
     def grid(self, key: Key) -> dict[str, Any]:
