@@ -64,11 +64,12 @@ class KernelBounds(StepBounds):
         number = self.relaxed.states.cls.tolist()
         # In many states of a class operands cost the same.
         distinct = {
-            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table.cost
+            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table
             for table in self.by_key[bounds.space.key]
         }
-        for (classes, needs, _), cost in distinct.items():
+        for (classes, needs, _), table in distinct.items():
             if classes in bounds.tuples:
-                known = cheapest.get((classes, needs))
-                cheapest[classes, needs] = cost if known is None else np.minimum(known, cost)
+                if (classes, needs) not in cheapest:
+                    cheapest[classes, needs] = np.full(bounds.space.count, np.inf)
+                table.lower(cheapest[classes, needs])
         return [*cheapest.items()]
