@@ -12,6 +12,7 @@ from morello.plugins import Microkernel
 from morello_x86.kernels import (
     broadcast,
     conv,
+    conv_tiles,
     dot,
     elementwise,
     fill,
@@ -36,6 +37,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
     return (
         *register_tiles.kernels(max(vectors), registers, tile_rows),
         *rows_times_matrix.kernels(max(vectors), registers),
+        *conv_tiles.kernels(max(vectors), registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *pairs.KERNELS,

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.numbers import Num, ceil_div, choose
-from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello_x86.core import LINE
@@ -127,12 +126,19 @@ class TileCycles:
         return found
 
     def cost(self, spec: LogicalSpec) -> Num:
-        """Return the tenths of a cycle of one call. What is read overlaps with the sums, but for some friction."""
+        """Return the tenths of a cycle of one call on matrices."""
         _, m, k, n = spec.shape
+        return self.total(spec, (m, k, n), self.reading(spec))
+
+    def total(self, spec: LogicalSpec, sizes: tuple[Num, Num, Num], reading: tuple[Num, Num]) -> Num:
+        """Return the tenths of a cycle of one call: rows, steps and columns are its `sizes`, and sums its operand 2.
+
+        What `reading` the factors takes overlaps with the sums, but for some friction.
+        """
         # Sums in registers are not read either.
-        zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
-        sums = self._once((zero, _content(m), _content(k), _content(n)), lambda: self._sums(m, k, n, zero))
-        stream, friction = self.reading(spec)
+        zero = int(spec.states[2].vector is not None or not getattr(spec.op, "accumulate", False))
+        sums = self._once((zero, *map(_content, sizes)), lambda: self._sums(*sizes, zero))
+        stream, friction = reading
         in_memory = self.levels.get(spec.states[2].level)
         out = self._lines(spec.operand(2)) * in_memory.out * (1 if zero else 2) if in_memory else 0
         total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
@@ -151,7 +157,12 @@ class TileCycles:
         return np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
 
     def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
-        """Return the tenths of a cycle that reading the factors takes: what overlaps with sums, and what does not."""
+        """Return the tenths of a cycle that reading matrices takes: what overlaps with sums, and what does not."""
+        stream, friction = self.reading_factors(spec)
+        return stream, friction + self._evicted(spec)
+
+    def reading_factors(self, spec: LogicalSpec) -> tuple[Num, Num]:
+        """Return the same of the first two operands of any operation, but for what their rows evict of each other."""
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):
@@ -163,7 +174,7 @@ class TileCycles:
                 again = self._reading(operand, "L2")
                 read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
             stream, friction = stream + read[0], friction + read[1]
-        return stream, friction + self._evicted(spec)
+        return stream, friction
 
     def _evicted(self, spec: LogicalSpec) -> Num:
         """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
