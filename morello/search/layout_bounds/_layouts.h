@@ -75,7 +75,8 @@ typedef struct {
 typedef struct {
     int32_t most;             /* patterns in a set */
     const double *const *cost;          /* [patterns][tensors] */
-    const int32_t *const *tile;         /* [patterns][cuts of its rank]: patterns of tiles */
+    const int16_t *const *kind;         /* [patterns][cuts of its rank]: of tiles */
+    const int32_t *const *tile;         /* [patterns][kinds]: patterns of tiles */
     const Grid *grid;
 } GridModel;
 

@@ -83,7 +83,8 @@ class LayoutBounds(Grids):
                 (int(sets.counts.max(initial=0)) for grid in self.by_key.values() for sets in grid.sets), default=0
             ),
             "cost": structs.rows([*self.patterns.cost], "double"),
-            "tile": structs.rows(self.patterns.tile, "int32_t"),
+            "kind": structs.rows([tiles.kinds for tiles in self.patterns.tile], "int16_t"),
+            "tile": structs.rows([tiles.made for tiles in self.patterns.tile], "int32_t"),
             "grid": structs.structs("Grid", grids),
         }
         return structs.structs("GridModel", [fields])

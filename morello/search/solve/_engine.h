@@ -140,7 +140,8 @@ struct Model {
     int64_t tensors;
     const double *cost;       /* [states, tensors] */
     const int64_t *bytes;     /* [states, tensors] */
-    const int32_t *const *tile; /* [states][cuts of the state's rank]: the state of a tile */
+    const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: there is none */
+    const int32_t *const *tile; /* [states][kinds]: the state of a tile */
     const int32_t *counts;    /* [levels]: codes */
     const int64_t *const *values;  /* [levels][codes]: bytes, ascending */
     const int64_t *const *steps;   /* [levels][codes]: limits as bounds tell them apart */
