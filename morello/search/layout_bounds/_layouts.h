@@ -50,7 +50,8 @@ typedef struct {
     const PatternSet *sets;
     const int32_t *set;       /* [shapes] */
     int32_t numbers;
-    const uint8_t *offered;   /* [tensors, numbers, numbers]: from and to */
+    const int32_t *kind;      /* [tensors] */
+    const uint8_t *offered;   /* [kinds, numbers, numbers]: from and to */
     const uint8_t *view;      /* [numbers, numbers]: where nothing is copied */
 } GridMoves;
 
