@@ -19,13 +19,8 @@ class Late(MorelloError):
     """A search whose time is up before it is where it could end with what it has."""
 
 
-#: Seconds in which no more memory is taken than can be borne.
-_SHORT = 0.005
-
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
-#: When memory is looked at next.
-_next: ContextVar[float] = ContextVar("next", default=0.0)
 
 
 @contextmanager
@@ -33,7 +28,6 @@ def watched(most: int | None, deadline: float = float("inf")) -> Generator[None]
     """Let `check` watch over so many bytes and the time until a deadline, for this thread; None: bytes as before."""
     bytes_before = _most.set(_most.get() if most is None else most)
     time_before = _deadline.set(min(_deadline.get(), deadline))
-    _next.set(0.0)
     try:
         yield
     finally:
@@ -43,10 +37,8 @@ def watched(most: int | None, deadline: float = float("inf")) -> Generator[None]
 
 def check(more: int = 0) -> None:
     """Raise Full if this process takes more memory than it may, or would with so many bytes more; Late if it is."""
-    now, most = time.monotonic(), _most.get()
-    if most is not None and (more or now >= _next.get()):
-        _next.set(now + _SHORT)
-        if resident() + more > most:
-            raise Full(f"search takes more than {most:,} bytes of memory", "give it more, or make the sizes smaller")
-    if now >= _deadline.get():
+    most = _most.get()
+    if most is not None and resident() + more > most:
+        raise Full(f"search takes more than {most:,} bytes of memory", "give it more, or make the sizes smaller")
+    if time.monotonic() >= _deadline.get():
         raise Late("the time for the search is up", "give it more")

@@ -140,7 +140,6 @@ class KernelTables(StepTables):
         spread: dict[bytes, list[_Costs]] = {}
 
         def costs(states: Sequence[OperandState]) -> list[_Costs]:
-            check()
             asked = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
             cost = checked_cost(kernel, asked, self.target)
             # In many states operands cost the same.
