@@ -91,7 +91,7 @@ typedef struct {
     int64_t width;            /* columns of bounds */
     const double *bounds;     /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
-    const int32_t *strip;     /* [class tuples, levels]: the first of those for limits of one level, -1: none */
+    const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
     Changes change;

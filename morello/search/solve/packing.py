@@ -164,7 +164,7 @@ class Packing(Structs):
             "width": own.width + 1,
             "bounds": self.array(own.values, "double"),
             "column": self.array(own.full, "int32_t"),
-            "strip": self.array(own.strips[:, :-1], "int32_t"),
+            "ladder": self.array(own.ladders[:, :-1], "int32_t"),
         }
 
     def grid(self, key: Key) -> dict[str, Any]:
