@@ -21,6 +21,7 @@ from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
+from morello.search.memory import uncollected
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
@@ -390,7 +391,7 @@ class BlockSearch:
             self._solver = before = None
         # Better late than without a program.
         deadline = self._deadline if self.ahead.costs(self._goal)[1] else float("inf")
-        with watched(self._effort.memory, deadline):
+        with watched(self._effort.memory, deadline), uncollected():
             engine = self._engine(tables)
         self._hasty = engine.hasty
         self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)

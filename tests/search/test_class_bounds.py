@@ -24,10 +24,10 @@ EVERY = 5
 def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Ints]:
     """Return the columns of a class tuple, [n], and their limits as codes, [n, levels]."""
     columns, limits = [own.full[number : number + 1]], [bounds.limit_codes.full[None]]
-    for level, strip in enumerate(own.strips[number, :-1].tolist()):
-        if strip >= 0:
+    for level, ladder in enumerate(own.ladders[number, :-1].tolist()):
+        if ladder >= 0:
             steps = bounds.step_codes[level]
-            columns.append(strip + np.arange(len(steps)))
+            columns.append(ladder + np.arange(len(steps)))
             limits.append(np.tile(bounds.limit_codes.full, (len(steps), 1)))
             limits[-1][:, level] = steps
     return np.concatenate(columns), np.concatenate(limits)
@@ -36,13 +36,13 @@ def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Int
 def under(bounds: Bounds, own: SpaceBounds, tuple_: int, shape: int, limits: Ints, held: Mapping[int, int]) -> Floats:
     """Return the bounds of a class tuple and a shape under limits, [n], while bytes of levels are held."""
     found = np.full(len(limits), own.values[shape, own.full[tuple_]])
-    for level, strip in enumerate(own.strips[tuple_, :-1].tolist()):
+    for level, ladder in enumerate(own.ladders[tuple_, :-1].tolist()):
         left = limits[:, level]
         if level in held:
             left = bounds.limit_codes.lower(level, left, held[level])
             found[left < 0] = np.inf
-        if strip >= 0:
-            found = np.maximum(found, own.values[shape, strip + bounds.limit_steps[level, np.maximum(left, 0)]])
+        if ladder >= 0:
+            found = np.maximum(found, own.values[shape, ladder + bounds.limit_steps[level, np.maximum(left, 0)]])
     return found
 
 

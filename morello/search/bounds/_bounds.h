@@ -2,8 +2,8 @@
  *
  * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
  * are read only. Numbers of -1 stand for "none". A *step* of a limit is one of the values that bounds tell apart
- * (`limit_steps`). A class tuple has a *strip* of columns for each limit that it tracks, one per step, while all other
- * limits are full; the last one is as that of any other strip. One that tracks none has a strip of one column: the
+ * (`limit_steps`). A class tuple has a *ladder* of columns for each limit that it tracks, one per step, while all other
+ * limits are full; the last one is as that of any other ladder. One that tracks none has a ladder of one column: the
  * limit behind all others has one step.
  */
 
@@ -65,7 +65,7 @@ typedef struct {
     int64_t width;            /* columns, and one behind them */
     double *values;           /* [shapes + 1, width] */
     const int32_t *full;      /* [tuples]: the column of full limits */
-    const int32_t *strip;     /* [tuples, levels + 1]: the first column of each strip, -1: none */
+    const int32_t *ladder;    /* [tuples, levels + 1]: the first column of each ladder, -1: none */
     const int32_t *order;     /* [shapes]: smaller ones first */
     int32_t kernels;
     const int64_t *kernel_first;       /* [kernels + 1]: its columns among all */

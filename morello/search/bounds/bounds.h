@@ -26,7 +26,7 @@ typedef struct {
     int64_t *changed;         /* [tuples] */
 } Work;
 
-/* strips.c */
+/* ladders.c */
 void hold_nothing(Work *work, int32_t which);
 int hold(Work *work, int32_t which, int32_t level, int64_t bytes);
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
@@ -45,8 +45,8 @@ static inline Left left_of(const Work *work, int32_t which) {
     return work->left + (int64_t)which * (work->model->levels + 1);
 }
 
-static inline const int32_t *strips_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
-    return space->strip + (int64_t)tuple * (model->levels + 1);
+static inline const int32_t *ladders_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
+    return space->ladder + (int64_t)tuple * (model->levels + 1);
 }
 
 /* Return the bound of a class tuple and a shape under full limits. */

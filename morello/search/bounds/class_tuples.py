@@ -44,8 +44,8 @@ class SpaceBounds:
 
     The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
     [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits, and
-    `strips`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
-    The last strip is one column, of class tuples that have no others.
+    `ladders`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
+    The last ladder is one column, of class tuples that have no others.
     """
 
     def __init__(self, space: Space, classes: int):
@@ -55,7 +55,7 @@ class SpaceBounds:
         #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
         self.solvable: Bools = np.zeros(0, dtype=np.bool_)
         self.full: Ints = np.zeros(0, dtype=np.int64)
-        self.strips: Ints = np.zeros((0, 0), dtype=np.int64)
+        self.ladders: Ints = np.zeros((0, 0), dtype=np.int64)
         self.width = 0
         self.values: Floats = np.zeros((0, 0))
         weights = [classes**place for place in range(len(space.operands))]
@@ -65,7 +65,7 @@ class SpaceBounds:
         self._numbers: Ints = np.zeros(0, dtype=np.int64)
 
     def lay_out(self, counts: Ints) -> None:
-        """Give class tuples columns: `counts`, [tuples, levels], of each strip, 0 for none.
+        """Give class tuples columns: `counts`, [tuples, levels], of each ladder, 0 for none.
 
         Those that have no programs share the infinite one.
         """
@@ -74,7 +74,7 @@ class SpaceBounds:
         ends = np.cumsum(sizes).reshape(sizes.shape)
         self.width = int(ends.max(initial=0))
         self.full = np.where(self.solvable, ends[:, -1] - 1, self.width)
-        self.strips = np.where(sizes > 0, ends - sizes, -1)
+        self.ladders = np.where(sizes > 0, ends - sizes, -1)
 
     def codes(self, classes: Ints) -> Any:
         """Return a number, [n], for each of some class tuples, [n, operands]."""

@@ -50,12 +50,12 @@ class KernelBounds(StepBounds):
         """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
         number = bounds.tuples[classes]
         columns = [np.array([bounds.full[number]])]
-        for level, (need, strip) in enumerate(zip(needs, bounds.strips[number, :-1].tolist(), strict=True)):
+        for level, (need, ladder) in enumerate(zip(needs, bounds.ladders[number, :-1].tolist(), strict=True)):
             limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
             if limits[-1] < need:
                 return columns[0][:0]
-            if strip >= 0:
-                columns.append(strip + np.flatnonzero(limits >= need))
+            if ladder >= 0:
+                columns.append(ladder + np.flatnonzero(limits >= need))
         return np.concatenate(columns)
 
     def _cheapest(self, bounds: SpaceBounds) -> list[tuple[tuple[Classes, tuple[int, ...]], Floats]]:

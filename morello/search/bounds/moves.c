@@ -27,17 +27,17 @@ static int take_move(Work *work, int32_t tuple, int64_t at) {
     const BoundSpace *space = work->space;
     const int32_t number = space->move_number[at], into = space->move_into[at];
     const double cost = cost_of(work, &space->move[number]), least = cost + least_of(space, work->shape, into);
-    const int32_t *strip = strips_of(model, space, tuple);
+    const int32_t *ladder = ladders_of(model, space, tuple);
     int changed = 0;
     for (int32_t level = 0; level <= model->levels; ++level) {
-        /* Bounds go down along a strip. */
-        if (strip[level] >= 0 && least < work->row[strip[level]]) {
+        /* Bounds go down along a ladder. */
+        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
             const int32_t count = model->level[level].steps;
             bounds_under(model, space, work->shape, into, level, left_of(work, number), work->part);
             for (int32_t step = 0; step < count; ++step) {
                 work->part[step] += cost;
             }
-            changed |= lower(work->row + strip[level], work->part, count);
+            changed |= lower(work->row + ladder[level], work->part, count);
         }
     }
     return changed;

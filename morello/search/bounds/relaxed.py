@@ -189,7 +189,7 @@ class Relaxed:
             bounds.solvable = marks
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
-        """Give each class tuple its columns: a strip per limit that is tracked."""
+        """Give each class tuple its columns: a ladder per limit that is tracked."""
         steps = np.array([len(codes) for codes in self.step_codes], dtype=np.int64)
         counts = self._tracked(bounds)[:, None] >> np.arange(len(steps)) & 1
         counts *= steps
@@ -199,7 +199,7 @@ class Relaxed:
         bounds.lay_out(counts)
 
     def _tracked(self, bounds: SpaceBounds) -> Ints:
-        """Return the levels whose limits are worth a strip of columns, [tuples], a bit per level.
+        """Return the levels whose limits are worth a ladder of columns, [tuples], a bit per level.
 
         Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
         that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which

@@ -94,7 +94,7 @@ class Bounds(Relaxed):
             "width": bounds.width + 1,
             "values": structs.array(bounds.values, "double"),
             "full": structs.array(bounds.full, "int32_t"),
-            "strip": structs.array(bounds.strips, "int32_t"),
+            "ladder": structs.array(bounds.ladders, "int32_t"),
             "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),
         }
         for steps in self.steps:

@@ -67,8 +67,8 @@ static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, 
     return cost;
 }
 
-/* Lower a strip of a class tuple by a step. */
-static void lower_strip(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, double *here) {
+/* Lower a ladder of a class tuple by a step. */
+static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, double *here) {
     const BoundModel *model = work->model;
     const int32_t count = model->level[level].steps;
     for (int32_t step = 0; step < count; ++step) {
@@ -88,11 +88,11 @@ static void lower_strip(Work *work, const BoundSteps *steps, int32_t at, int64_t
 }
 
 static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t entry) {
-    const int32_t *strip = strips_of(work->model, work->space, steps->tuple[at]);
+    const int32_t *ladder = ladders_of(work->model, work->space, steps->tuple[at]);
     const double least = least_cost(work, steps, at, entry);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
-        if (strip[level] >= 0 && least < work->row[strip[level]]) {
-            lower_strip(work, steps, at, entry, level, work->row + strip[level]);
+        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
+            lower_ladder(work, steps, at, entry, level, work->row + ladder[level]);
         }
     }
 }
@@ -102,10 +102,10 @@ static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
     const BoundPart *part = steps->part;
     const BoundSpace *below = &work->model->space[part->space];
     const double *row = below->values + steps->serial[work->shape] * below->width;
-    const int32_t *strip = strips_of(work->model, below, part->tuple[at]);
+    const int32_t *ladder = ladders_of(work->model, below, part->tuple[at]);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
-        for (int32_t step = 0; strip[level] >= 0 && step < work->model->level[level].steps; ++step) {
-            const double cost = row[strip[level] + step];
+        for (int32_t step = 0; ladder[level] >= 0 && step < work->model->level[level].steps; ++step) {
+            const double cost = row[ladder[level] + step];
             if (cost > steps->least && cost < INFINITY) {
                 return 1;
             }

@@ -91,7 +91,7 @@ typedef struct {
     int64_t width;            /* columns of bounds */
     const double *bounds;     /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
-    const int32_t *strip;     /* [class tuples, levels]: the first of those for limits of one level, -1: none */
+    const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
     Changes change;
@@ -140,7 +140,8 @@ struct Model {
     int64_t tensors;
     const double *cost;       /* [states, tensors] */
     const int64_t *bytes;     /* [states, tensors] */
-    const int32_t *const *tile; /* [states][cuts of the state's rank]: the state of a tile */
+    const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: there is none */
+    const int32_t *const *tile; /* [states][kinds]: the state of a tile */
     const int32_t *counts;    /* [levels]: codes */
     const int64_t *const *values;  /* [levels][codes]: bytes, ascending */
     const int64_t *const *steps;   /* [levels][codes]: limits as bounds tell them apart */

@@ -15,6 +15,7 @@ from morello.search.solve.packing import Packing
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
+from morello.search.tables.tiles import Kinds
 
 
 class Abstraction:
@@ -40,7 +41,12 @@ class Abstraction:
         """Return what is to be added to the fields of the model."""
         packing, patterns = self._packing, self._patterns
         cls = [pattern.cls for pattern in patterns.all]
-        tiles = zip(patterns.cuttable, patterns.tile, strict=True)
+        # Many patterns share the kinds of their tiles.
+        known: dict[tuple[int, int], Kinds] = {}
+        kinds: list[Kinds] = []
+        for cuttable, tiles in zip(patterns.cuttable, patterns.tile, strict=True):
+            found = np.where(cuttable, tiles.kinds, np.int16(-1))
+            kinds.append(known.setdefault((id(cuttable), id(tiles.kinds)), found))
         model = {
             **packing.common(),
             "spaces": self._count,
@@ -52,7 +58,8 @@ class Abstraction:
             "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
             "cost": packing.array(patterns.cost, "double"),
             "bytes": packing.array(patterns.bytes, "int64_t"),
-            "tile": packing.rows([np.where(each, tile, -1) for each, tile in tiles], "int32_t"),
+            "kind": packing.rows(kinds, "int16_t"),
+            "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
             **self._naming(np.arange(len(patterns)), patterns.either),
         }
         return {

@@ -77,10 +77,11 @@ static int tiles(const Model *model, const LoopPart *part, int64_t entry, const 
     for (int operand = 0; operand < part->operands; ++operand) {
         const int32_t whole = states[part->args[operand]];
         const int32_t cut = part->cut[entry * part->operands + operand];
-        made[operand] = cut < 0 ? whole : model->tile[whole][cut];
-        if (made[operand] < 0) {
+        const int kind = cut < 0 ? 0 : model->kind[whole][cut];
+        if (kind < 0) {
             return 0;
         }
+        made[operand] = cut < 0 ? whole : model->tile[whole][kind];
     }
     return 1;
 }

@@ -111,7 +111,8 @@ class Packing(Structs):
             "relevant": self.array(words[states.level], "uint64_t"),
             "cost": self.array(states.cost, "double"),
             "bytes": self.array(states.bytes, "int64_t"),
-            "tile": self.rows(loops.tile, "int32_t"),
+            "kind": self.rows([tiles.kinds for tiles in loops.tile], "int16_t"),
+            "tile": self.rows([tiles.made for tiles in loops.tile], "int32_t"),
             **abstraction,
         }
         return self.keep(self.ffi.new("Model *", fields))
@@ -163,7 +164,7 @@ class Packing(Structs):
             "width": own.width + 1,
             "bounds": self.array(own.values, "double"),
             "column": self.array(own.full, "int32_t"),
-            "strip": self.array(own.strips[:, :-1], "int32_t"),
+            "ladder": self.array(own.ladders[:, :-1], "int32_t"),
         }
 
     def grid(self, key: Key) -> dict[str, Any]:

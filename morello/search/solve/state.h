@@ -211,11 +211,11 @@ static inline int dominates(const Model *model, uint64_t limits, uint64_t other)
 
 static inline double bound(const Model *model, const Space *space, int32_t tuple, int32_t shape, uint64_t limits) {
     const double *row = space->bounds + shape * space->width;
-    const int32_t *strip = space->strip + (int64_t)tuple * model->levels;
+    const int32_t *ladder = space->ladder + (int64_t)tuple * model->levels;
     double low = row[space->column[tuple]];
     for (int level = 0; level < model->levels; ++level) {
-        if (strip[level] >= 0) {
-            const double under = row[strip[level] + model->steps[level][code_of(model, level, limits)]];
+        if (ladder[level] >= 0) {
+            const double under = row[ladder[level] + model->steps[level][code_of(model, level, limits)]];
             low = under > low ? under : low;
         }
     }

@@ -140,8 +140,8 @@ class KernelTables(StepTables):
         spread: dict[bytes, list[_Costs]] = {}
 
         def costs(states: Sequence[OperandState]) -> list[_Costs]:
-            check()
-            cost = checked_cost(kernel, attrs.evolve(taken, states=tuple(states)), self.target)
+            asked = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
+            cost = checked_cost(kernel, asked, self.target)
             # In many states operands cost the same.
             content = np.asarray(cost).tobytes()
             if content not in spread:

@@ -106,8 +106,7 @@ class _Tiles:
         for dim in summed[:-1]:
             turns = turns * shape[dim]
         steps = shape[_C] * shape[_FH] * shape[_FW]
-        reading = cycles.reading_factors(spec)
-        return cycles.total(spec, (rows, steps, columns), reading) + (turns - 1) * _TURN
+        return cycles.of_any(spec, (rows, steps, columns)) + (turns - 1) * _TURN
 
     def emit(self, site: KernelSite) -> None:
         op, shape = _conv(site.spec), site.spec.shape

@@ -1,4 +1,4 @@
-/* Strips: the bounds of a class tuple for the limits of one level. */
+/* Ladders: the bounds of a class tuple for the limits of one level. */
 #include "bounds.h"
 
 /* Leave all limits as they are. */
@@ -29,17 +29,17 @@ int hold(Work *work, int32_t which, int32_t number, int64_t bytes) {
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
                   Left left, double *found) {
     const double *row = space->values + shape * space->width;
-    const int32_t *strip = strips_of(model, space, tuple);
+    const int32_t *ladder = ladders_of(model, space, tuple);
     double least = row[space->full[tuple]];
     for (int32_t other = 0; other < model->levels; ++other) {
         if (other != level && left[other]) {
             const int32_t at = left[other][model->level[other].steps - 1];
-            const double held = at < 0 ? INFINITY : strip[other] < 0 ? least : row[strip[other] + at];
+            const double held = at < 0 ? INFINITY : ladder[other] < 0 ? least : row[ladder[other] + at];
             least = held > least ? held : least;
         }
     }
     const int32_t count = model->level[level].steps;
-    const double *there = strip[level] < 0 ? NULL : row + strip[level];
+    const double *there = ladder[level] < 0 ? NULL : row + ladder[level];
     for (int32_t step = 0; step < count; ++step) {
         const int32_t at = left[level] ? left[level][step] : step;
         const double own = at < 0 ? INFINITY : there ? there[at] : least;
