@@ -318,6 +318,27 @@ def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
     return value - memory / (sigma - 1)
 
 
+def estimate(nest: Nest, memory: int) -> float:
+    """Return about the bytes of `traffic`, a hundred times as fast and without a proof.
+
+    Exponents are those of one linear program, for segments that load the whole memory. Raises MorelloError without
+    scipy.
+    """
+    lifted = nest.lifted()
+    rows, right = _all_rows(lifted)
+    costs = [
+        *(math.log(size) for size in lifted.sizes),
+        *(math.log(max(1.0, 2 * memory / array.bytes)) for array in lifted.arrays),
+    ]
+    values = minimum(costs, rows, right)
+    sigma = sum(values[len(lifted.loops) :])
+    if sigma <= 1 + 1e-9:
+        return nest.compulsory
+    loaded = memory / (sigma - 1)
+    segments = math.exp(_log_share(lifted, frozenset(), round(memory + loaded), values)) - 1
+    return max(nest.compulsory, loaded * segments)
+
+
 def check(bound: Traffic) -> None:
     """Verify a bound in exact arithmetic, from its nest alone. Raises MorelloError that names what does not hold."""
     compulsory = traffic(bound.nest, bound.memory, bound.resident, single=False).compulsory

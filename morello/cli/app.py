@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": "Show the programs of FILE with what each part costs and holds.",
         "bound": "Show what every program of FILE moves and costs at least.",
         "compare-conv": "Compare what algorithms for the convolutions of FILE move, and what they move at least.",
+        "sensitivity": "Show what the cost of moving depends on for the Specs of FILE.",
         "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",

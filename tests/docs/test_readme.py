@@ -29,9 +29,9 @@ def test_options_are_those_there_are() -> None:
             having[option].add(name)
     others = {"targets", "calibrate", "db", "cache"}
     assert having["--spec"] == set(COMMANDS) - others
-    assert having["--db"] == set(COMMANDS) - others - {"compare-conv"}
+    assert having["--db"] == set(COMMANDS) - others - {"compare-conv", "sensitivity"}
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    shown = {"check", "bench", "explain", "bound", "compare-conv", "map"}
+    shown = {"check", "bench", "explain", "bound", "compare-conv", "sensitivity", "map"}
     assert having["--json"] == {*shown, "targets", "calibrate", "cache"}
 
 
