@@ -79,7 +79,8 @@ def indices(
     results = np.array([result([float(value) for value in point]) for point in points])
     if np.ptp(results) == 0:
         return [Index(one, 0.0, 0.0, 0.0, 0.0) for one in inputs]
-    found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed)
+    # SALib takes a seed of 0 for none there.
+    found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
     columns = [[float(value) for value in found[name]] for name in ("S1", "ST", "S1_conf", "ST_conf")]
     return [Index(one, *values) for one, *values in zip(inputs, *columns, strict=True)]
 
