@@ -149,9 +149,11 @@ class Traffic:
 def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, single: bool = True) -> Traffic:
     """Return the largest bound on the bytes that programs of a nest move, with so many bytes of fast memory.
 
-    Arrays `resident`, by number, are in fast memory all the time and take none of it. Of a nest that is not `single`,
+    Arrays `resident`, by number, are in fast memory all the time and take none of it; indirect ones are taken for such.
+    Of a nest that is not `single`,
     whose points stand for several operations, only what is touched counts. Raises MorelloError without scipy.
     """
+    resident |= nest.indirect
     compulsory = sum(
         nest.touched(array) * array.bytes * (array.reads + array.writes)
         for number, array in enumerate(nest.arrays)
@@ -341,6 +343,8 @@ def estimate(nest: Nest, memory: int) -> float:
 
 def check(bound: Traffic) -> None:
     """Verify a bound in exact arithmetic, from its nest alone. Raises MorelloError that names what does not hold."""
+    if not bound.nest.indirect <= bound.resident:
+        raise _refused("points may do without an operand that it counts")
     compulsory = traffic(bound.nest, bound.memory, bound.resident, single=False).compulsory
     if bound.compulsory != compulsory:
         raise _refused(f"operands hold {compulsory:,} bytes, not {bound.compulsory:,}")
