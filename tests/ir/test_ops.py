@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from morello.errors import SpecError
-from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8, U32
+from morello.ir.dtypes import ALL, BF16, F32, I8, I32, U8
 from morello.ir.layout import row_major
 from morello.ir.ops import BY_NAME, Operation, by_name
 from morello.ir.ops.base import ErrorAnalysis
@@ -23,7 +23,7 @@ from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
 from morello.ir.ops.pad import Pad
-from morello.ir.ops.rand_matmul import RandMatmul, Random
+from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
@@ -71,8 +71,7 @@ def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def types_of(op: Operation, shape: tuple[int, ...]) -> list:
-    counters = ("rows", "columns") if isinstance(op, (Random, RandMatmul)) else ()
-    return [U32 if one.name in counters else F32 for one in op.operands(len(shape))]
+    return [*(op.only_types or [F32] * len(op.operands(len(shape))))]
 
 
 def by_tiles(op: Operation, shape: tuple[int, ...], dim: int, size: int, inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -67,6 +67,10 @@ class _Seeded(Operation):
         """Return how far they may move: anywhere where a counter is not exact."""
         return np.where((errors[0] > 0) | (errors[1] > 0), 2.0, 0.0)
 
+    @property
+    def only_types(self) -> tuple[DType, ...]:
+        return tuple(U32 if one in _COUNTERS else F32 for one in self.operands(self.rank or 0))
+
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         if any(dtype != U32 for dtype in dtypes[:2]):
             return SpecError(f"its counters are u32, not {dtypes[0]} and {dtypes[1]}", "write (u32, GL) for both")
