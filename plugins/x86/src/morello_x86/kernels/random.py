@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from morello.ir.dtypes import F32, I32, U32
-from morello.ir.numbers import Num
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.rand_matmul import COLUMN_FACTOR, MIXING, SCALE, SHIFT, Random, seed_word
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
@@ -11,13 +13,14 @@ from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import HALF_CYCLE, NEAR, move_costs, one_value
 from morello_x86.kernels.lanes import Place, lanewise, vectors, width
 
-#: Tenths of a cycle of a vector, by its bytes, as measured (benchmarks/random_products.py): multiplying integers takes
-#: most of it.
-_VECTOR = {16: 75, 32: 75, 64: 90}
-#: The same of a single value, whose row is hashed as well.
-_VALUE = 110
-#: What starting a row takes: its own hash, and a loop.
+#: Tenths of a cycle of a vector, by its bytes, and of a row, on a core of Zen 5: benchmarks/random_products.py measures
+#: them. Multiplying integers takes most of it.
+_VECTOR = {16: 45, 32: 45, 64: 47}
 _ROW = 60
+#: What hashing the rows of a vector adds, where each value is of another row.
+_KEYS = {16: 34, 32: 34, 64: 31}
+#: The same of a single value, whose row is hashed as well: 26 instructions, of which four start in a cycle.
+_VALUE = 65
 
 
 def _mixing(site: KernelSite, kind: str) -> str:
@@ -76,29 +79,26 @@ SCALARS = (
 
 
 def kernels(widest: int) -> tuple[Microkernel, ...]:
-    """Return the kernels on rows of a core whose widest vectors have so many bytes."""
+    """Return the kernels of a core whose widest vectors have so many bytes: on parts of rows, and of columns."""
 
-    def fits(spec: LogicalSpec) -> bool:
-        return 4 * width(spec, widest) <= widest
+    def fits(spec: LogicalSpec) -> Mask:
+        return (spec.op.volume(spec.shape) > 1) & (4 * width(spec, widest) <= widest)
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Num:
+    def row_cost(spec: LogicalSpec, machine: Machine) -> Num:
         """As measured; a vector is loaded and stored meanwhile."""
         in_memory = all(state.vector is None for state in spec.states)
         return vectors(spec, widest) * _VECTOR[4 * width(spec, widest)] + (_ROW if in_memory else HALF_CYCLE)
 
-    def several(spec: LogicalSpec):
-        return (spec.shape[2] > 1) & fits(spec)
+    def column_cost(spec: LogicalSpec, machine: Machine) -> Num:
+        return row_cost(spec, machine) + vectors(spec, widest) * _KEYS[4 * width(spec, widest)]
+
+    def kernel(name: str, **declared: Any) -> Microkernel:
+        emit = lanewise(_vector, widest)
+        return Microkernel(
+            name=name, op=Random, same=("lanes",), when=fits, registers={"VRF": 4}, emit=emit, **declared
+        )
 
     return (
-        Microkernel(
-            name="VectorRandom",
-            op=Random,
-            operands=(_COUNTER, _COUNTERS, _NUMBERS),
-            same=("lanes",),
-            shape=(1, 1, None),
-            when=several,
-            cost=cost,
-            registers={"VRF": 4},
-            emit=lanewise(_vector, widest),
-        ),
+        kernel("VectorRandom", operands=(_COUNTER, _COUNTERS, _NUMBERS), shape=(1, 1, None), cost=row_cost),
+        kernel("VectorRandomColumn", operands=(_COUNTERS, _COUNTER, _NUMBERS), shape=(1, None, 1), cost=column_cost),
     )
