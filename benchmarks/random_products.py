@@ -1,6 +1,6 @@
 """Measures random matrices: what a number costs, and products with them beside generating first and multiplying then.
 
-    python benchmarks/random_products.py [--only NAME]... [--target NAME]... [--seconds 10]
+    python benchmarks/random_products.py [--only NAME]... [--target NAME]... [--seconds 60]
 
 A number is timed by the calls of its kernel on rows of several lengths, in tenths of a cycle of the core's own clock.
 Products are timed as search makes them, and where all numbers go to memory first; what the product takes alone, of
@@ -29,8 +29,8 @@ from morello.search.effort import Effort
 TARGETS = ("x86_avx2", "x86_avx512")
 #: Rows, inner size and columns.
 PRODUCTS = {
-    "square": (512, 512, 512),
-    "wide": (256, 4096, 256),
+    "square": (256, 256, 256),
+    "wide": (256, 2048, 256),
     "sketch": (64, 16384, 64),
     "thin": (1024, 4096, 8),
     "vector": (2048, 4096, 1),
@@ -112,7 +112,7 @@ def programs(m: int, k: int, n: int, target: str, seconds: float) -> list[Timed]
 @click.command(help=(__doc__ or "").split("\n")[0])
 @click.option("--only", multiple=True, type=click.Choice([*PRODUCTS]), help="These products only.")
 @click.option("--target", "targets", multiple=True, type=click.Choice(TARGETS), default=TARGETS)
-@click.option("--seconds", default=10.0, show_default=True, help="Of each search.")
+@click.option("--seconds", default=60.0, show_default=True, help="Of each search.")
 @click.option("--numbers", is_flag=True, help="Only the costs of numbers.")
 def main(only: tuple[str, ...], targets: tuple[str, ...], seconds: float, numbers: bool) -> None:
     console = Console(width=140)
