@@ -16,6 +16,7 @@ from morello.errors import SpecError
 from morello.ir.dtypes import F32, U32, DType
 from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
 from morello.ir.ops.fill import FillZero
+from morello.ir.ops.hints import SearchHints
 
 B, M, K, N = range(4)
 #: What counters of columns are multiplied by: 2^32 divided by the golden ratio, made odd.
@@ -146,6 +147,11 @@ class RandMatmul(_Seeded):
     @property
     def indirect(self) -> tuple[int, ...]:
         return (0, 1)
+
+    @property
+    def search_hints(self) -> SearchHints:
+        # There are kernels only for what it becomes; sums may stay in registers meanwhile.
+        return SearchHints(in_registers=(3,))
 
     def meaning(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
