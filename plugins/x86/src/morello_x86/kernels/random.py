@@ -17,7 +17,7 @@ from morello_x86.kernels.lanes import Place, lanewise, vectors, width
 #: them. Multiplying integers takes most of it.
 _VECTOR = {16: 45, 32: 45, 64: 47}
 _ROW = 60
-#: What hashing the rows of a vector adds, where each value is of another row.
+#: What hashing a vector of rows takes.
 _KEYS = {16: 34, 32: 34, 64: 31}
 #: The same of a single value, whose row is hashed as well: 26 instructions, of which four start in a cycle.
 _VALUE = 65
@@ -85,12 +85,14 @@ def kernels(widest: int) -> tuple[Microkernel, ...]:
         return (spec.op.volume(spec.shape) > 1) & (4 * width(spec, widest) <= widest)
 
     def row_cost(spec: LogicalSpec, machine: Machine) -> Num:
-        """As measured; a vector is loaded and stored meanwhile."""
+        """As measured; a vector is loaded and stored meanwhile. In registers there is the hash of the row alone."""
         in_memory = all(state.vector is None for state in spec.states)
-        return vectors(spec, widest) * _VECTOR[4 * width(spec, widest)] + (_ROW if in_memory else HALF_CYCLE)
+        size = 4 * width(spec, widest)
+        return vectors(spec, widest) * _VECTOR[size] + (_ROW if in_memory else _KEYS[size])
 
     def column_cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return row_cost(spec, machine) + vectors(spec, widest) * _KEYS[4 * width(spec, widest)]
+        size = 4 * width(spec, widest)
+        return vectors(spec, widest) * (_VECTOR[size] + _KEYS[size]) + HALF_CYCLE
 
     def kernel(name: str, **declared: Any) -> Microkernel:
         emit = lanewise(_vector, widest)
