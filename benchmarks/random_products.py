@@ -33,6 +33,7 @@ PRODUCTS = {
     "wide": (256, 2048, 256),
     "sketch": (64, 16384, 64),
     "thin": (1024, 4096, 8),
+    "large": (1024, 32768, 8),
     "vector": (2048, 4096, 1),
 }
 #: Kernels by the shape that they are timed on.
