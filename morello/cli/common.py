@@ -34,7 +34,9 @@ Command = Callable[..., None]
 _T = TypeVar("_T")
 
 
-class _Size(click.ParamType):
+class Size(click.ParamType):
+    """A number of bytes, such as 4GiB."""
+
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -66,7 +68,7 @@ def memory_option(what: str) -> Callable[[Command], Command]:
     return click.option(
         "--memory",
         metavar="BYTES",
-        type=_Size(),
+        type=Size(),
         default=lambda: free() // 2,
         help=f"{what}  [default: half of what is free]",
     )
@@ -124,6 +126,30 @@ def with_goals(command: Command) -> Command:
 def with_goals_for_targets(command: Command) -> Command:
     """Do the same with any number of targets: `goals` are those for the first, then those for the second, and so on."""
     return _with_goals(command, several_targets=True)
+
+
+def with_specs(command: Command) -> Command:
+    """Add FILE and the options that say which of its Specs are meant, for which target; nothing is searched for.
+
+    The command is called with `goals` instead.
+    """
+
+    @click.argument("file", metavar="FILE", shell_complete=completion.files)
+    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
+    @click.option(
+        "--target",
+        metavar="NAME",
+        shell_complete=completion.targets,
+        help="Read Specs for this target instead of the one that FILE names.",
+    )
+    @profile_option
+    @functools.wraps(command)
+    def wrapped(file: str, spec: str | None, target: str | None, profile: str | None, **options: Any) -> None:
+        text = read_file(file)
+        with crash.telling(file=text):
+            command(goals=_chosen(text, file, spec, target, profile), **options)
+
+    return wrapped
 
 
 def _with_goals(command: Command, several_targets: bool) -> Command:
