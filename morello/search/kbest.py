@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from morello.codegen.forms import Forms
 from morello.ir.impl import Impl, Leaf, Node, expand
 from morello.ir.spec import Spec
 from morello.rewrites.base import Rewrite
@@ -18,15 +19,19 @@ _FIRST = 8
 
 @attrs.frozen
 class Ranked:
-    """A program and its cost under the model."""
+    """A program and its cost under the model; `form` is the number of what is printed of it, if that was asked for."""
 
     cost: int
     impl: Impl
+    form: int = -1
 
 
-def cheapest(search: BlockSearch, spec: Spec) -> Iterator[Ranked]:
-    """Yield all programs that search knows of a Spec, cheapest first. Those of equal cost come in a fixed order."""
-    streams = _Streams(search)
+def cheapest(search: BlockSearch, spec: Spec, *, printed: bool = False) -> Iterator[Ranked]:
+    """Yield all programs that search knows of a Spec, cheapest first. Those of equal cost come in a fixed order.
+
+    Of those that are surely `printed` alike only the first is yielded: see `morello.codegen.forms`.
+    """
+    streams = _Streams(search, Forms() if printed else None)
     number = 0
     while (found := streams.of(spec).get(number)) is not None:
         yield found
@@ -38,6 +43,7 @@ class _Streams:
     """The programs of all Specs on the way, each worked out as far as it was asked for."""
 
     search: BlockSearch
+    forms: Forms | None
     known: dict[Spec, _Stream] = attrs.field(factory=dict[Spec, "_Stream"])
 
     def of(self, spec: Spec) -> _Stream:
@@ -65,6 +71,7 @@ class _Stream:
     heap: list[tuple[int, int, int, tuple[int, ...]]] = attrs.field(factory=lambda: [(0, _MORE, 0, ())], init=False)
     steps: list[Rewrite] = attrs.field(factory=list[Rewrite])
     opened: dict[int, _Opened] = attrs.field(factory=dict[int, _Opened])
+    printed: set[int] = attrs.field(factory=set[int])
     seen: set[tuple[int, tuple[int, ...]]] = attrs.field(factory=set[tuple[int, tuple[int, ...]]])
 
     def get(self, number: int) -> Ranked | None:
@@ -76,7 +83,7 @@ class _Stream:
             elif kind == _STEP:
                 self._open(step)
             else:
-                self.found.append(Ranked(cost, self._built(step, ranks)))
+                self._take(cost, step, ranks)
                 for part in range(len(ranks)):
                     self._push(step, (*ranks[:part], ranks[part] + 1, *ranks[part + 1 :]))
         return self.found[number] if len(self.found) > number else None
@@ -122,10 +129,15 @@ class _Stream:
             found.append(one)
         return found
 
-    def _built(self, number: int, ranks: Sequence[int]) -> Impl:
-        parts = self._parts(number, ranks)
+    def _take(self, cost: int, number: int, ranks: Sequence[int]) -> None:
+        """Take a program into the list, unless one that came before is printed alike."""
+        parts, forms = self._parts(number, ranks), self.streams.forms
         assert parts is not None, "it was on the heap"
-        return attrs.evolve(self.opened[number].node, children=tuple(one.impl for one in parts))
+        node = attrs.evolve(self.opened[number].node, children=tuple(one.impl for one in parts))
+        form = forms.of(node, [one.form for one in parts]) if forms else -1
+        if form < 0 or form not in self.printed:
+            self.printed.add(form)
+            self.found.append(Ranked(cost, node, form))
 
 
 _MORE, _STEP, _PROGRAM = range(3)

@@ -44,7 +44,7 @@ class KBest(Session):
         start, top = self.task.start, int(self.task.options.get(OPTION) or TOP)
         search = BlockSearch(start.target)
         seen: dict[str, Proposal] = {}
-        for one in islice(cheapest(search, start.spec), _LOOKED_AT * top):
+        for one in islice(cheapest(search, start.spec, printed=True), _LOOKED_AT * top):
             self._looked_at += 1
             source = start.target.emitter.emit(one.impl, start.target, self.task.name).source
             key = key_of(source)
