@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
 import attrs
 
 from morello.codegen.loops import goes_on, printed, repeated
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Segment
 
+#: Start, size and number of the tiles of a loop's body, by dimension.
+_Body: TypeAlias = tuple[tuple[int, int, int], ...]
+
 
 @attrs.frozen
 class _Loops:
-    """A loop, or several that are printed as one: for each body start, size and number of its tiles by dimension."""
+    """A loop, or several that are printed as one."""
 
     parallel: bool
-    bodies: tuple[tuple[tuple[int, int, int], ...], ...]
+    bodies: tuple[_Body, ...]
     below: tuple[int, ...]
 
 
@@ -39,15 +43,13 @@ class Forms:
 
     def _loops(self, loop: Loop, child: Impl, children: Sequence[int]) -> _Loops:
         own = _Loops(loop.parallel, tuple(_body(part.region or ()) for part in loop.parts), tuple(children))
-        inner = self._forms[children[0]]
-        if len(loop.parts) > 1 or loop.parallel or not isinstance(inner, _Loops):
+        (part, *others), inner = loop.parts, self._forms[children[0]]
+        if others or loop.parallel or not isinstance(inner, _Loops) or not goes_on(part, printed(child)):
             return own
-        if not goes_on(loop.parts[0], printed(child)):
-            return own
-        (dim,) = repeated(loop.parts[0])
-        (body,), (longer,) = own.bodies, map(list, inner.bodies)
+        (dim,) = repeated(part)
+        longer = [*next(iter(inner.bodies))]
         start, size, trips = longer[dim]
-        longer[dim] = start, size, trips * body[dim][2]
+        longer[dim] = start, size, trips * own.bodies[0][dim][2]
         return attrs.evolve(inner, bodies=(tuple(longer),))
 
     def _number(self, form: Hashable) -> int:
@@ -57,5 +59,5 @@ class Forms:
         return self._numbers[form]
 
 
-def _body(region: Sequence[Segment]) -> tuple[tuple[int, int, int], ...]:
+def _body(region: Sequence[Segment]) -> _Body:
     return tuple((int(one.start), int(one.size), int(one.trips)) for one in region)

@@ -97,6 +97,11 @@ class Search:
     tell: Callable[[State], None] = lambda state: None
     started: float = attrs.field(factory=time.monotonic)
 
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since it was made."""
+        return time.monotonic() - self.started
+
     def run(self, state: State, iterations: int | None = None) -> State:
         """Go on from a state until the iterations or the budget end, or nothing is proposed any more.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeAlias
 
 import attrs
 
+from morello.codegen.keys import program_key
 from morello.codegen.loops import goes_on
 from morello.compiled import GoalKernel
 from morello.db.searches import Searches
@@ -34,7 +33,6 @@ from morello.tune.peak import peak_rate, unit_seconds
 EFFORT = Effort(expansions=20_000)
 #: Data sets that each candidate is verified on; the best is verified on all.
 _SETS = 2
-_COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)
 #: Gains that are no gain even where no noise is measured.
 _LEAST = 0.002
 #: The reasons why a proposal does not enter the beam, and that it does.
@@ -137,11 +135,10 @@ class Evaluator:
         impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
         goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
         program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
-        return Built(GoalKernel(goal, program, self.compiler), key_of(program.source), int(figures(impl).cost))
+        return Built(GoalKernel(goal, program, self.compiler), self._key(impl), int(figures(impl).cost))
 
     def _key(self, impl: Impl) -> str:
-        goal = self.goal
-        return key_of(goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature).source)
+        return program_key(impl, self.goal.target)
 
     def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]:
         """Complete schedules, and build their programs in parallel. Those whose C is `known`, or came before, are not.
@@ -233,11 +230,6 @@ class Evaluator:
             shares=balance(impl, target).shares,
         )
         return Measured(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
-
-
-def key_of(source: str) -> str:
-    """Return a hash of C without its comments, which tell the steps that made it."""
-    return hashlib.sha256(_COMMENT.sub("", source).encode()).hexdigest()
 
 
 def percent(ratio: float) -> str:

@@ -8,6 +8,7 @@ from itertools import product as combinations
 
 import pytest
 
+from morello.codegen.keys import program_key
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Leaf, expand, figures
 from morello.ir.spec import Spec
@@ -15,7 +16,6 @@ from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
 from morello.search.kbest import cheapest
 from morello.testing.textbook import expansions
-from morello.tune.evaluate import key_of
 
 COUNT = 25
 
@@ -78,7 +78,7 @@ def test_programs_of_one_form_are_printed_alike(text: str, avx2: Target) -> None
     def sources(printed: bool, count: int) -> dict[str, int]:
         found: dict[str, int] = {}
         for one in islice(cheapest(search, spec, printed=printed), count):
-            found.setdefault(key_of(avx2.emitter.emit(one.impl, avx2, "kernel").source), one.cost)
+            found.setdefault(program_key(one.impl, avx2), one.cost)
         return found
 
     every = sources(printed=False, count=120)

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from morello.codegen.keys import program_key
 from morello.errors import MorelloError
 from morello.plugins.tuning import Proposal, Proposer, Request, Session, Task
 from morello.schedule import schedule_of
@@ -39,15 +40,13 @@ class KBest(Session):
         # Not before, as importing search takes long.
         from morello.search.block_search import BlockSearch
         from morello.search.kbest import cheapest
-        from morello.tune.evaluate import key_of
 
         start, top = self.task.start, int(self.task.options.get(OPTION) or TOP)
         search = BlockSearch(start.target)
         seen: dict[str, Proposal] = {}
         for one in islice(cheapest(search, start.spec, printed=True), _LOOKED_AT * top):
             self._looked_at += 1
-            source = start.target.emitter.emit(one.impl, start.target, self.task.name).source
-            key = key_of(source)
+            key = program_key(one.impl, start.target)
             if key not in seen:
                 plan = f"number {len(seen) + 1} of the model: cost {one.cost:,}"
                 seen[key] = Proposal(item="kbest", plan=plan, schedule=schedule_of(one.impl))
