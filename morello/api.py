@@ -27,7 +27,7 @@ from morello.schedule import Position, apply
 from morello.search.effort import Effort
 
 if TYPE_CHECKING:
-    from morello.tune.tuner import Tuned
+    from morello.tuning.tuner import Tuned
 
 #: Specs that search takes apart where nobody asks for a proof: about ten seconds.
 DEFAULT_EFFORT = 800_000
@@ -148,9 +148,9 @@ def tune(
     `db` as measured. `options` are those of the proposer. Raises what `compile` raises, and MorelloError for options
     that make no search.
     """
-    from morello.tune.beam import Options
-    from morello.tune.proposers import proposer as named
-    from morello.tune.tuner import Tuner, check_options
+    from morello.tuning.beam import Options
+    from morello.tuning.proposers import proposer as named
+    from morello.tuning.tuner import Tuner, check_options
 
     goal = _goal(what, target, profile)
     sizes = Options(

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": "Show the programs of FILE with what each part costs and holds.",
         "bound": "Show what every program of FILE moves and costs at least.",
         "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
+        "tune": "Make the programs of FILE faster by edits of their schedules, measured on this machine.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",
         "calibrate": "Measure what this machine costs, and write it to a profile.",

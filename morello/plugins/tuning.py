@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
@@ -66,7 +66,7 @@ class MenuItem:
     """An optimization that a plan may choose: a name of one word, and what to do in one line.
 
     `edits(candidate)` gives the candidate's schedule with the item applied, once for each choice of its parameters,
-    whole or with parts left out: search completes these. `morello.tune.edits` helps with that. What it gives has to
+    whole or with parts left out: search completes these. `morello.tuning.edits` helps with that. What it gives has to
     apply, and the same candidate gets the same edits. `applies` tells quickly if there may be any. `example` is shown
     to language models whose plan has one of the words `triggers`, by default the name.
     """
@@ -169,7 +169,12 @@ class Task:
 
 
 class Session(ABC):
-    """A proposer at work on one task."""
+    """A proposer at work on one task.
+
+    One that is for `once` answers the first request alone, with as many proposals as it likes: all for the start.
+    """
+
+    once: ClassVar[bool] = False
 
     @abstractmethod
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:

@@ -8,8 +8,8 @@ from functools import partial
 from morello.plugins import Candidate, MenuItem, TuningInfo
 from morello.rewrites import MoveStep, Select
 from morello.schedule import Schedule
-from morello.tune.edits import begun, opened, removed, replaced, sites
-from morello.tune.menu import edited
+from morello.tuning.edits import begun, opened, removed, replaced, sites
+from morello.tuning.menu import edited
 
 _STREAMED = "Streamed"
 

@@ -11,8 +11,8 @@ import attrs
 from morello.errors import Inapplicable
 from morello.plugins.tuning import Candidate, Outcome, Proposal, Proposer, Request, Session, Task
 from morello.schedule import Schedule
-from morello.tune.edits import Site, grafted, sites
-from morello.tune.proposers.offline import described
+from morello.tuning.edits import Site, grafted, sites
+from morello.tuning.proposers.offline import described
 
 #: Programs that may be parents, the fastest that were measured, and the probability of a crossover of two.
 _POPULATION, _CROSSOVER = 24, 0.5

@@ -13,8 +13,8 @@ from morello.errors import MorelloError
 from morello.plugins.tuning import Candidate, MenuItem, Outcome, Proposal, Request, Session
 from morello.runtime.paired import Paired
 from morello.schedule import Schedule, schedule_text
-from morello.tune.evaluate import Built, Measured, Refusal
-from morello.tune.trace import Trace
+from morello.tuning.evaluate import Built, Measured, Refusal
+from morello.tuning.trace import Trace
 
 #: Programs that are built together: time that is up is noticed after so many.
 _TOGETHER = 12
@@ -137,7 +137,7 @@ class Search:
         made = [
             (parent, one)
             for parent, proposals in zip(parents, self.session.propose(requests), strict=True)
-            for one in proposals[: options.implementations]
+            for one in proposals[: None if self.session.once else options.implementations]
         ]
         made = made[: max(0, self._left(state))]
         outcomes: list[Outcome] = []

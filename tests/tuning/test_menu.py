@@ -13,7 +13,7 @@ from morello.ir.impl import Leaf
 from morello.plugins import Candidate, MenuItem, Proposer, TuningInfo, hookimpl
 from morello.plugins.registry import Registry, installed
 from morello.schedule import Position, Schedule, apply, schedule_text
-from morello.tune.menu import STANDARD, menu_for, sizes_near
+from morello.tuning.menu import STANDARD, menu_for, sizes_near
 
 from .conftest import SPECS, candidate
 

@@ -15,7 +15,7 @@ from morello.errors import MorelloError
 from morello.goals import Goal
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
-from morello.tune.beam import Search, State
+from morello.tuning.beam import Search, State
 
 #: Sizes of the search that replays an item: programs kept, plans, and implementations of a plan.
 BEAM, PLANS, IMPLEMENTATIONS = 2, 2, 2

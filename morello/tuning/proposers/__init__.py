@@ -8,10 +8,10 @@ from morello.errors import MorelloError, PluginError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.registry import Registry
 from morello.plugins.tuning import Proposer
-from morello.tune.proposers.ensemble import ensemble
-from morello.tune.proposers.evolution import EVOLUTION
-from morello.tune.proposers.kbest import KBEST
-from morello.tune.proposers.offline import OFFLINE
+from morello.tuning.proposers.ensemble import ensemble
+from morello.tuning.proposers.evolution import EVOLUTION
+from morello.tuning.proposers.kbest import KBEST
+from morello.tuning.proposers.offline import OFFLINE
 
 #: Those that every target has.
 STANDARD = (OFFLINE, EVOLUTION, KBEST)

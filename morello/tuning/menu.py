@@ -21,8 +21,8 @@ from morello.rewrites.split import Split, splittable
 from morello.rewrites.tile import Tile, per_dimension
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule
-from morello.tune.edits import Site, begun, exchanged, inserted, normal, opened, removed, replaced, sites
-from morello.tune.examples import MOVE, PACK, REORDER, TILE
+from morello.tuning.edits import Site, begun, exchanged, inserted, normal, opened, removed, replaced, sites
+from morello.tuning.examples import MOVE, PACK, REORDER, TILE
 
 #: Steps that make loops.
 _LOOPS = (Tile, Split, ExactFit)

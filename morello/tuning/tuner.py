@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,12 @@ from morello.runtime.paired import Paired
 from morello.runtime.toolchain import Compiler, find_compiler
 from morello.schedule import schedule_of
 from morello.search.effort import Effort
-from morello.tune import evaluate
-from morello.tune.beam import Options, Sample, Search, State
-from morello.tune.evaluate import Evaluator, Refusal
-from morello.tune.menu import menu_for
-from morello.tune.reuse import Recipe, recipes, replay
-from morello.tune.trace import Trace
+from morello.tuning import evaluate
+from morello.tuning.beam import Options, Sample, Search, State
+from morello.tuning.evaluate import Evaluator, Refusal
+from morello.tuning.menu import menu_for
+from morello.tuning.reuse import Recipe, recipes, replay
+from morello.tuning.trace import Trace
 
 
 @attrs.frozen
@@ -94,6 +95,26 @@ class Tuned:
             by_item.setdefault(one.proposal.item, []).append(one)
         found = [_paid(item, samples) for item, samples in by_item.items()]
         return sorted(found, key=lambda one: (-one.gain, -one.accepted, one.item))
+
+    @property
+    def disagreement(self) -> tuple[int, int, float] | None:
+        """Return how often clock and model disagree: pairs of programs that both tell apart, those in another order,
+        and the most that the model's choice of a pair takes longer. None where fewer than two were measured.
+
+        The clock tells two apart whose gains over the start differ by more than the intervals that these are in.
+        """
+        made = [(one.measured.built.cost, one.paired) for one in self.samples if one.measured and one.paired]
+        made.append((self.start.built.cost, Paired(self.start.value, self.start.value, 1.0, 1.0, 1.0)))
+        pairs = wrong = 0
+        worst = 1.0
+        for (cost, one), (other_cost, other) in combinations(sorted(made, key=lambda each: each[0]), 2):
+            if cost == other_cost or not (one.low > other.high or other.low > one.high):
+                continue
+            pairs += 1
+            if other.gain > one.gain:
+                wrong += 1
+                worst = max(worst, other.gain / one.gain)
+        return (pairs, wrong, worst) if len(made) > 1 else None
 
     @property
     def verdicts(self) -> dict[str, int]:

@@ -26,8 +26,8 @@ from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.effort import Effort
-from morello.tune.edits import removed, sites
-from morello.tune.peak import peak_rate, unit_seconds
+from morello.tuning.edits import removed, sites
+from morello.tuning.peak import peak_rate, unit_seconds
 
 #: Specs that search takes apart to complete a schedule, for each Spec that it leaves.
 EFFORT = Effort(expansions=20_000)

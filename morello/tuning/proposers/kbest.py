@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -23,6 +23,7 @@ _LOOKED_AT = 500
 class KBest(Session):
     """Proposes programs once, cheapest first, whatever is asked for: they need no beam."""
 
+    once: ClassVar[bool] = True
     task: Task
     _done: bool = attrs.field(default=False, init=False)
     _looked_at: int = attrs.field(default=0, init=False)
@@ -30,7 +31,6 @@ class KBest(Session):
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
         made = [] if self._done else self._cheapest()
         self._done = True
-        # All of them are held against the start, whose candidate comes first.
         return [made, *([()] * (len(requests) - 1))]
 
     def facts(self) -> Mapping[str, Any]:
