@@ -100,26 +100,13 @@ def test_budgets_are_samples_or_times(cli: Cli, write: Write, budget: str) -> No
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: Path, how: signal.Signals) -> None:
     trace, db, file = tmp_path / "trace.jsonl", tmp_path / "a.db", write(SLOW)
-    command = [
-        sys.executable,
-        "-m",
-        "morello.cli",
-        "tune",
-        file,
-        "--db",
-        str(db),
-        "--trace",
-        str(trace),
-        "--budget",
-        "5m",
-    ]
+    program = [sys.executable, "-m", "morello.cli"]
+    command = [*program, "tune", file, "--db", str(db), "--trace", str(trace), "--budget", "5m"]
 
     def lines() -> list[str]:
         return trace.read_text().splitlines() if trace.exists() else []
 
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    ) as one:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
         deadline = time.monotonic() + 60
         while len(lines()) < 6 and one.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -8,14 +8,16 @@ from morello.errors import MorelloError, PluginError, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.plugins.registry import Registry
 from morello.plugins.tuning import Proposer
+from morello.tuning.proposers.command import COMMAND
 from morello.tuning.proposers.ensemble import ensemble
 from morello.tuning.proposers.evolution import EVOLUTION
 from morello.tuning.proposers.kbest import KBEST
 from morello.tuning.proposers.offline import OFFLINE
+from morello.tuning.proposers.openai import openai
 
 #: Those that every target has.
-STANDARD = (OFFLINE, EVOLUTION, KBEST)
-_ENSEMBLE = "ensemble:"
+STANDARD = (OFFLINE, EVOLUTION, KBEST, openai(), COMMAND)
+_ENSEMBLE, _MODEL = "ensemble:", "openai:"
 
 
 def proposers_for(target: str, registry: Registry) -> Mapping[str, Proposer]:
@@ -32,9 +34,11 @@ def proposers_for(target: str, registry: Registry) -> Mapping[str, Proposer]:
 
 def proposer(name: str, target: str, registry: Registry) -> Proposer:
     """Return the proposer of a name, `ensemble:A,B` for several. Raises MorelloError for one that there is not."""
-    known = proposers_for(target, registry)
+    known = {**proposers_for(target, registry)}
     names = name.removeprefix(_ENSEMBLE).split(",") if name.startswith(_ENSEMBLE) else [name]
     for one in names:
+        if one.startswith(_MODEL) and (model := one.removeprefix(_MODEL)):
+            known[one] = openai(model)
         if one not in known:
             hint = suggestion(one, known, f"there are {', '.join(known)}, and {_ENSEMBLE}A,B for several")
             raise MorelloError(f"{target} has no proposer {quoted(one)}", hint)
@@ -43,4 +47,4 @@ def proposer(name: str, target: str, registry: Registry) -> Proposer:
     return known[name] if name in known else ensemble([known[one] for one in names])
 
 
-__all__ = ["EVOLUTION", "KBEST", "OFFLINE", "STANDARD", "ensemble", "proposer", "proposers_for"]
+__all__ = ["COMMAND", "EVOLUTION", "KBEST", "OFFLINE", "STANDARD", "ensemble", "openai", "proposer", "proposers_for"]

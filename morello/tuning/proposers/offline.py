@@ -43,6 +43,8 @@ class Offline(Session):
         return [self._plan(request) for request in requests]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
+        if not self.task.options.get("feedback", True):
+            return
         for one in outcomes:
             past = self._past.setdefault(one.proposal.item, _Past())
             past.count += 1
