@@ -233,7 +233,9 @@ def _print(done: Tuned, db: SpecStore | None) -> None:
     if done.improved:
         final = done.final
         interval = "" if done.metric else f" ({final.low:.4g} to {final.high:.4g}, timed in turns)"
-        click.echo(f"best     {_value(best, done)}: {final.gain:.4g} times as good{interval}")
+        click.echo(
+            f"best     {_value(best, done)}: {final.gain:.4g} times as {'good' if done.metric else 'fast'}{interval}"
+        )
     else:
         click.echo(f"best     the start: nothing is better by more than {'it' if done.metric else 'noise'}")
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in done.verdicts.items())

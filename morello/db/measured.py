@@ -59,8 +59,8 @@ class Measured:
     @property
     def words(self) -> str:
         """Return what it is, in words."""
-        unit = self.metric or "time"
-        return f"measured on {self.machine}: {self.gain:.3g} times as good in {unit} as the start, ± {self.spread:.1%}"
+        better = f"as good by {self.metric}" if self.metric else "as fast"
+        return f"measured on {self.machine}: {self.gain:.3g} times {better} as where tuning began, ± {self.spread:.1%}"
 
 
 def every(file: File, target: str, spec: Spec) -> list[Measured]:

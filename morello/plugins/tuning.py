@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
@@ -12,9 +12,6 @@ from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.schedule import Schedule, schedule_of, schedule_text
-
-if TYPE_CHECKING:
-    from morello.runtime.kernel import Kernel
 
 #: When an item is likely to pay: while loops are shaped, while data is placed, or while kernels are polished.
 Phase: TypeAlias = Literal["early", "middle", "late"]
@@ -84,12 +81,13 @@ class MenuItem:
 class Metric:
     """A number that programs are judged by in place of time; less is better.
 
-    `measure(kernel)` gives it, the same whenever it is asked: `kernel` is built, and can be called on arrays.
+    `measure(kernel)` gives it, the same whenever it is asked: `kernel`, a `morello.runtime.Kernel`, is built, and can be
+    called on arrays.
     """
 
     name: str
     unit: str
-    measure: Callable[[Kernel], float]
+    measure: Callable[[Any], float]
 
 
 @attrs.frozen(kw_only=True)

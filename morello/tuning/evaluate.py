@@ -90,7 +90,9 @@ class Evaluator:
     _searches: Searches = attrs.field(init=False)
     _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
     _verification: Verification | None = attrs.field(default=None, init=False)
+    #: FLOPs per second that no program is expected to exceed, and seconds of a unit of cost; 0: not known.
     _peak: float = attrs.field(default=0.0, init=False)
+    _unit: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._searches = Searches(self.goal.target)
@@ -182,9 +184,8 @@ class Evaluator:
         built.kernel.check(self.seed)
         if self.metric:
             return self._measured(built, self._value(built), 0.0)
-        if self.clock and (rate := peak_rate(impl, self.goal.target)):
-            seconds = unit_seconds(self.goal.target, self.clock, built.kernel.compiler)
-            self._peak = rate / seconds * min(self._threads(built), self.goal.target.weights.threads)
+        if self.clock and peak_rate(impl, self.goal.target):
+            self._unit = unit_seconds(self.goal.target, self.clock, built.kernel.compiler)
         same = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
         self.noise = max(_LEAST, same.noise)
         return self._measured(built, same.first, same.spread)
@@ -221,6 +222,9 @@ class Evaluator:
     def _measured(self, built: Built, value: float, spread: float, relative: float = 1.0) -> Measured:
         target, impl = self.goal.target, built.impl
         flops = self.goal.spec.logical.flops
+        if self._unit:
+            threads = min(self._threads(built), target.weights.threads)
+            self._peak = max(self._peak, threads * peak_rate(impl, target) / self._unit)
         feedback = Feedback(
             value=value,
             spread=spread,

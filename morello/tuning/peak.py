@@ -24,7 +24,7 @@ def unit_seconds(target: Target, clock: Clock, compiler: Compiler) -> float:
 
 
 def peak_rate(impl: Impl, target: Target) -> float:
-    """Return the most FLOPs per unit of cost of a program's kernels, with all operands near; 0 without arithmetic."""
+    """Return the most FLOPs per unit of cost of a program's kernels that sum, with all operands near; 0 without any."""
     return max((_rate(node, target) for node in walk(impl)), default=0.0)
 
 
@@ -32,8 +32,11 @@ def _rate(node: Impl, target: Target) -> float:
     expansion = getattr(node, "expansion", None)
     if not isinstance(expansion, KernelCall):
         return 0.0
-    near = next(level.name for level in target.levels if not level.is_register)
     logical = node.spec.logical
+    if not logical.op.reductions(len(logical.shape)) or not logical.flops:
+        # Functions of each value are bound by memory: they have no peak.
+        return 0.0
+    near = next(level.name for level in target.levels if not level.is_register)
     states = tuple(
         state if target.level(state.level).is_register else attrs.evolve(state, level=near) for state in logical.states
     )

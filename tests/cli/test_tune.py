@@ -34,7 +34,7 @@ def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: P
     # What is kept is of the Spec, so that it is used where nothing is scheduled.
     result = cli("tune", write(SLOW), "--db", str(db), "--budget", "12", "-o", str(best), *QUICK)
     assert result.exit_code == 0, result.stderr
-    for word in ("start ", "best ", "samples  ", "noise ", "cost ", "times as good", "item "):
+    for word in ("start ", "best ", "samples  ", "noise ", "cost ", "times as fast", "item "):
         assert word in result.stdout
     assert f"kept     as measured in {db}" in result.stdout
     assert (tmp_path / "best.c").read_text().startswith("/*")

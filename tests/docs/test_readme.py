@@ -30,7 +30,7 @@ def test_options_are_those_there_are() -> None:
     others = {"targets", "calibrate", "db", "cache"}
     assert having["--spec"] == having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    assert having["--json"] == {"check", "bench", "explain", "bound", "map", "targets", "calibrate", "cache"}
+    assert having["--json"] == {"check", "bench", "explain", "bound", "map", "tune", "targets", "calibrate", "cache"}
 
 
 def test_licence() -> None:

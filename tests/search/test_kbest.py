@@ -71,7 +71,7 @@ def test_a_spec_without_programs_has_none(target_named: Callable[[str], Target])
     ],
 )
 def test_programs_of_one_form_are_printed_alike(text: str, avx2: Target) -> None:
-    """What is left out has the C of one that is there, and costs no less: the k best by C are the same."""
+    """The k best by C are the same: one left out has the C of one that is there, and costs no less."""
     spec = parse_spec(text, avx2)
     search = BlockSearch(avx2)
 

@@ -1,4 +1,4 @@
-"""What `morello tune` knows of x86-64: items of its menu, and words for language models."""
+"""The part of x86-64 in `morello tune`: items of its menu, and words for language models."""
 
 from __future__ import annotations
 
