@@ -81,8 +81,8 @@ class MenuItem:
 class Metric:
     """A number that programs are judged by in place of time; less is better.
 
-    `measure(kernel)` gives it, the same whenever it is asked: `kernel`, a `morello.runtime.Kernel`, is built, and can be
-    called on arrays.
+    `measure(kernel)` gives it, the same whenever it is asked: `kernel` is a `morello.runtime.Kernel`, to be called on
+    arrays.
     """
 
     name: str
