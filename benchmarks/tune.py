@@ -165,6 +165,12 @@ def reused(setting: Setting, target: str) -> Iterator[dict[str, Any]]:
                         yield {**row_of(name, done), "samples asked": samples, "how": how}
 
 
+def _console() -> Console:
+    """Return where tables are printed: wide enough for all columns where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
 def _time(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} µs"
 
@@ -187,7 +193,7 @@ def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{one['seconds']:.0f}",
             paid,
         )
-    Console().print(table)
+    _console().print(table)
 
 
 def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -201,7 +207,7 @@ def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
             cells.append(f"{statistics.fmean(gains):.3f}{spread}" if gains else "-")
         paper = [f"{own / start:.2f}" for own, start in zip(PAPER[variant], PAPER["start"], strict=True)]
         table.add_row(variant, *cells, *paper)
-    Console().print(table)
+    _console().print(table)
 
 
 def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -211,7 +217,7 @@ def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
     for key in dict.fromkeys((one["samples asked"], one["how"]) for one in rows):
         gains = [one["gain"] for one in rows if (one["samples asked"], one["how"]) == key]
         table.add_row(str(key[0]), key[1], f"{mean(gains):.3f}", f"{paper[key]}")
-    Console().print(table)
+    _console().print(table)
 
 
 @click.command()
