@@ -63,7 +63,7 @@ class MenuItem:
     """An optimization that a plan may choose: a name of one word, and what to do in one line.
 
     `edits(candidate)` gives the candidate's schedule with the item applied, once for each choice of its parameters,
-    whole or with parts left out: search completes these. `morello.tuning.edits` helps with that. What it gives has to
+    whole or with parts left out: search completes these. `morello.plugins.edits` helps with that. What it gives has to
     apply, and the same candidate gets the same edits. `applies` tells quickly if there may be any. `example` is shown
     to language models whose plan has one of the words `triggers`, by default the name.
     """

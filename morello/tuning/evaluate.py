@@ -17,6 +17,7 @@ from morello.errors import Inapplicable, MorelloError, NoImplementation, Toolcha
 from morello.frontend.parser import parse_schedule
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, Loop, figures
+from morello.plugins.edits import removed, sites
 from morello.plugins.measure import Clock
 from morello.plugins.tuning import Candidate, Feedback, Metric
 from morello.report.balance import balance
@@ -26,7 +27,6 @@ from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.effort import Effort
-from morello.tuning.edits import removed, sites
 from morello.tuning.peak import peak_rate, unit_seconds
 
 #: Specs that search takes apart to complete a schedule, for each Spec that it leaves.

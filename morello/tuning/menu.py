@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import attrs
 
-from morello.errors import Inapplicable, PluginError
+from morello.errors import PluginError
 from morello.ir.impl import KernelCall, Loop
 from morello.ir.spec import LogicalSpec
 from morello.mappers import STANDARD as MAPPERS
+from morello.plugins.edits import Site, begun, edited, exchanged, inserted, normal, opened, removed, replaced, sites
 from morello.plugins.registry import Registry
 from morello.plugins.tuning import Candidate, MenuItem
 from morello.rewrites.base import Rewrite, layout_name, rewrites_of
@@ -21,7 +22,6 @@ from morello.rewrites.split import Split, splittable
 from morello.rewrites.tile import Tile, per_dimension
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule
-from morello.tuning.edits import Site, begun, exchanged, inserted, normal, opened, removed, replaced, sites
 from morello.tuning.examples import MOVE, PACK, REORDER, TILE
 
 #: Steps that make loops.
@@ -38,19 +38,6 @@ def menu_for(target: str, registry: Registry) -> Mapping[str, MenuItem]:
         if item.name in added:
             raise PluginError(f"target {target}: a plugin has another menu item {item.name}", "rename it")
     return {**{item.name: item for item in STANDARD}, **added}
-
-
-def edited(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
-    """Yield the schedules that edits come to, each once; those that do not apply or change nothing are left out."""
-    seen = {candidate.schedule}
-    for edit in edits:
-        try:
-            schedule = edit()
-        except Inapplicable:
-            continue
-        if schedule not in seen:
-            seen.add(schedule)
-            yield schedule
 
 
 def sizes_near(extent: int, size: int, multiple: int = 1) -> list[int]:

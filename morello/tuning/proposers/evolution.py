@@ -9,9 +9,9 @@ from itertools import islice
 import attrs
 
 from morello.errors import Inapplicable
+from morello.plugins.edits import Site, grafted, sites
 from morello.plugins.tuning import Candidate, Outcome, Proposal, Proposer, Request, Session, Task
 from morello.schedule import Schedule
-from morello.tuning.edits import Site, grafted, sites
 from morello.tuning.proposers.offline import described
 
 #: Programs that may be parents, the fastest that were measured, and the probability of a crossover of two.

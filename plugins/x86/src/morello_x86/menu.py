@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello.plugins import Candidate, MenuItem, TuningInfo
+from morello.plugins.edits import begun, edited, opened, removed, replaced, sites
 from morello.rewrites import MoveStep, Select
 from morello.schedule import Schedule
-from morello.tuning.edits import begun, opened, removed, replaced, sites
-from morello.tuning.menu import edited
 
 _STREAMED = "Streamed"
 

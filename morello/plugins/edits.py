@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -63,6 +63,19 @@ def main_child(node: Node) -> int | None:
     """Return the child that a schedule goes on with: of loops with boundary tiles, their main tiles."""
     child = default_child(node)
     return 0 if child is None and isinstance(node.expansion, Loop) and node.children else child
+
+
+def edited(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
+    """Yield the schedules that edits come to, each once; those that do not apply or change nothing are left out."""
+    seen = {candidate.schedule}
+    for edit in edits:
+        try:
+            schedule = edit()
+        except Inapplicable:
+            continue
+        if schedule not in seen:
+            seen.add(schedule)
+            yield schedule
 
 
 def replaced(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
