@@ -72,7 +72,7 @@ ABLATED = {"product 12544×64×256": _PRODUCT.format(12544, 64, 256), "conv 4×1
 
 @attrs.frozen
 class Setting:
-    """The way Specs are tuned: by which proposer, with how many samples, and the seconds of the search for the start."""
+    """The way Specs are tuned: proposer, samples, seconds of the search for the start, and where traces are kept."""
 
     proposer: str
     samples: int

@@ -34,7 +34,7 @@ from morello.tuning.evaluate import Evaluator, Measured
 from morello.tuning.menu import menu_for
 from morello.tuning.proposers import proposer as named_proposer
 from morello.tuning.proposers import proposers_for
-from morello.tuning.proposers.kbest import TOP
+from morello.tuning.proposers.kbest import KBEST, TOP
 from morello.tuning.tuner import Paid, Tuned, Tuner, check_options
 
 _UNITS = {"": None, "s": 1, "m": 60, "h": 3600}
@@ -243,6 +243,12 @@ def _print(done: Tuned, db: SpecStore | None) -> None:
     click.echo(f"samples  {len(done.samples)} in {done.seconds:.0f} s{ended}{verdicts and ': '}{verdicts}")
     if not done.metric:
         click.echo(f"noise    {done.noise:.2%} between times of the start itself")
+    if any(one.proposal.item == KBEST.name for one in done.samples) and done.disagreement:
+        pairs, wrong, worst = done.disagreement
+        click.echo(
+            f"model    in {wrong} of {pairs} pairs that both tell apart the clock has another order; what the model "
+            f"prefers takes up to {worst:.3g} times as long"
+        )
     for name, fact in done.facts.items():
         click.echo(f"{name:<8} {fact}")
     click.echo(f"cost     {start.built.cost:,} at the start, {best.built.cost:,} of the best, under the model")
@@ -294,6 +300,7 @@ def as_dict(done: Tuned) -> dict[str, Any]:
             for one in done.paid
         ],
         "way": [list(step) for step in done.best.way],
+        "disagreement": done.disagreement and dict(zip(("pairs", "wrong", "worst"), done.disagreement, strict=True)),
         "facts": dict(done.facts),
         "schedule": done.schedule.splitlines(),
     }

@@ -29,8 +29,8 @@ from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.effort import Effort
 from morello.tuning.peak import peak_rate, unit_seconds
 
-#: Specs that search takes apart to complete a schedule, for each Spec that it leaves.
-EFFORT = Effort(expansions=20_000)
+#: Specs that search takes apart to complete a schedule, and seconds at most, for each Spec that it leaves.
+EFFORT = Effort(expansions=20_000, seconds=30.0)
 #: Data sets that each candidate is verified on; the best is verified on all.
 _SETS = 2
 #: Gains that are no gain even where no noise is measured.

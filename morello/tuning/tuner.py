@@ -161,7 +161,7 @@ class Tuner:
         evaluator = Evaluator(
             goal,
             compiler,
-            effort=self.completing,
+            effort=attrs.evolve(self.completing, memory=self.effort.memory if self.effort else None),
             seed=self.options.seed,
             threads=self.threads,
             metric=info.metric,

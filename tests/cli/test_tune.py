@@ -66,6 +66,15 @@ def test_json_has_what_people_are_told(cli: Cli, write: Write) -> None:
     assert told["start"] > 0
 
 
+def test_the_k_best_of_the_model_are_held_against_the_clock(cli: Cli, write: Write) -> None:
+    text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 1048576])\n"
+    result = cli("tune", write(text), "--no-db", "--proposer", "kbest", "--top", "4")
+    assert result.exit_code == 0, result.stderr
+    assert "pairs that both tell apart the clock has another order" in result.stdout
+    assert "programs looked at" in result.stdout
+    assert "samples  4 in" in result.stdout
+
+
 def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
     listed = cli("tune", write(), "--list")
     for word in ("offline", "evolution", "kbest", "openai", "command", "ensemble:A,B", "register_tile", "prefetch"):
