@@ -9,9 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+import attrs
 import pytest
 
+from morello import api
+from morello.cli.tune import TuneDisplay
 from morello.host import missing_features
+from morello.tuning.beam import Options, State
+from morello.tuning.evaluate import Evaluator
+from morello.tuning.proposers import OFFLINE
+from morello.tuning.tuner import Tuner
 
 from .conftest import Cli, Write
 
@@ -134,3 +141,24 @@ def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: P
     if kept:
         stats = subprocess.run([*program, "db", "stats", str(db)], capture_output=True, text=True, check=True)
         assert "measured programs: 1" in stats.stdout
+
+
+def test_progress_fits_into_a_narrow_line() -> None:
+    goal = api.goal("Relu(64×64, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
+    goal = attrs.evolve(goal, name="a_name_that_is_much_longer_than_there_is_room_for")
+    lines: list[str] = []
+
+    class Watched(TuneDisplay):
+        def __call__(self, state: State, evaluator: Evaluator) -> None:
+            super().__call__(state, evaluator)
+            lines.append(self.describe())
+
+    with Watched(goal.name) as display:
+        lines.append(display.describe())
+        options = Options(plans=1, implementations=1, iterations=2)
+        start = goal.apply("move 0 to GL as col_major").synthesize(db=False, progress=False)
+        Tuner(goal=start, proposer=OFFLINE, options=options, tell=display).run()
+    assert len(lines) >= 3
+    assert max(map(len, lines)) <= 58
+    assert "samples" in lines[-1]
+    assert "GFLOP/s" in lines[-1]
