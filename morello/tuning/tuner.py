@@ -101,14 +101,16 @@ class Tuned:
         """Return how often clock and model disagree: pairs of programs that both tell apart, those in another order,
         and the most that the model's choice of a pair takes longer. None where fewer than two were measured.
 
-        The clock tells two apart whose gains over the start differ by more than the intervals that these are in.
+        The clock tells two apart whose gains over the start differ by more than the intervals that these are in, and
+        by more than noise.
         """
         made = [(one.measured.built.cost, one.paired) for one in self.samples if one.measured and one.paired]
         made.append((self.start.built.cost, Paired(self.start.value, self.start.value, 1.0, 1.0, 1.0)))
         pairs = wrong = 0
         worst = 1.0
         for (cost, one), (other_cost, other) in combinations(sorted(made, key=lambda each: each[0]), 2):
-            if cost == other_cost or not (one.low > other.high or other.low > one.high):
+            apart = one.low > other.high or other.low > one.high
+            if cost == other_cost or not apart or abs(math.log(one.gain / other.gain)) <= self.noise:
                 continue
             pairs += 1
             if other.gain > one.gain:

@@ -266,3 +266,26 @@ def test_unknown_proposers_are_told_of() -> None:
     with pytest.raises(MorelloError, match="dropout is a probability"):
         morello.tune(fresh(), dropout=2, db=False)
     assert isinstance(fresh().impl, Leaf)
+
+
+def test_clock_and_model_disagree_where_both_tell_programs_apart() -> None:
+    done = tuned(slow(), GOOD)
+    (sample,) = done.samples
+    assert sample.measured is not None
+    assert sample.paired is not None
+    # The start costs more and is slower: there they agree.
+    assert done.disagreement == (1, 0, 1.0)
+
+    def with_cost(cost: int, low: float, gain: float, high: float) -> Tuned:
+        built = attrs.evolve(sample.measured.built, cost=cost)  # pyright: ignore
+        measured = attrs.evolve(sample.measured, built=built)  # pyright: ignore
+        paired = attrs.evolve(sample.paired, low=low, gain=gain, high=high)  # pyright: ignore
+        return attrs.evolve(done, samples=(attrs.evolve(sample, measured=measured, paired=paired),), noise=0.02)
+
+    cost = done.start.built.cost
+    assert with_cost(cost + 1, 1.9, 2.0, 2.1).disagreement == (1, 1, 2.0)
+    assert with_cost(cost - 1, 0.4, 0.5, 0.6).disagreement == (1, 1, 2.0)
+    # Equal costs, intervals that meet, or differences within noise tell nothing.
+    assert with_cost(cost, 1.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
+    assert with_cost(cost + 1, 0.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
+    assert with_cost(cost + 1, 1.005, 1.01, 1.02).disagreement == (0, 0, 1.0)
