@@ -60,7 +60,8 @@ class Trace:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(f"{chr(10) * self._torn}{line}\n")
         except OSError as error:
-            raise MorelloError(f"cannot write the trace {self.path}: {error.strerror or error}") from error
+            what = f"cannot write the trace {self.path}: {error.strerror or error}"
+            raise MorelloError(what, "make room, and go on with the same --trace") from error
         self._torn = False
 
     def _take(self, event: Mapping[str, Any], task: Mapping[str, Any]) -> None:

@@ -49,7 +49,8 @@ class Program(Model):
         try:
             out, err = process.communicate(prompt.encode(), self.seconds)
         except subprocess.TimeoutExpired:
-            raise Unanswered(f"`{shlex.join(self.command)}` ran for {self.seconds:g} s") from None
+            what = f"`{shlex.join(self.command)}` ran for {self.seconds:g} s"
+            raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -57,7 +58,8 @@ class Program(Model):
                 process.communicate()
         if process.returncode:
             said = " ".join(err.decode("utf-8", "replace").split())[:_TOLD]
-            raise Unanswered(f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}")
+            what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
+            raise Unanswered(what, "run it by hand with a prompt on its standard input")
         return out[:_LARGEST].decode("utf-8", "replace")
 
 

@@ -178,7 +178,7 @@ class Endpoint(Model):
         with self._lock:
             tokens = self._spent["tokens in"] + self._spent["tokens out"]
             if (made.tokens and tokens >= made.tokens) or (made.money and self._spent["money"] >= made.money):
-                raise Spent("the budget of tokens or money is spent")
+                raise Spent("the budget of tokens or money is spent", "raise tokens or money in the settings of openai")
             self._spent["requests"] += 1
             now = time.monotonic()
             start = max(now, self._next)
@@ -192,13 +192,13 @@ class Endpoint(Model):
             usage = told.get("usage") or {}
             used = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            raise Unanswered("the endpoint's answer is no chat completion") from None
+            raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
         with self._lock:
             self._spent["tokens in"] += used[0]
             self._spent["tokens out"] += used[1]
             self._spent["money"] += (used[0] * self.settings.price_in + used[1] * self.settings.price_out) / 1e6
         if not isinstance(content, str) or not content.strip():
-            raise Unanswered("the model answered nothing")
+            raise Unanswered("the model answered nothing", "raise max_tokens, or ask another model")
         return self._redacted(content)
 
     def _failure(self, error: urllib.error.HTTPError) -> str:
