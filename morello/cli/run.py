@@ -10,6 +10,7 @@ import click
 from morello.cli.common import (
     cc_option,
     make,
+    measured_option,
     seed_option,
     tell_compiler,
     tell_sizes,
@@ -40,6 +41,7 @@ _MIN_TIME = 0.3
 @seed_option
 @threads_option
 @against_option
+@measured_option
 @cc_option
 def command(
     goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int | None, against: str, cc: str | None
