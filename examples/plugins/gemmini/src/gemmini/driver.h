@@ -2,19 +2,19 @@
 
 /* Which mvin instruction each configuration was given to, in the order in which they take turns. */
 static _Thread_local struct {
-    struct gemmini_load load[3];
+    gemmini_load load[3];
     int known[3], turn, stored;
     size_t store_stride;
 } gemmini_driver;
 
 /* Forgets how instructions are configured, as other programs may have run. */
-GEMMINI_USABLE void gemmini_begin(void) {
+static inline void gemmini_begin(void) {
     memset(&gemmini_driver, 0, sizeof gemmini_driver);
     gemmini_config_ex(GEMMINI_WEIGHT_STATIONARY, GEMMINI_NO_ACTIVATION, 1, 0, 0);
 }
 
 /* Returns the address of the row that begins at a pointer into scratchpad or accumulator. */
-GEMMINI_USABLE uint32_t gemmini_address(const void *pointer) {
+static inline uint32_t gemmini_address(const void *pointer) {
     const size_t row = GEMMINI_DIM * sizeof(gemmini_elem_t), sums = GEMMINI_DIM * sizeof(gemmini_acc_t);
     const uintptr_t scratchpad = (uintptr_t)pointer - (uintptr_t)gemmini.scratchpad;
     const uintptr_t accumulator = (uintptr_t)pointer - (uintptr_t)gemmini.accumulator;
@@ -25,7 +25,7 @@ GEMMINI_USABLE uint32_t gemmini_address(const void *pointer) {
 }
 
 /* Moves a tile in, by mvin2, mvin3 or mvin, whichever is configured for it, or was configured first. */
-GEMMINI_USABLE void gemmini_fetch(const void *dram, size_t stride, const void *to, uint32_t block, uint32_t columns,
+static inline void gemmini_fetch(const void *dram, size_t stride, const void *to, uint32_t block, uint32_t columns,
                                   uint32_t rows) {
     static void (*const by[3])(const void *, uint32_t, uint32_t, uint32_t) = {gemmini_mvin, gemmini_mvin2,
                                                                               gemmini_mvin3};
@@ -44,7 +44,7 @@ GEMMINI_USABLE void gemmini_fetch(const void *dram, size_t stride, const void *t
 }
 
 /* Moves a tile out, as it is. */
-GEMMINI_USABLE void gemmini_put(void *dram, size_t stride, const void *from, uint32_t columns, uint32_t rows) {
+static inline void gemmini_put(void *dram, size_t stride, const void *from, uint32_t columns, uint32_t rows) {
     if (!gemmini_driver.stored || gemmini_driver.store_stride != stride) {
         gemmini_config_st(stride, 1.0f);
         gemmini_driver.stored = 1;
@@ -53,6 +53,8 @@ GEMMINI_USABLE void gemmini_put(void *dram, size_t stride, const void *from, uin
     gemmini_mvout(dram, gemmini_address(from) | GEMMINI_FULL, columns, rows);
 }
 
+#ifndef GEMMINI_TOTALS
+#define GEMMINI_TOTALS
 /* All instructions so far, and all bytes from and to memory. */
 __attribute__((weak)) uint64_t gemmini_instructions(void) {
     const struct gemmini_counters *c = &gemmini_counters;
@@ -67,3 +69,4 @@ __attribute__((weak)) uint64_t gemmini_bytes(void) {
 __attribute__((weak)) uint64_t gemmini_work(void) {
     return gemmini_bytes() + GEMMINI_INSTRUCTION_COST * gemmini_instructions();
 }
+#endif

@@ -9,37 +9,42 @@
    from there, values of the accumulator's type as they are. A program that breaks a rule of the instructions is
    stopped with a message. Each thread has an accelerator of its own. */
 
+/* A program calls what it needs of this. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
 #define GEMMINI_ACC 0x80000000u
 #define GEMMINI_ADD 0x40000000u
 #define GEMMINI_FULL 0x20000000u
 #define GEMMINI_NONE 0xffffffffu
 #define GEMMINI_SCRATCHPAD_ROWS (GEMMINI_SCRATCHPAD_BYTES / (GEMMINI_DIM * sizeof(gemmini_elem_t)))
 #define GEMMINI_ACCUMULATOR_ROWS (GEMMINI_ACCUMULATOR_BYTES / (GEMMINI_DIM * sizeof(gemmini_acc_t)))
-#define GEMMINI_USABLE __attribute__((unused)) static inline
 
 enum { GEMMINI_OUTPUT_STATIONARY, GEMMINI_WEIGHT_STATIONARY };
 enum { GEMMINI_NO_ACTIVATION, GEMMINI_RELU };
 
 /* What the accelerator has been told to do and how many bytes it has moved from and to memory, since the process
    began. `mvin` and `read` are by the number of the instruction; `zeros` are those of `mvin` that read nothing. */
+#ifndef GEMMINI_COUNTERS
+#define GEMMINI_COUNTERS
 struct gemmini_counters {
     uint64_t config, mvin[3], zeros, preload, compute, mvout, fence, read[3], written;
 };
 
 /* One for all files of a library. */
 __attribute__((weak)) _Thread_local struct gemmini_counters gemmini_counters;
+#endif
 
 /* What an mvin instruction is configured for: `stride` in bytes, `block` in rows. */
-struct gemmini_load {
+typedef struct {
     size_t stride;
     float scale;
     uint32_t block;
-};
+} gemmini_load;
 
 static _Thread_local struct {
     _Alignas(64) gemmini_elem_t scratchpad[GEMMINI_SCRATCHPAD_ROWS][GEMMINI_DIM];
     gemmini_acc_t accumulator[GEMMINI_ACCUMULATOR_ROWS][GEMMINI_DIM];
-    struct gemmini_load load[3];
+    gemmini_load load[3];
     size_t store_stride;
     float store_scale;
     int activation;
@@ -50,36 +55,37 @@ static _Thread_local struct {
     uint32_t out, out_columns, out_rows;
 } gemmini;
 
-GEMMINI_USABLE void gemmini_require(int holds, const char *rule) {
+static inline void gemmini_require(int holds, const char *rule) {
     if (!holds) {
         fprintf(stderr, "gemmini: %s\n", rule);
         abort();
     }
 }
 
-GEMMINI_USABLE void gemmini_require_tile(uint32_t columns, uint32_t rows, uint32_t most_columns) {
+static inline void gemmini_require_tile(uint32_t columns, uint32_t rows, uint32_t most_columns) {
     gemmini_require(1 <= rows && rows <= GEMMINI_DIM, "a tile has 1 to DIM rows");
     gemmini_require(1 <= columns && columns <= most_columns, "a tile has 1 to DIM columns, and mvin up to 4 DIM");
 }
 
-GEMMINI_USABLE gemmini_elem_t *gemmini_scratchpad_row(uint32_t row) {
+static inline gemmini_elem_t *gemmini_scratchpad_row(uint32_t address) {
+    const uint32_t row = address & ~(GEMMINI_ADD | GEMMINI_FULL);
     gemmini_require(row < GEMMINI_SCRATCHPAD_ROWS, "the address is behind the end of the scratchpad");
     return gemmini.scratchpad[row];
 }
 
-GEMMINI_USABLE gemmini_acc_t *gemmini_accumulator_row(uint32_t address, uint32_t row) {
+static inline gemmini_acc_t *gemmini_accumulator_row(uint32_t address, uint32_t row) {
     const uint32_t first = address & ~(GEMMINI_ACC | GEMMINI_ADD | GEMMINI_FULL);
     gemmini_require(first + row < GEMMINI_ACCUMULATOR_ROWS, "the address is behind the end of the accumulator");
     return gemmini.accumulator[first + row];
 }
 
 /* `sum + value`; integers wrap around. */
-GEMMINI_USABLE gemmini_acc_t gemmini_plus(gemmini_acc_t sum, gemmini_acc_t value) {
+static inline gemmini_acc_t gemmini_plus(gemmini_acc_t sum, gemmini_acc_t value) {
     return GEMMINI_IS_FLOAT ? sum + value : (gemmini_acc_t)((uint32_t)sum + (uint32_t)value);
 }
 
 /* `value` times `scale`; integers are rounded to nearest even ones, and to what is between `low` and `high`. */
-GEMMINI_USABLE double gemmini_scaled(double value, float scale, double low, double high) {
+static inline double gemmini_scaled(double value, float scale, double low, double high) {
     if (GEMMINI_IS_FLOAT) {
         return (float)value * scale;
     }
@@ -87,13 +93,13 @@ GEMMINI_USABLE double gemmini_scaled(double value, float scale, double low, doub
     return whole < low ? low : whole > high ? high : whole;
 }
 
-GEMMINI_USABLE gemmini_elem_t gemmini_narrow(double value, float scale) {
+static inline gemmini_elem_t gemmini_narrow(double value, float scale) {
     return (gemmini_elem_t)gemmini_scaled(value, scale, INT8_MIN, INT8_MAX);
 }
 
 /* Instructions. */
 
-GEMMINI_USABLE void gemmini_config_ex(int dataflow, int activation, uint32_t a_stride, int a_transpose,
+static inline void gemmini_config_ex(int dataflow, int activation, uint32_t a_stride, int a_transpose,
                                       int b_transpose) {
     gemmini_require(dataflow == GEMMINI_WEIGHT_STATIONARY, "only the weight-stationary dataflow is modelled");
     gemmini_require(activation == GEMMINI_NO_ACTIVATION || activation == GEMMINI_RELU,
@@ -106,21 +112,21 @@ GEMMINI_USABLE void gemmini_config_ex(int dataflow, int activation, uint32_t a_s
 
 /* For instruction mvin (`id` 0), mvin2 (1) or mvin3 (2): rows in memory are `stride` bytes apart, and blocks of DIM
    columns are `block` rows apart in the accelerator. */
-GEMMINI_USABLE void gemmini_config_ld(size_t stride, float scale, uint32_t block, uint32_t id) {
+static inline void gemmini_config_ld(size_t stride, float scale, uint32_t block, uint32_t id) {
     gemmini_require(id < 3, "there are three mvin instructions, 0 to 2");
     gemmini_counters.config++;
-    gemmini.load[id] = (struct gemmini_load){stride, scale, block};
+    gemmini.load[id] = (gemmini_load){stride, scale, block};
 }
 
 /* For mvout: rows in memory are `stride` bytes apart. */
-GEMMINI_USABLE void gemmini_config_st(size_t stride, float scale) {
+static inline void gemmini_config_st(size_t stride, float scale) {
     gemmini_counters.config++;
     gemmini.store_stride = stride;
     gemmini.store_scale = scale;
 }
 
 /* Sets or adds to `count` values of an accumulator's row; zeros without `from`. */
-GEMMINI_USABLE void gemmini_accumulate(gemmini_acc_t *to, const void *from, uint32_t count, int add, float scale) {
+static inline void gemmini_accumulate(gemmini_acc_t *to, const void *from, uint32_t count, int add, float scale) {
     for (uint32_t column = 0; column < count; column++) {
         gemmini_acc_t value = 0;
         if (from) {
@@ -133,9 +139,9 @@ GEMMINI_USABLE void gemmini_accumulate(gemmini_acc_t *to, const void *from, uint
     }
 }
 
-GEMMINI_USABLE void gemmini_mvin_by(uint32_t id, const void *dram, uint32_t address, uint32_t columns,
+static inline void gemmini_mvin_by(uint32_t id, const void *dram, uint32_t address, uint32_t columns,
                                     uint32_t rows) {
-    const struct gemmini_load load = gemmini.load[id];
+    const gemmini_load load = gemmini.load[id];
     const int to_accumulator = (address & GEMMINI_ACC) != 0;
     const size_t size = to_accumulator ? sizeof(gemmini_acc_t) : sizeof(gemmini_elem_t);
     gemmini_require_tile(columns, rows, dram ? 4 * GEMMINI_DIM : GEMMINI_DIM);
@@ -166,20 +172,20 @@ GEMMINI_USABLE void gemmini_mvin_by(uint32_t id, const void *dram, uint32_t addr
 }
 
 /* Moves a tile from memory; without `dram`, a tile of zeros. */
-GEMMINI_USABLE void gemmini_mvin(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
+static inline void gemmini_mvin(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
     gemmini_mvin_by(0, dram, address, columns, rows);
 }
 
-GEMMINI_USABLE void gemmini_mvin2(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
+static inline void gemmini_mvin2(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
     gemmini_mvin_by(1, dram, address, columns, rows);
 }
 
-GEMMINI_USABLE void gemmini_mvin3(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
+static inline void gemmini_mvin3(const void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
     gemmini_mvin_by(2, dram, address, columns, rows);
 }
 
 /* Brings weights to the array, or leaves those that are there (GEMMINI_NONE), and says where results go. */
-GEMMINI_USABLE void gemmini_preload(uint32_t b, uint32_t c, uint32_t b_columns, uint32_t b_rows, uint32_t c_columns,
+static inline void gemmini_preload(uint32_t b, uint32_t c, uint32_t b_columns, uint32_t b_rows, uint32_t c_columns,
                                     uint32_t c_rows) {
     gemmini_require_tile(b_columns, b_rows, GEMMINI_DIM);
     gemmini_require_tile(c_columns, c_rows, GEMMINI_DIM);
@@ -198,7 +204,7 @@ GEMMINI_USABLE void gemmini_preload(uint32_t b, uint32_t c, uint32_t b_columns, 
 }
 
 /* C (+)= A·B + D for the weights B in the array; D is left out with GEMMINI_NONE. */
-GEMMINI_USABLE void gemmini_compute(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows, uint32_t d_columns,
+static inline void gemmini_compute(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows, uint32_t d_columns,
                                     uint32_t d_rows) {
     gemmini_require_tile(a_columns, a_rows, GEMMINI_DIM);
     gemmini_require_tile(d_columns, d_rows, GEMMINI_DIM);
@@ -226,7 +232,7 @@ GEMMINI_USABLE void gemmini_compute(uint32_t a, uint32_t d, uint32_t a_columns, 
 }
 
 /* Computes with the weights that the last preload brought. */
-GEMMINI_USABLE void gemmini_compute_preloaded(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows,
+static inline void gemmini_compute_preloaded(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows,
                                               uint32_t d_columns, uint32_t d_rows) {
     if (gemmini.has_next) {
         memcpy(gemmini.weights, gemmini.next, sizeof gemmini.weights);
@@ -236,13 +242,13 @@ GEMMINI_USABLE void gemmini_compute_preloaded(uint32_t a, uint32_t d, uint32_t a
 }
 
 /* Computes with the weights that were used before. */
-GEMMINI_USABLE void gemmini_compute_accumulated(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows,
+static inline void gemmini_compute_accumulated(uint32_t a, uint32_t d, uint32_t a_columns, uint32_t a_rows,
                                                 uint32_t d_columns, uint32_t d_rows) {
     gemmini_compute(a, d, a_columns, a_rows, d_columns, d_rows);
 }
 
 /* Moves a tile to memory. */
-GEMMINI_USABLE void gemmini_mvout(void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
+static inline void gemmini_mvout(void *dram, uint32_t address, uint32_t columns, uint32_t rows) {
     const int from_accumulator = (address & GEMMINI_ACC) != 0, full = (address & GEMMINI_FULL) != 0;
     const size_t size = from_accumulator && full ? sizeof(gemmini_acc_t) : sizeof(gemmini_elem_t);
     gemmini_require_tile(columns, rows, GEMMINI_DIM);
@@ -268,6 +274,6 @@ GEMMINI_USABLE void gemmini_mvout(void *dram, uint32_t address, uint32_t columns
 }
 
 /* Waits until everything is done; here, all is at once. */
-GEMMINI_USABLE void gemmini_fence(void) {
+static inline void gemmini_fence(void) {
     gemmini_counters.fence++;
 }
