@@ -20,7 +20,7 @@ static inline uint32_t gemmini_address(const void *pointer) {
     const uintptr_t accumulator = (uintptr_t)pointer - (uintptr_t)gemmini.accumulator;
     const int inside = scratchpad < sizeof gemmini.scratchpad;
     gemmini_require(inside || accumulator < sizeof gemmini.accumulator, "the pointer is to neither of its memories");
-    gemmini_require((inside ? scratchpad % row : accumulator % sums) == 0, "the pointer is not to the start of a row");
+    gemmini_require((inside ? scratchpad % row : accumulator % sums) == 0, "the pointer is not to a row's start");
     return (uint32_t)(inside ? scratchpad / row : GEMMINI_ACC | accumulator / sums);
 }
 
@@ -53,20 +53,26 @@ static inline void gemmini_put(void *dram, size_t stride, const void *from, uint
     gemmini_mvout(dram, gemmini_address(from) | GEMMINI_FULL, columns, rows);
 }
 
-#ifndef GEMMINI_TOTALS
-#define GEMMINI_TOTALS
-/* All instructions so far, and all bytes from and to memory. */
-__attribute__((weak)) uint64_t gemmini_instructions(void) {
-    const struct gemmini_counters *c = &gemmini_counters;
-    return c->config + c->mvin[0] + c->mvin[1] + c->mvin[2] + c->preload + c->compute + c->mvout + c->fence;
-}
+#ifndef GEMMINI_COUNT
+/* Functions by which metrics ask for counts. */
+#define GEMMINI_COUNT(name, count) __attribute__((weak)) uint64_t gemmini_##name(void) { return count; }
+#define GEMMINI_OF(field) gemmini_counters.field
 
-__attribute__((weak)) uint64_t gemmini_bytes(void) {
-    const struct gemmini_counters *c = &gemmini_counters;
-    return c->read[0] + c->read[1] + c->read[2] + c->written;
-}
-
-__attribute__((weak)) uint64_t gemmini_work(void) {
-    return gemmini_bytes() + GEMMINI_INSTRUCTION_COST * gemmini_instructions();
-}
+GEMMINI_COUNT(config, GEMMINI_OF(config))
+GEMMINI_COUNT(zeros, GEMMINI_OF(zeros))
+GEMMINI_COUNT(mvins, GEMMINI_OF(mvin[0]) - GEMMINI_OF(zeros))
+GEMMINI_COUNT(mvin2s, GEMMINI_OF(mvin[1]))
+GEMMINI_COUNT(mvin3s, GEMMINI_OF(mvin[2]))
+GEMMINI_COUNT(preloads, GEMMINI_OF(preload))
+GEMMINI_COUNT(computes, GEMMINI_OF(compute))
+GEMMINI_COUNT(mvouts, GEMMINI_OF(mvout))
+GEMMINI_COUNT(fences, GEMMINI_OF(fence))
+GEMMINI_COUNT(read, GEMMINI_OF(read[0]))
+GEMMINI_COUNT(read2, GEMMINI_OF(read[1]))
+GEMMINI_COUNT(read3, GEMMINI_OF(read[2]))
+GEMMINI_COUNT(written, GEMMINI_OF(written))
+GEMMINI_COUNT(traffic, gemmini_read() + gemmini_read2() + gemmini_read3() + gemmini_written())
+GEMMINI_COUNT(instructions, gemmini_zeros() + gemmini_mvins() + gemmini_mvin2s() + gemmini_mvin3s() +
+                                gemmini_preloads() + gemmini_computes() + gemmini_mvouts())
+GEMMINI_COUNT(work, gemmini_traffic() + GEMMINI_INSTRUCTION_COST * gemmini_instructions())
 #endif

@@ -8,6 +8,7 @@ from morello.rewrites import STANDARD
 from . import array
 from .emitter import GemminiEmitter
 from .kernels import kernels
+from .metrics import METRICS
 
 
 def _plugin(one: array.Array) -> TargetPlugin:
@@ -23,6 +24,7 @@ def _plugin(one: array.Array) -> TargetPlugin:
         rewrites=STANDARD,
         kernels=kernels(one),
         emitter=GemminiEmitter(),
+        metrics=METRICS,
     )
 
 
