@@ -55,24 +55,28 @@ static inline void gemmini_put(void *dram, size_t stride, const void *from, uint
 
 #ifndef GEMMINI_COUNT
 /* Functions by which metrics ask for counts. */
-#define GEMMINI_COUNT(name, count) __attribute__((weak)) uint64_t gemmini_##name(void) { return count; }
-#define GEMMINI_OF(field) gemmini_counters.field
+#define GEMMINI_COUNT(name, count) \
+    __attribute__((weak)) uint64_t gemmini_count_##name(void) { \
+        const struct gemmini_counters *const c = &gemmini_counters; \
+        return count; \
+    }
 
-GEMMINI_COUNT(config, GEMMINI_OF(config))
-GEMMINI_COUNT(zeros, GEMMINI_OF(zeros))
-GEMMINI_COUNT(mvins, GEMMINI_OF(mvin[0]) - GEMMINI_OF(zeros))
-GEMMINI_COUNT(mvin2s, GEMMINI_OF(mvin[1]))
-GEMMINI_COUNT(mvin3s, GEMMINI_OF(mvin[2]))
-GEMMINI_COUNT(preloads, GEMMINI_OF(preload))
-GEMMINI_COUNT(computes, GEMMINI_OF(compute))
-GEMMINI_COUNT(mvouts, GEMMINI_OF(mvout))
-GEMMINI_COUNT(fences, GEMMINI_OF(fence))
-GEMMINI_COUNT(read, GEMMINI_OF(read[0]))
-GEMMINI_COUNT(read2, GEMMINI_OF(read[1]))
-GEMMINI_COUNT(read3, GEMMINI_OF(read[2]))
-GEMMINI_COUNT(written, GEMMINI_OF(written))
-GEMMINI_COUNT(traffic, gemmini_read() + gemmini_read2() + gemmini_read3() + gemmini_written())
-GEMMINI_COUNT(instructions, gemmini_zeros() + gemmini_mvins() + gemmini_mvin2s() + gemmini_mvin3s() +
-                                gemmini_preloads() + gemmini_computes() + gemmini_mvouts())
-GEMMINI_COUNT(work, gemmini_traffic() + GEMMINI_INSTRUCTION_COST * gemmini_instructions())
+GEMMINI_COUNT(config, c->config)
+GEMMINI_COUNT(zero, c->zeros)
+GEMMINI_COUNT(mvin, c->mvin[0])
+GEMMINI_COUNT(mvin2, c->mvin[1])
+GEMMINI_COUNT(mvin3, c->mvin[2])
+GEMMINI_COUNT(preload, c->preload)
+GEMMINI_COUNT(compute, c->compute)
+GEMMINI_COUNT(mvout, c->mvout)
+GEMMINI_COUNT(fence, c->fence)
+GEMMINI_COUNT(read, c->read[0])
+GEMMINI_COUNT(read2, c->read[1])
+GEMMINI_COUNT(read3, c->read[2])
+GEMMINI_COUNT(written, c->written)
+GEMMINI_COUNT(traffic, c->read[0] + c->read[1] + c->read[2] + c->written)
+GEMMINI_COUNT(issued, c->mvin[0] + c->mvin[1] + c->mvin[2] + c->preload + c->compute + c->mvout)
+GEMMINI_COUNT(work, c->read[0] + c->read[1] + c->read[2] + c->written +
+                        GEMMINI_INSTRUCTION_COST * (c->mvin[0] + c->mvin[1] + c->mvin[2] + c->preload + c->compute +
+                                                    c->mvout))
 #endif

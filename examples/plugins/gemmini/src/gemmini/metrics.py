@@ -8,15 +8,15 @@ _COUNTS = (
     ("work", "bytes", "bytes moved, and 16 for each instruction that moves or computes: what the cost says"),
     ("traffic", "bytes", "from and to memory"),
     ("issued", "instructions", "that move or compute"),
-    ("zeros", "issued", "mvin of zeros"),
-    ("mvins", "issued", "mvin, but for zeros"),
-    ("mvin2s", "issued", "mvin2"),
-    ("mvin3s", "issued", "mvin3"),
-    ("preloads", "issued", "preload"),
-    ("computes", "issued", "compute_preloaded and compute_accumulated"),
-    ("mvouts", "issued", "mvout"),
-    ("config", "issued", "config_ex, config_ld and config_st"),
-    ("fences", "issued", "fence"),
+    ("mvin", "instructions", "mvin"),
+    ("mvin2", "instructions", "mvin2"),
+    ("mvin3", "instructions", "mvin3"),
+    ("zero", "instructions", "of all these, those that fill with zeros"),
+    ("preload", "instructions", "preload"),
+    ("compute", "instructions", "compute_preloaded and compute_accumulated"),
+    ("mvout", "instructions", "mvout"),
+    ("config", "instructions", "config_ex, config_ld and config_st"),
+    ("fence", "instructions", "fence"),
     ("read", "bytes", "read by mvin"),
     ("read2", "bytes", "read by mvin2"),
     ("read3", "bytes", "read by mvin3"),
@@ -24,5 +24,5 @@ _COUNTS = (
 )
 
 METRICS = tuple(
-    Metric(name=name, unit=unit, symbol=f"gemmini_{name}", description=about) for name, unit, about in _COUNTS
+    Metric(name=name, unit=unit, symbol=f"gemmini_count_{name}", description=about) for name, unit, about in _COUNTS
 )

@@ -23,7 +23,7 @@ enum { GEMMINI_OUTPUT_STATIONARY, GEMMINI_WEIGHT_STATIONARY };
 enum { GEMMINI_NO_ACTIVATION, GEMMINI_RELU };
 
 /* What the accelerator has been told to do and how many bytes it has moved from and to memory, since the process
-   began. `mvin` and `read` are by the number of the instruction; `zeros` are those of `mvin` that read nothing. */
+   began. `mvin` and `read` are by the number of the instruction; `zeros` are those of any that read nothing. */
 #ifndef GEMMINI_COUNTERS
 #define GEMMINI_COUNTERS
 struct gemmini_counters {
