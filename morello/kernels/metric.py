@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
 
 
 @attrs.frozen(kw_only=True)
 class Metric:
-    """A count that a program's library keeps, of which less is better.
+    """A number that programs are measured by, of which less is better; `unit` is the word for many of it.
 
-    `symbol` names the function of the library that returns the count so far, `uint64_t symbol(void)`: what a call adds
-    to it in the calling thread is the call's. `unit` is the word for many of them.
+    Either the program's library counts: its function `uint64_t symbol(void)` returns the count so far, and what a call
+    adds to it in the calling thread is the call's. Or `measure` gives the number, the same whenever it is asked: it is
+    handed the `morello.runtime.Kernel`, which can be called, and knows its program, C and library.
     """
 
     name: str
     unit: str
-    symbol: str
+    symbol: str = ""
+    measure: Callable[[Any], float] | None = None
     description: str = ""

@@ -79,6 +79,8 @@ def _metric_rule(metric: object, target: Target) -> str | None:
     words = metric.name, metric.unit, metric.description
     if not (all(isinstance(word, str) for word in words) and metric.name and metric.unit):
         return "it has a name and a unit"
+    if metric.measure is not None:
+        return None if callable(metric.measure) and not metric.symbol else "it has a `symbol` or a function `measure`"
     if not (isinstance(metric.symbol, str) and metric.symbol.isascii() and metric.symbol.isidentifier()):
         return "`symbol` is the name of a C function"
     return None

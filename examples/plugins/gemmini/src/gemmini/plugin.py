@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello.plugins import TargetInfo, TargetPlugin
+from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
 
 from . import array
@@ -23,6 +23,8 @@ def _plugin(one: array.Array) -> TargetPlugin:
         levels=one.levels,
         rewrites=STANDARD,
         kernels=kernels(one),
+        # There is one array: what is shared among threads is never any cheaper.
+        weights=Weights(threads=1, sync=1),
         emitter=GemminiEmitter(),
         metrics=METRICS,
     )
