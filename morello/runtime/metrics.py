@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Reading:
-    """What one call comes to by one metric."""
+    """One call of a program, by one metric."""
 
     metric: Metric
     value: float

@@ -43,7 +43,7 @@ class HandMade:
 
     def __call__(self, *arrays: np.ndarray) -> dict[str, int]:
         before = self._counts()
-        self._function(*(self._ffi.from_buffer(f"{_c_type(one)} *", one, require_writable=False) for one in arrays))
+        self._function(*(self._ffi.cast(f"{_c_type(one)} *", one.ctypes.data) for one in arrays))
         return {name: count - before[name] for name, count in self._counts().items()}
 
     def _counts(self) -> dict[str, int]:
