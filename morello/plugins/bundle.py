@@ -14,6 +14,7 @@ from morello.plugins.hookspecs import hookimpl
 from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
+from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.rewrites.base import Rewrite
 
 
@@ -33,6 +34,9 @@ class TargetPlugin:
     measurements: Sequence[Measurement] = ()
     mappers: Sequence[Mapper] = ()
     metrics: Sequence[Metric] = ()
+    menu: Sequence[MenuItem] = ()
+    tuning: TuningInfo | None = None
+    proposers: Sequence[Proposer] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -81,3 +85,15 @@ class TargetPlugin:
     @hookimpl
     def morello_mappers(self, target: str) -> Sequence[Mapper]:
         return self.mappers if target == self.info.name else ()
+
+    @hookimpl
+    def morello_optimization_menu(self, target: str) -> Sequence[MenuItem]:
+        return self.menu if target == self.info.name else ()
+
+    @hookimpl
+    def morello_tuning(self, target: str) -> TuningInfo | None:
+        return self.tuning if target == self.info.name else None
+
+    @hookimpl
+    def morello_proposers(self, target: str) -> Sequence[Proposer]:
+        return self.proposers if target == self.info.name else ()
