@@ -22,9 +22,9 @@ PHASES: tuple[Phase, ...] = ("early", "middle", "late")
 class Feedback:
     """The facts of a program that was measured.
 
-    `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of the
-    interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known. `holds`
-    are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
+    `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of
+    the interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known.
+    `holds` are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
     """
 
     value: float

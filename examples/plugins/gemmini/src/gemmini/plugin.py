@@ -8,6 +8,7 @@ from morello.rewrites import STANDARD
 from . import array
 from .emitter import GemminiEmitter
 from .kernels import kernels
+from .menu import menu, tuning
 from .metrics import METRICS
 
 
@@ -27,6 +28,8 @@ def _plugin(one: array.Array) -> TargetPlugin:
         weights=Weights(threads=1, sync=1),
         emitter=GemminiEmitter(),
         metrics=METRICS,
+        menu=menu(one),
+        tuning=tuning(one),
     )
 
 
