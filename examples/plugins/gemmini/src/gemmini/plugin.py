@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from morello.plugins import TargetInfo, TargetPlugin, Weights
-from morello.rewrites import STANDARD
+from morello.plugins import TargetInfo, TargetPlugin
 
 from . import array
 from .emitter import GemminiEmitter
 from .kernels import kernels
 from .menu import menu, tuning
 from .metrics import METRICS
+from .rewrites import REWRITES
 
 
 def _plugin(one: array.Array) -> TargetPlugin:
@@ -22,10 +22,8 @@ def _plugin(one: array.Array) -> TargetPlugin:
     return TargetPlugin(
         info=info,
         levels=one.levels,
-        rewrites=STANDARD,
+        rewrites=REWRITES,
         kernels=kernels(one),
-        # There is one array: what is shared among threads is never any cheaper.
-        weights=Weights(threads=1, sync=1),
         emitter=GemminiEmitter(),
         metrics=METRICS,
         menu=menu(one),
