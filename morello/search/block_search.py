@@ -15,7 +15,7 @@ from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites.base import rewrites_of
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.ahead import Ahead
 from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
@@ -71,7 +71,7 @@ class Keeper(Answers, Protocol):
 class Alternative:
     """A step that might be taken, and what the best program that begins with it costs: at least that unless `exact`."""
 
-    step: str
+    step: Rewrite
     cost: int
     exact: bool
 
@@ -331,7 +331,7 @@ class BlockSearch:
         if solver.core.chosen(cell).priority == RECALLED:
             solver.choose_own(cell)
         ranking = solver.ranking(cell, solver.core.chosen(cell).priority, count)
-        return [Alternative(str(solver.engine.step(cell, one.priority)), int(one.cost), one.exact) for one in ranking]
+        return [Alternative(solver.engine.step(cell, one.priority), int(one.cost), one.exact) for one in ranking]
 
     def _run(self, specs: Sequence[Spec]) -> None:
         """Solve the cells of Specs, with an engine that covers them."""

@@ -109,6 +109,11 @@ def opened(candidate: Candidate, site: Site) -> Schedule:
     return _edited(candidate, site.path, (), lambda leaf: leaf)
 
 
+def grafted(candidate: Candidate, site: Site, other: Node) -> Schedule:
+    """Return the schedule with the steps of another program's node in place of all at a site, as far as they apply."""
+    return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, other, candidate.target))
+
+
 def begun(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
     """Return the schedule with steps in place of the one at a site and all below it; search completes them."""
     return _edited(candidate, site.path, steps, lambda leaf: leaf)

@@ -65,7 +65,7 @@ def tuning(vectors: str, registers: int) -> TuningInfo:
             f"An x86-64 core with {vectors}, {registers} vector registers (level VRF), 16 general registers (RF), "
             "an L1 and an L2 cache, and memory (GL). Caches are the hardware's: a move to L1 or L2 that keeps layout "
             "and type copies nothing, but says that the operand is reused there. A move with another layout packs. "
-            "Kernels called RegisterTile keep sums in registers over all of k and read operands from wherever they lie; "
+            "Kernels called RegisterTile keep sums in registers over all of k and read operands wherever they lie; "
             "strips of columns are read fastest. Loops are cheap; tiles that leave boundaries need a schedule for each."
         ),
         rules=(
