@@ -12,6 +12,10 @@ REGISTRY = Registry.of(gemmini=INT8, gemmini_fp32=FP32)
 CHECKS = [check for name in REGISTRY.names for check in kernel_checks(REGISTRY.target(name), sanitize=True)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(check, id=str(check), marks=pytest.mark.xdist_group(check.group)) for check in CHECKS],
+)
 def test_kernels_compute_what_they_declare(check: KernelCheck) -> None:
     check()
