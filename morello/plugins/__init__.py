@@ -1,6 +1,7 @@
 """The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
 
 from morello.kernels.machine import Machine, MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
@@ -12,7 +13,6 @@ from morello.plugins.tuning import (
     Candidate,
     Feedback,
     MenuItem,
-    Metric,
     Outcome,
     Proposal,
     Proposer,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
@@ -32,6 +33,7 @@ class TargetPlugin:
     clock: Clock | None = None
     measurements: Sequence[Measurement] = ()
     mappers: Sequence[Mapper] = ()
+    metrics: Sequence[Metric] = ()
     menu: Sequence[MenuItem] = ()
     tuning: TuningInfo | None = None
     proposers: Sequence[Proposer] = ()
@@ -71,6 +73,10 @@ class TargetPlugin:
     @hookimpl
     def morello_measurements(self, target: str) -> Sequence[Measurement]:
         return self.measurements if target == self.info.name else ()
+
+    @hookimpl
+    def morello_metrics(self, target: str) -> Sequence[Metric]:
+        return self.metrics if target == self.info.name else ()
 
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:

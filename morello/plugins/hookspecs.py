@@ -13,6 +13,7 @@ import pluggy
 
 from morello.ir.ops import Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.mapper import Mapper
@@ -75,6 +76,11 @@ def morello_clock(target: str) -> Clock | None:
 @hookspec
 def morello_measurements(target: str) -> Iterable[Measurement] | None:
     """Return how the tables of `target` are measured, for `morello calibrate`."""
+
+
+@hookspec
+def morello_metrics(target: str) -> Iterable[Metric] | None:
+    """Metrics by which programs for `target` are measured in place of time, the most telling one first."""
 
 
 @hookspec

@@ -386,6 +386,7 @@ class Registry:
             rewrites=collect("morello_rewrites", "rewrite"),
             kernels=collect("morello_microkernels", "microkernel"),
             emitter=single("morello_emitter", "emitter", None),
+            metrics=collect("morello_metrics", "metric"),
             operations=self.operations,
             origins=origins,
         )

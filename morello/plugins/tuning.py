@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -22,9 +22,9 @@ PHASES: tuple[Phase, ...] = ("early", "middle", "late")
 class Feedback:
     """The facts of a program that was measured.
 
-    `value` is its time in seconds per call, or what the target's `Metric` says, and `spread` the relative half of the
-    interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known. `holds`
-    are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
+    `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of
+    the interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known.
+    `holds` are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
     """
 
     value: float
@@ -78,28 +78,11 @@ class MenuItem:
 
 
 @attrs.frozen(kw_only=True)
-class Metric:
-    """A number that programs are judged by in place of time; less is better.
-
-    `measure(kernel)` gives it, the same whenever it is asked: `kernel` is a `morello.runtime.Kernel`, to be called on
-    arrays.
-    """
-
-    name: str
-    unit: str
-    measure: Callable[[Any], float]
-
-
-@attrs.frozen(kw_only=True)
 class TuningInfo:
-    """The words that a target has for language models: what it is, and rules that schedules for it obey.
-
-    `metric` is what its programs are judged by, None for time on this machine.
-    """
+    """The words that a target has for language models: what it is, and rules that schedules for it obey."""
 
     description: str = ""
     rules: tuple[str, ...] = ()
-    metric: Metric | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -18,8 +18,9 @@ from morello.frontend.parser import parse_schedule
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, Loop, figures
 from morello.plugins.edits import removed, sites
+from morello.kernels.metric import Metric
 from morello.plugins.measure import Clock
-from morello.plugins.tuning import Candidate, Feedback, Metric
+from morello.plugins.tuning import Candidate, Feedback
 from morello.report.balance import balance
 from morello.report.tree import by_level
 from morello.runtime.paired import MOST_ROUNDS, Paired, compare
@@ -83,7 +84,10 @@ class Evaluator:
     seed: int = 0
     threads: int | None = None
     jobs: int = attrs.field(factory=lambda: os.cpu_count() or 1)
-    metric: Metric | None = None
+    #: What programs are judged by in place of time.
+    metric: Metric | None = attrs.field(
+        default=attrs.Factory(lambda self: next(iter(self.goal.target.metrics), None), takes_self=True)
+    )
     clock: Clock | None = None
     #: Relative differences between times of the same program.
     noise: float = _LEAST
@@ -216,8 +220,7 @@ class Evaluator:
         return built.kernel.threads(self.threads if built.kernel.program.parallel else None)
 
     def _value(self, built: Built) -> float:
-        assert self.metric
-        return float(self.metric.measure(built.kernel))
+        return float(next(one.value for one in built.kernel.readings(self.seed) if one.metric == self.metric))
 
     def _measured(self, built: Built, value: float, spread: float, relative: float = 1.0) -> Measured:
         target, impl = self.goal.target, built.impl

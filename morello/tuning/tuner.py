@@ -166,7 +166,6 @@ class Tuner:
             effort=attrs.evolve(self.completing, memory=self.effort.memory if self.effort else None),
             seed=self.options.seed,
             threads=self.threads,
-            metric=info.metric,
             clock=self.registry.clock(target.name),
         )
         done = goal.synthesize(self.db or False, progress, self.effort) if _is_open(goal) else goal
@@ -175,7 +174,7 @@ class Tuner:
         known = recipes(self.reuse, goal) if self.reuse else []
         menu = () if self.without_menu else tuple(menu_for(target.name, self.registry).values())
         task = self._task(evaluator, start, menu, info, known)
-        trace = Trace.open(self.trace, self._head(machine, info.metric and info.metric.name))
+        trace = Trace.open(self.trace, self._head(machine, evaluator.metric and evaluator.metric.name))
         search = Search(
             evaluator=evaluator,
             session=self.proposer.start(task),
@@ -186,7 +185,7 @@ class Tuner:
         )
         trace.write(
             "start",
-            **self._head(machine, info.metric and info.metric.name),
+            **self._head(machine, evaluator.metric and evaluator.metric.name),
             name=goal.name,
             proposer=self.proposer.name,
             options=attrs.asdict(self.options),
