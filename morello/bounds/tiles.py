@@ -9,6 +9,7 @@ the dual of the program that bounds tiles, so there is none with more.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product as choices
 
@@ -45,24 +46,27 @@ class RealTile:
         return nest.points * self.memory / self.points
 
 
-def largest_tile(nest: Nest, memory: int, alpha: float | None = None) -> RealTile:
-    """Return the tile with the most points.
+def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Collection[int] = frozenset()) -> RealTile:
+    """Return the tile with the most points; loops `kept`, by number, are not tiled.
 
     Where there are several, `alpha` chooses: 0 the longest along the first loop, 1 the most even one, and between these
     all that lie between; by default any. Raises MorelloError for memory of less than two bytes.
     """
     if memory < 2:
         raise MorelloError(f"a memory of {memory} bytes has no tiles", "give it two bytes at least")
-    rows, right = _capacity(nest, memory)
+    rows, right = _capacity(nest, memory, kept)
     count = len(nest.loops)
     any_of_them = minimum([-1.0] * count, rows, right)
+    whole = [math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes)]
     if alpha is None:
-        return RealTile(memory, any_of_them)
+        return RealTile(memory, tuple(map(operator.add, any_of_them, whole)))
     best = sum(any_of_them)
     rows, right = [*rows, [1.0] * count], [*right, best - _CLOSE]
     first = minimum([-1.0, *[0.0] * (count - 1)], rows, right)
     longest = minimum([*[0.0] * count, 1.0], *_even(rows, right, nest, memory))[:count]
-    mixed = tuple((1 - alpha) * one + alpha * other for one, other in zip(first, longest, strict=True))
+    mixed = tuple(
+        (1 - alpha) * one + alpha * other + own for one, other, own in zip(first, longest, whole, strict=True)
+    )
     return RealTile(memory, mixed)
 
 
@@ -75,18 +79,22 @@ def _even(
     return [[*row, 0.0] for row in rows] + tops, [*right, *[0.0] * count]
 
 
-def _capacity(nest: Nest, memory: int) -> tuple[list[list[float]], list[float]]:
-    """Return rows · λ ≥ right: what an array holds fits, and no tile is longer than its loop."""
+def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
+    """Return rows · λ ≥ right: what an array holds fits, and no tile is longer than its loop.
+
+    The λ of loops that are kept are 0: they only leave less memory for the others, if any.
+    """
+    least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
     count = len(nest.loops)
     rows: list[list[float]] = []
     right: list[float] = []
     for array in nest.arrays:
         for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
             rows.append([-float(loop in chosen) for loop in range(count)])
-            right.append(-(1 - math.log(array.bytes, memory)))
+            right.append(-max(0.0, 1 - math.log(int(held(array, least)), memory)))
     for loop, size in enumerate(nest.sizes):
         rows.append([-float(at == loop) for at in range(count)])
-        right.append(-math.log(size, memory))
+        right.append(0.0 if loop in kept else -math.log(size, memory))
     for outer, inner, size in nest.split:
         # Both together are one loop, which may be shorter than their box.
         rows.append([-float(at in (outer, inner)) for at in range(count)])

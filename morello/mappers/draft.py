@@ -15,6 +15,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.rewrites.move import MoveStep
+from morello.rewrites.pad import PadStep
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
@@ -91,30 +92,53 @@ class Room:
         return min(range(len(tile)), key=lambda loop: (tile_moves(self.nest, tile, loop), loop))
 
 
-#: Chooses the sizes of tiles and the loop along which they go on first; None for no tiles.
-Choice: TypeAlias = Callable[[Room], tuple[Sequence[int], int] | None]
+#: Chooses the sizes of tiles and the loops along which they go on first, the very first before others, which need not
+#: all be there; None for no tiles.
+Choice: TypeAlias = Callable[[Room], tuple[Sequence[int], Sequence[int]] | None]
 
 
 def drafts(spec: Spec, target: Target, choose: Choice) -> Iterator[Schedule]:
     """Yield schedules with the tiles that `choose` gives for each level but registers, slowest first.
 
-    The first also moves operands to each level: those that stay while tiles go on before the others. The second leaves
-    it to search where they are. All steps apply. None is empty: where there are no steps, there is no schedule.
+    Some also move operands to each level, those that stay while tiles go on before the others; some leave it to search
+    where operands are, as kernels may read them where they were. Some tile sums, and some keep them whole, so that
+    these stay in registers. All steps apply. None is empty: where there are no steps, there is no schedule.
     """
-    for moves in (True, False):
-        if steps := _draft(spec, target, choose, moves):
+    for moves, whole in ((True, False), (False, False), (False, True), (True, True)):
+        if steps := _draft(spec, target, choose, moves, whole):
             yield steps
 
 
-def _draft(spec: Spec, target: Target, choose: Choice, moves: bool) -> Schedule:
-    made = _Draft(target, spec, moves)
+def tiled_levels(spec: Spec, target: Target) -> list[int]:
+    """Return the levels that there are tiles for, by number, slowest first."""
+    names = {state.level for state in spec.logical.states}
+    slowest = max(number for number, level in enumerate(target.levels) if level.name in names)
+    return [
+        number
+        for number in range(slowest - 1, -1, -1)
+        if not target.levels[number].is_register and target.levels[number].name not in target.bypassed
+    ]
+
+
+def joined(nest: Nest, tile: Sequence[float]) -> list[float]:
+    """Return the sizes along the loops of the Spec, of a tile along those of a nest that was made of its own.
+
+    A loop that was written as two has as many points as both: they lie side by side, where those of the program may
+    skip some.
+    """
+    sizes = [*tile[: len(tile) - len(nest.split)]]
+    for outer, inner, size in nest.split:
+        sizes[outer] = min(float(size), sizes[outer] * tile[inner])
+    return sizes
+
+
+def _draft(spec: Spec, target: Target, choose: Choice, moves: bool, whole: bool) -> Schedule:
+    made = _Draft(target, spec, moves, whole)
     if not spec.logical.serial:
         made.share()
-    slowest = max(made.number(state.level) for state in spec.logical.states)
-    for number in range(slowest - 1, -1, -1):
-        level = target.levels[number]
-        if not level.is_register and level.name not in target.bypassed:
-            made.use(number, choose)
+    made.pad()
+    for number in tiled_levels(spec, target):
+        made.use(number, choose)
     return made.schedule
 
 
@@ -125,6 +149,8 @@ class _Draft:
     target: Target
     spec: Spec | None
     moves: bool = True
+    #: Sums are not tiled.
+    whole: bool = False
     #: Each step, and the number of the child that the next is for where that is not the default one.
     steps: list[tuple[Rewrite, int | None]] = attrs.field(factory=list[tuple[Rewrite, "int | None"]])
 
@@ -151,7 +177,11 @@ class _Draft:
             except Inapplicable:
                 return False
             child = default_child(node)
-            body = 0 if child is None and isinstance(node.expansion, Loop) else child
+            if child is None:
+                # What follows is for main tiles, and for the convolution of an image with zeros around it.
+                body = 0 if isinstance(node.expansion, Loop) else 1 if isinstance(step, PadStep) else None
+            else:
+                body = child
             taken.append((step, body if child is None else None))
             spec = None if body is None else node.children[body].spec
         self.spec = spec
@@ -166,6 +196,22 @@ class _Draft:
         for loop in sorted(range(len(shape)), key=lambda one: -shape[one]):
             size = -(-shape[loop] // threads)
             if size < shape[loop] and self.take([Tile(_only({loop: size}, shape), parallel=True)]):
+                return
+
+    def pad(self) -> None:
+        """Write zeros around the image of a convolution with padding, whose rows and columns have no tiles before.
+
+        The new image is in the fastest level that it takes half of at most.
+        """
+        spec = self.spec
+        if spec is None or PadStep.keyword not in self.target.rewrites_by_name:
+            return
+        for number, level in enumerate(self.target.levels):
+            apart = _Draft(self.target, spec)
+            if level.is_register or not apart.take([PadStep(level.name)]) or apart.spec is None:
+                continue
+            if 2 * apart.spec.limits[number] >= spec.limits[number]:
+                self.take([PadStep(level.name)])
                 return
 
     def use(self, level: int, choose: Choice) -> None:
@@ -183,29 +229,42 @@ class _Draft:
                 return
 
     def _whole(self, spec: Spec) -> frozenset[int]:
-        """Return the loops that are not tiled even where sums go on from tile to tile."""
+        """Return the loops that are not tiled even where sums go on from tile to tile, if these may at all."""
         rank = len(spec.logical.shape)
         whole = spec.op.untiled(rank)
         apart = _Draft(self.target, spec)
+        if self.whole:
+            return frozenset({*whole, *spec.op.reductions(rank)})
         if whole and apart.take([ToAccum()]) and apart.spec and apart.spec.logical.dims == spec.logical.dims:
             return frozenset(apart.spec.op.untiled(rank))
         return frozenset(whole)
 
     def _level_steps(
-        self, spec: Spec, level: int, outside: Sequence[int], tile: Sequence[int], inner: int
+        self, spec: Spec, level: int, outside: Sequence[int], tile: Sequence[int], order: Sequence[int]
     ) -> Iterator[Rewrite]:
+        """Yield the loops from the outermost in, each operand's move as soon as no loop further in changes its part."""
         logical = spec.logical
-        shape = tuple(map(int, logical.shape))
-        if any(tile[loop] < shape[loop] for loop in logical.op.untiled(len(shape))):
+        shape = [*map(int, logical.shape)]
+        cut = [loop for loop, size in enumerate(shape) if tile[loop] < size]
+        if any(loop in cut for loop in logical.op.untiled(len(shape))):
             yield ToAccum()
-        outer = tuple(shape[loop] if loop == inner else size for loop, size in enumerate(tile))
-        if outer != shape:
-            yield Tile(outer)
-        moves = {one: MoveStep(one, self.target.levels[level].name) for one in outside if self.moves}
-        yield from (move for one, move in moves.items() if not logical.declared[one].uses(inner))
-        if tile[inner] < shape[inner]:
-            yield Tile(_only({inner: tile[inner]}, outer))
-        yield from (move for one, move in moves.items() if logical.declared[one].uses(inner))
+        name = self.target.levels[level].name
+        moves = {one: logical.declared[one] for one in outside if self.moves}
+        first = [loop for loop in order if loop in cut]
+        groups = [[loop for loop in cut if loop not in first], *([loop] for loop in reversed(first))]
+        made = [*shape]
+        for at in range(len(groups) + 1):
+            later = [loop for group in groups[at:] for loop in group]
+            ready = [one for one, operand in moves.items() if not any(operand.uses(loop) for loop in later)]
+            # Loops between which nothing is moved are one.
+            if (ready or not later) and made != shape:
+                yield Tile(tuple(made))
+                shape = [*made]
+            for one in ready:
+                del moves[one]
+                yield MoveStep(one, name)
+            for loop in groups[at] if at < len(groups) else ():
+                made[loop] = tile[loop]
 
 
 def _only(sizes: dict[int, int], shape: Sequence[int]) -> tuple[int, ...]:

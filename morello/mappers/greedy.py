@@ -11,7 +11,7 @@ from morello.plugins.mapper import Mapper
 from morello.schedule import Schedule
 
 
-def _grown(room: Room, first: int) -> tuple[Sequence[int], int] | None:
+def _grown(room: Room, first: int) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return the tile that is as long as possible along `first`, then along the others, from the last one on."""
     tile = room.rounded([1.0] * len(room.nest.loops))
     if not room.fits(tile):
@@ -25,7 +25,7 @@ def _grown(room: Room, first: int) -> tuple[Sequence[int], int] | None:
                 low, tile = middle, longer
             else:
                 high = middle - 1
-    return tile, room.innermost(tile)
+    return tile, (room.innermost(tile),)
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

@@ -17,12 +17,12 @@ from morello.schedule import Schedule
 _BRANCHES = 4096
 
 
-def _least_moved(room: Room) -> tuple[Sequence[int], int] | None:
+def _least_moved(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     found = best_tiling(room.nest, room.memory) if room.memory > 1 else None
     return found and _allowed(room, found.tile, found.inner)
 
 
-def _most_points(room: Room) -> tuple[Sequence[int], int] | None:
+def _most_points(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     free = [size for loop, size in enumerate(room.nest.sizes) if loop not in room.whole]
     if prod(sorted(free)[:-2]) > _BRANCHES:
         return None
@@ -34,11 +34,11 @@ def _most_points(room: Room) -> tuple[Sequence[int], int] | None:
     return _allowed(room, tile, room.innermost(tile))
 
 
-def _allowed(room: Room, tile: Sequence[int], inner: int) -> tuple[Sequence[int], int] | None:
+def _allowed(room: Room, tile: Sequence[int], inner: int) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return tiles as even as they can be, in as many parts; None where a loop that stays whole would be cut."""
     even = tuple(-(-size // -(-size // part)) for size, part in zip(room.nest.sizes, tile, strict=True))
     whole = all(even[loop] == room.nest.sizes[loop] for loop in room.whole)
-    return (even, inner) if whole else None
+    return (even, (inner,)) if whole else None
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

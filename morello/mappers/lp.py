@@ -12,17 +12,17 @@ from morello.plugins.mapper import Mapper
 from morello.schedule import Schedule
 
 #: Of all tiles with the most points: the longest along the first loop, the most even one, and one between.
-_ALPHAS = (1.0, 0.5, 0.0)
+ALPHAS = (1.0, 0.5, 0.0)
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
-    def choose(room: Room, alpha: float) -> tuple[Sequence[int], int] | None:
+    def choose(room: Room, alpha: float) -> tuple[Sequence[int], Sequence[int]] | None:
         if room.memory < 2:
             return None
-        tile = room.fitted(largest_tile(room.nest, room.memory, alpha).sizes)
-        return (tile, room.innermost(tile)) if tile else None
+        tile = room.fitted(largest_tile(room.nest, room.memory, alpha, room.whole).sizes)
+        return (tile, (room.innermost(tile),)) if tile else None
 
-    for alpha in _ALPHAS:
+    for alpha in ALPHAS:
         yield from drafts(spec, target, lambda room, alpha=alpha: choose(room, alpha))
 
 

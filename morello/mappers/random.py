@@ -17,12 +17,12 @@ _PROPOSALS = 4
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
     rng = random.Random(seed)
 
-    def choose(room: Room) -> tuple[Sequence[int], int] | None:
+    def choose(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
         # Any shape will do: made smaller until it fits, it is valid.
         shape = [extent ** rng.random() for extent in room.nest.sizes]
         stretch = max(extent / size for extent, size in zip(room.nest.sizes, shape, strict=True))
         tile = room.fitted([stretch * size for size in shape])
-        return (tile, rng.randrange(len(tile))) if tile else None
+        return (tile, (rng.randrange(len(tile)),)) if tile else None
 
     for _ in range(_PROPOSALS):
         yield from drafts(spec, target, choose)
