@@ -17,8 +17,8 @@ from morello.errors import Inapplicable, MorelloError, NoImplementation, Toolcha
 from morello.frontend.parser import parse_schedule
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, Loop, figures
-from morello.plugins.edits import removed, sites
 from morello.kernels.metric import Metric
+from morello.plugins.edits import removed, sites
 from morello.plugins.measure import Clock
 from morello.plugins.tuning import Candidate, Feedback
 from morello.report.balance import balance

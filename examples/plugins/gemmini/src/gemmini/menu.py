@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from morello.plugins import Candidate, MenuItem, TuningInfo
+from morello.plugins.edits import begun, edited, inserted, sites
 from morello.rewrites import MoveStep, ToAccum
 from morello.schedule import Schedule
-from morello.plugins.edits import begun, edited, inserted, sites
 
 from .array import Array
 
