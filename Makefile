@@ -36,8 +36,8 @@ serve:  ## Show the site at http://localhost:8000, built anew at each change
 golden:  ## Write the golden files of emitted C anew
 	MORELLO_UPDATE_GOLDEN=1 $(RUN) pytest -q tests/codegen/test_golden.py plugins/reference_c/tests/test_emitter.py
 
-figures:  ## Draw the README's picture anew
-	$(PYTHON) docs/figures.py
+figures:  ## Draw the pictures of the README and of docs/bounds.md anew
+	$(PYTHON) docs/figures.py --measure
 
 picture:  ## Take the README's picture of a terminal anew, on a machine that does nothing else
 	$(PYTHON) docs/picture.py

@@ -22,7 +22,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     **{
         str(path.relative_to(ROOT)): f"targets/{path.parent.name}.md"
-        for path in sorted(ROOT.glob("plugins/*/README.md"))
+        for path in sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("examples/plugins/*/README.md")])
     },
 }
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from morello.db.default import DatabaseLike, database
+from morello.db.measured import Measured
 from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
@@ -62,6 +63,8 @@ class Goal:
     signature: Signature | None = None
     #: The implementation that search completed, with the Spec leaves that it found; None if it did nothing.
     before_search: Impl | None = attrs.field(default=None, eq=False)
+    #: What was measured of its program, which was chosen for that; None for one that was scheduled or searched for.
+    measured: Measured | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def of(
@@ -129,6 +132,9 @@ class Goal:
 
         Raises SpecError for an unfinished implementation.
         """
+        if self.measured is not None:
+            # It was chosen by its time: other programs may cost less.
+            return 1
 
         def least(scheduled: Impl, node: Impl) -> int:
             if isinstance(scheduled, Leaf) or isinstance(node, Leaf):
@@ -146,6 +152,8 @@ class Goal:
         Raises SpecError for an unfinished implementation.
         """
         cost, low = figures(self.impl).cost, self.low
+        if self.measured is not None:
+            return f"nothing is proven: {self.measured.words}"
         if next(leaves(self.scheduled), None) is None:
             return "as scheduled"
         if low >= cost:

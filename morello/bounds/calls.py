@@ -187,8 +187,7 @@ def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operat
         if all(need <= limit for need, limit in zip(table.needs, spec.limits, strict=True)):
             levels = tuple(int(states.level[number]) for number in table.states)
             sizes = tuple(states.states[number][1].dtype.bytes for number in table.states)
-            known = cheapest.get((levels, sizes))
-            cheapest[levels, sizes] = table.cost if known is None else np.minimum(known, table.cost)
+            table.lower(cheapest.setdefault((levels, sizes), np.full(space.count, np.inf)))
     home = {tables.states.levels[state.level] for state in spec.logical.states}
     for (levels, sizes), cost in sorted(cheapest.items()):
         held = np.stack([count * size for count, size in zip(shapes, sizes, strict=True)])

@@ -359,7 +359,7 @@ def verify(made: Certificate) -> None:
     for cut in made.cuts:
         home = frozenset(at for at, state in enumerate(spec.logical.states) if numbers[state.level] < cut.level)
         memory = memory_inside(spec, target, cut.level)
-        if (cut.traffic.nest, cut.traffic.memory, cut.traffic.resident) != (fresh, memory, home):
+        if (cut.traffic.nest, cut.traffic.memory, cut.traffic.resident) != (fresh, memory, home | fresh.indirect):
             raise _refused("a cut is of another program, or has another memory")
         if cut.traffic.segments is not None and not is_single(spec):
             raise _refused("a graph of operations has no points that touch all of its operands")

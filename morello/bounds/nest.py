@@ -29,6 +29,8 @@ class Array:
     reads: bool = True
     writes: bool = False
     shrink: tuple[int, ...] = ()
+    #: Whether points may use what was made of its values before in place of these.
+    indirect: bool = False
 
     @property
     def support(self) -> frozenset[int]:
@@ -97,6 +99,11 @@ class Nest:
     def compulsory(self) -> int:
         """Return the bytes that are moved however much memory there is: inputs once, outputs once, sums twice."""
         return sum(self.touched(array) * array.bytes * (array.reads + array.writes) for array in self.arrays)
+
+    @property
+    def indirect(self) -> frozenset[int]:
+        """Return the arrays, by number, that points need not have at hand."""
+        return frozenset(number for number, array in enumerate(self.arrays) if array.indirect)
 
     @property
     def projective(self) -> bool:
@@ -186,8 +193,8 @@ def nest_of(spec: Spec | LogicalSpec) -> Nest:
     logical = spec.logical if isinstance(spec, Spec) else spec
     sizes = tuple(map(int, logical.shape))
     arrays = tuple(
-        Array(one.name, one.dims, state.dtype.bytes, one.reads, one.writes, one.shrink)
-        for one, state in zip(logical.declared, logical.states, strict=True)
+        Array(one.name, one.dims, state.dtype.bytes, one.reads, one.writes, one.shrink, at in logical.op.indirect)
+        for at, (one, state) in enumerate(zip(logical.declared, logical.states, strict=True))
     )
     return Nest(logical.dims, sizes, arrays)
 

@@ -18,7 +18,7 @@ from morello.cli import streams
 from morello.errors import MorelloError, MorelloWarning
 from morello.interrupt import INTERRUPTED, raised
 
-#: One line about each command; its module, of the same name, is imported where it runs.
+#: One line about each command; its module, of the same name with `_` for `-`, is imported where it runs.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "Find the best program of every Spec in FILE, check and time it.",
@@ -27,7 +27,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "bench": "Time the programs of FILE, and a library on the same.",
         "explain": "Show the programs of FILE with what each part costs and holds.",
         "bound": "Show what every program of FILE moves and costs at least.",
+        "compare-conv": "Compare what algorithms for the convolutions of FILE move, and what they move at least.",
+        "sensitivity": "Show what the cost of moving depends on for the Specs of FILE.",
         "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
+        "tune": "Make the programs of FILE faster by edits of their schedules, measured on this machine.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",
         "calibrate": "Measure what this machine costs, and write it to a profile.",
@@ -46,7 +49,9 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, importing its module, or None if there is none of this name."""
-        return import_module(f"morello.cli.{cmd_name}").command if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"morello.cli.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command does, without importing it."""

@@ -11,6 +11,7 @@ from morello.cli.common import (
     cc_option,
     json_option,
     make,
+    measured_option,
     print_json,
     seed_option,
     tell_compiler,
@@ -39,6 +40,7 @@ from morello.runtime.toolchain import find_compiler
 @seed_option
 @threads_option
 @against_option
+@measured_option
 @cc_option
 @json_option
 def command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 from morello.bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
 from morello.bounds.moved import moved, reads_beyond
 from morello.bounds.nest import is_single
+from morello.bounds.randomized import Randomized, randomized
 from morello.bounds.tiles import Tiling, best_tiling, largest_tile
 from morello.bounds.traffic import check
 from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
@@ -120,7 +122,8 @@ def _boundary(goal: Goal, made: Made, cut: Cut) -> Boundary:
     target, nest = goal.target, cut.traffic.nest
     impl = made.kernel.impl
     fast, slow = target.levels[cut.level - 1], target.levels[cut.level]
-    tiling = best_tiling(nest, cut.traffic.memory) if is_single(goal.spec) and not cut.traffic.resident else None
+    tiled = is_single(goal.spec) and cut.traffic.resident <= nest.indirect
+    tiling = best_tiling(nest, cut.traffic.memory) if tiled else None
     program, more = moved(impl, target, cut.level), reads_beyond(impl, target, cut.level)
     return Boundary(cut, fast.name, slow.name, slow.unit, tiling, program, more)
 
@@ -136,6 +139,11 @@ def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Ce
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     tell_sizes(goal)
     print_table(_COLUMNS, [_row(one) for one in boundaries])
+    for one, numbers in zip(boundaries, _numbers(goal, boundaries), strict=False):
+        click.echo(
+            f"numbers  {one.slow} ⇄ {one.fast}: one costs {numbers.generating:.3g} of moving it; loads and numbers "
+            f"cost at least as much as {math.ceil(4 * numbers.bound):,} bytes moved"
+        )
     cost = made.kernel.cost
     click.echo(f"program  costs {cost_words(cost, goal.target)}; {made.proof}")
     if certified is None:
@@ -145,6 +153,11 @@ def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Ce
     if cost < certified.cost:
         gap = "the schedule takes steps that search does not try"
     click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search: {gap}")
+
+
+def _numbers(goal: Goal, boundaries: Sequence[Boundary]) -> list[Randomized]:
+    """Return what is known of random numbers at each boundary, where there are any."""
+    return randomized(goal.spec, goal.target, [one.cut for one in boundaries])
 
 
 def _row(one: Boundary) -> list[str]:
@@ -199,6 +212,10 @@ def _as_dict(
         "profile": goal.target.profile,
         "spec": goal.plain.text(goal.spec.logical),
         "boundaries": [_boundary_dict(one) for one in boundaries],
+        "numbers": [
+            {"generating": one.generating, "memory": one.memory, "bound": one.bound}
+            for one in _numbers(goal, boundaries)
+        ],
         "cost": cost,
         "low": made.kernel.low,
         "certified": None if certified is None else certified.cost,

@@ -34,7 +34,9 @@ Command = Callable[..., None]
 _T = TypeVar("_T")
 
 
-class _Size(click.ParamType):
+class Size(click.ParamType):
+    """A number of bytes, such as 4GiB."""
+
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -42,9 +44,10 @@ class _Size(click.ParamType):
         return self.fail(f"{value!r} is no size, such as 4GiB", param, ctx) if size is None else size
 
 
-#: Under which a command's context keeps whether to tell how the search went, and what effort it may take.
-_VERBOSE, _EFFORT = "morello.verbose", "morello.effort"
-_IN_A_HURRY = ("run", "compile", "map")
+#: Under which a command's context keeps whether to tell how the search went, what effort it may take, and whether
+#: programs that were measured are used.
+_VERBOSE, _EFFORT, _MEASURED = "morello.verbose", "morello.effort", "morello.measured"
+_IN_A_HURRY = ("run", "compile", "map", "tune")
 
 
 def print_json(data: Any) -> None:
@@ -66,7 +69,7 @@ def memory_option(what: str) -> Callable[[Command], Command]:
     return click.option(
         "--memory",
         metavar="BYTES",
-        type=_Size(),
+        type=Size(),
         default=lambda: free() // 2,
         help=f"{what}  [default: half of what is free]",
     )
@@ -126,6 +129,30 @@ def with_goals_for_targets(command: Command) -> Command:
     return _with_goals(command, several_targets=True)
 
 
+def with_specs(command: Command) -> Command:
+    """Add FILE and the options that say which of its Specs are meant, for which target; nothing is searched for.
+
+    The command is called with `goals` instead.
+    """
+
+    @click.argument("file", metavar="FILE", shell_complete=completion.files)
+    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
+    @click.option(
+        "--target",
+        metavar="NAME",
+        shell_complete=completion.targets,
+        help="Read Specs for this target instead of the one that FILE names.",
+    )
+    @profile_option
+    @functools.wraps(command)
+    def wrapped(file: str, spec: str | None, target: str | None, profile: str | None, **options: Any) -> None:
+        text = read_file(file)
+        with crash.telling(file=text):
+            command(goals=_chosen(text, file, spec, target, profile), **options)
+
+    return wrapped
+
+
 def _with_goals(command: Command, several_targets: bool) -> Command:
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
@@ -179,6 +206,19 @@ cc_option = click.option(
     metavar="COMMAND",
     help="C compiler, or `auto` for the one of those there are whose code runs fastest, Spec by Spec. By default that "
     "in MORELLO_CC, else clang, gcc or zig.",
+)
+
+
+def _keep_measured(ctx: click.Context, _param: click.Parameter, without: bool) -> None:
+    ctx.meta[_MEASURED] = not without
+
+
+measured_option = click.option(
+    "--no-measured",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_measured,
+    help="Find a program by the model, also where `morello tune` measured one to be the fastest.",
 )
 seed_option = click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of the random data.  [default: 0]"
@@ -242,11 +282,20 @@ class Made:
     @property
     def proof(self) -> str:
         """Return in words how good the program is, and how to know more."""
-        return self.kernel.proof if self.proven else f"{self.kernel.proof}; --prove goes on"
+        if self.proven:
+            return self.kernel.proof
+        return f"{self.kernel.proof}; {'--no-measured searches' if self.measured else '--prove goes on'}"
+
+    @property
+    def measured(self) -> bool:
+        """Return True if it is the program that tuning measured to be the fastest."""
+        return self.kernel.goal.measured is not None
 
     @property
     def story(self) -> str:
         """Return in words where the program comes from."""
+        if self.measured:
+            return "tuned before, nothing to search"
         if not self.searched:
             return "scheduled in full, nothing to search"
         if not self.solved:
@@ -277,7 +326,8 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         crash.telling(spec=lambda: _as_file(goal), target=goal.target.label),
     ):
         effort = effort_of(click.get_current_context())
-        kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort)
+        measured = click.get_current_context().meta.get(_MEASURED, False)
+        kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort, measured=measured)
     if click.get_current_context().meta.get(_VERBOSE):
         for line in goal.searches.of(db).details():
             click.echo(f"{goal.name}: {line}", err=True)

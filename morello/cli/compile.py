@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from morello.cli import completion
-from morello.cli.common import Made, cc_option, make, with_goals_for_targets
+from morello.cli.common import Made, cc_option, make, measured_option, with_goals_for_targets
 from morello.cli.jobs import jobs_option, searched
 from morello.cli.library import built, library_name, library_of, make_directory, renamed, write_library
 from morello.cli.output import check_writable, write_file
@@ -100,6 +100,7 @@ _BY_SUFFIX = {".c": "c", ".h": "header", ".spec": "schedule", **{f".{kind}": kin
     "object or assembly; or a library of all Specs: C with one header, CMakeLists.txt and a file for pkg-config."
     "  [default: library with -d, else what OUT ends in says (.c, .h, .spec, .o, .a, .so, .s), else c]",
 )
+@measured_option
 @cc_option
 @jobs_option
 @click.pass_context

@@ -13,7 +13,7 @@ from morello.cli import completion
 from morello.cli.common import closed_at_end, json_option, print_json
 from morello.cli.output import write_file
 from morello.cli.plot import draw
-from morello.db import exchange, proof, upkeep
+from morello.db import exchange, measured, proof, upkeep
 from morello.db.block import AnswerKind, Entry
 from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
@@ -108,9 +108,13 @@ def stats(file: str, as_json: bool, listed: int, plot: str | None, number: int |
     current = {*map(fingerprint, _targets())} if found else set()
     rows = [_counted(one, round(size * one.weight / max(1, total)), one.print.hash in current) for one in found]
     if as_json:
-        print_json({"file": str(store.path), "bytes": size, "fingerprints": rows})
+        counts = measured.counts(store.file)
+        print_json({"file": str(store.path), "bytes": size, "fingerprints": rows, "measured": counts})
         return
     click.echo(f"{store.path}: {size:,} bytes")
+    if counts := measured.counts(store.file):
+        told = ", ".join(f"{count} for {target}" for target, count in sorted(counts.items()))
+        click.echo(f"measured programs: {told}; see `morello db measured`")
     if not rows:
         click.echo("nothing is stored")
         return
@@ -160,6 +164,33 @@ def _print_largest(store: SpecStore, count: int) -> None:
     columns = [Column("table", number=True), Column("rectangles", number=True), Column("Specs", wraps=True)]
     largest = sorted(tables, key=lambda one: (-one[0], one[1].id))[:count]
     print_table(columns, [(str(header.id), f"{boxes:,}", header.labels) for boxes, header in largest])
+
+
+@command.command("measured")
+@file_argument
+@click.option("--drop", is_flag=True, help="Drop them.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def list_measured(ctx: click.Context, file: str, drop: bool, yes: bool) -> None:
+    """List the programs in FILE that `morello tune` measured to be the fastest.
+
+    They are used on machines of the same kind, with the same compiler and threads. A time proves nothing of other
+    programs, so they answer no Spec.
+    """
+    store = _open(file)
+    counts = measured.counts(store.file)
+    found = [(target, *one) for target in sorted(counts) for one in measured.specs(store.file, target)]
+    columns = [Column("target"), Column("Spec", wraps=True), Column("machine", wraps=True), Column("gain", number=True)]
+    rows = [(target, key, str(one.machine), f"{one.gain:.3f}") for target, key, one in found]
+    if rows:
+        print_table(columns, rows)
+    else:
+        click.echo("no measured programs are stored")
+    if drop and rows:
+        if not yes and not _agreed(f"\ndrop these from {store.path}?"):
+            click.echo("nothing was dropped")
+            ctx.exit(1)
+        click.echo(f"dropped {measured.drop(store.file):,} measured programs")
 
 
 @command.command("verify")

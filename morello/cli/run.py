@@ -10,6 +10,7 @@ import click
 from morello.cli.common import (
     cc_option,
     make,
+    measured_option,
     seed_option,
     tell_compiler,
     tell_sizes,
@@ -40,6 +41,7 @@ _MIN_TIME = 0.3
 @seed_option
 @threads_option
 @against_option
+@measured_option
 @cc_option
 def command(
     goals: Sequence[Goal], db: SpecStore | None, seed: int, threads: int | None, against: str, cc: str | None
@@ -48,7 +50,8 @@ def command(
 
     What the Spec's schedule leaves open is searched. The program is built with a C compiler and checked
     against numpy and against plain C; then its speed is compared with that of numpy,
-    or of the library that --against names: `morello bench` says how.
+    or of the library that --against names: `morello bench` says how. Where the target has metrics of its own,
+    the program is measured by these.
     """
     # Before the search, so that what is missing costs no time.
     find_compiler(cc)
@@ -76,11 +79,16 @@ def _run(goal: Goal, db: SpecStore | None, cc: str | None, seed: int, threads: i
     with Doing(f"verifying {goal.name}"):
         report = kernel.check(seed)
     click.echo(f"correct  {_verdict(report)}")
-    with Doing(f"timing {goal.name}"):
-        speed = measure(kernel, against, _MIN_TIME, seed, threads)
-    click.echo(f"speed    {_speed(speed)}")
+    with Doing(f"{'counting' if goal.target.metrics else 'timing'} {goal.name}"):
+        counts = kernel.readings(seed)
+        speed = None if counts else measure(kernel, against, _MIN_TIME, seed, threads)
+    for reading in counts:
+        click.echo(f"counted  {reading}")
+    if speed:
+        click.echo(f"speed    {_speed(speed)}")
     click.echo(f"proof    {made.proof}")
-    speed.warn()
+    if speed:
+        speed.warn()
 
 
 def _save_source(kernel: Kernel) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import MappingProxyType
 
 import attrs
 
@@ -14,6 +15,7 @@ from morello.codegen.loops import (
     arguments,
     calls,
     copies,
+    declares,
     goes_on,
     jam_of,
     jammed,
@@ -24,15 +26,18 @@ from morello.codegen.loops import (
     unrolled,
     until,
 )
+from morello.codegen.memories import Memories
 from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
 from morello.codegen.preamble import preamble
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
 from morello.codegen.threads import SET_RUNNER
+from morello.codegen.transfers import transfers
+from morello.codegen.words import short
 from morello.codegen.writer import Names, Writer, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves, walk
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves
 from morello.ir.index import Index, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program
@@ -49,20 +54,18 @@ MAX_STACK_BYTES = 4096
 _DECLARED_PER_LINE = 8
 
 
-def short(logical: LogicalSpec, lacking: int = 0) -> str:
-    """Return a Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels.
-
-    The shape is without the first `lacking` sizes.
-    """
-    shape = "×".join(map(str, logical.shape[lacking:]))
-    return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"
-
-
 class CEmitter:
-    """Base of emitters for CPUs. Subclasses give the compiler flags, includes and vector types."""
+    """Base of emitters. Subclasses give the compiler flags, includes and vector types.
+
+    `memories` are C expressions, by level, for the starts of memories that software manages. A function begins with the
+    lines of `prologue` and ends with those of `epilogue`.
+    """
 
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ("stddef.h", "stdint.h", "string.h")
+    memories: Mapping[str, str] = MappingProxyType({})
+    prologue: tuple[str, ...] = ()
+    epilogue: tuple[str, ...] = ()
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
         """Print `impl` as a C function called `name`, with these parameters for its operands if they are given.
@@ -123,6 +126,7 @@ class Emission:
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
         self.workspace_name, self.threads_name = self.names.fresh("workspace"), self.names.fresh("threads")
+        self._memories = Memories(emitter.memories)
         self._parallel = ParallelLoops(self.workspace_name, self.threads_name)
         self._features: dict[str, None] = {}
         self._held = self._most_held = 0
@@ -133,12 +137,15 @@ class Emission:
     def program(self) -> Program:
         parameters, views = self._parameters()
         operands = self.signature.in_spec_order(parameters)
-        loaded = [self._enter(view, parameter) for view, parameter in zip(views, operands, strict=True)]
-        with self.writer.variables(name for view in loaded for name in view.buffer.variables or ()):
+        with ExitStack() as stack:
+            self._lines(self.emitter.prologue)
+            loaded = [self._enter(view, parameter, stack) for view, parameter in zip(views, operands, strict=True)]
+            stack.enter_context(self.writer.variables(name for view in loaded for name in view.buffer.variables or ()))
             self._node(self.impl, loaded)
             for view, parameter, inside in zip(views, operands, loaded, strict=True):
                 if inside is not view and parameter.writes:
-                    self._copy_registers(inside, view, store=True)
+                    self._lines(transfers(inside, view, self, store=True))
+            self._lines(self.emitter.epilogue)
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         interface = self._interface(parameters)
@@ -223,30 +230,31 @@ class Emission:
         definitions = (*self._vectors.values(), *self._helpers.values())
         return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
 
-    def _enter(self, view: View, parameter: Parameter) -> View:
-        """Return a parameter as the Spec has it: operands that live in registers are loaded from memory first."""
-        if not self.target.level(view.tensor.state.level).is_register:
+    def _enter(self, view: View, parameter: Parameter, stack: ExitStack) -> View:
+        """Return a parameter as the Spec has it: what lives in registers or managed memories is loaded first."""
+        level = view.tensor.state.level
+        if level in self._memories:
+            inside = stack.enter_context(self._placed(view.tensor, parameter.name))
+        elif self.target.level(level).is_register:
+            inside = View.whole(self._registers(view.tensor, parameter.name))
+        else:
             return view
-        inside = View.whole(self._registers(view.tensor, parameter.name))
         if parameter.reads:
-            self._copy_registers(inside, view, store=False)
+            self._lines(transfers(inside, view, self, store=False))
         return inside
 
-    def _copy_registers(self, inside: View, outside: View, *, store: bool) -> None:
-        state = inside.tensor.state
-        for position in range(0, int(inside.tensor.volume), state.vector or 1):
-            variable, offset = inside.variable(position), outside.offset(position)
-            place = f"{outside.buffer.name}[{offset}]"
-            if state.vector is None:
-                self.writer.line(f"{place} = {variable};" if store else f"{variable} = {place};")
-            else:
-                kinds = state.dtype, state.vector
-                call = (
-                    f"{self.store(*kinds)}(&{place}, {variable})"
-                    if store
-                    else f"{variable} = {self.load(*kinds)}(&{place})"
-                )
-                self.writer.line(f"{call};")
+    @contextmanager
+    def _placed(self, tensor: TensorSpec, name: str) -> Generator[View]:
+        """Yield a new tensor in a memory of the target, as long as the context lasts."""
+        fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
+        self._stems[fresh] = name
+        with self._memories.place(tensor, fresh, self.target) as declaration:
+            self.writer.line(declaration)
+            yield View.whole(Buffer(fresh, tensor, strides_of(tensor)))
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.writer.line(line)
 
     # The program tree.
 
@@ -291,6 +299,10 @@ class Emission:
             # Of an image, say, a stride may skip values that are loaded.
             with self.writer.variables(registers.variables or ()):
                 yield View.whole(registers)
+            return
+        if tensor.state.level in self._memories:
+            with self.names.scope(), self.writer.block(), self._placed(tensor, name) as placed:
+                yield placed
             return
         size = int(tensor.bytes)
         with self.names.scope(), self.writer.block():
@@ -442,7 +454,7 @@ class Emission:
         """The body, once per combination of the unrolled dimensions."""
         self._quiet += bool(copied)
         for within in copies(part, logical, views, counters, copied):
-            if copied and _declares(child):
+            if copied and declares(child):
                 with self.names.scope(), self.writer.block():
                     self._node(child, within)
             else:
@@ -489,8 +501,3 @@ class Emission:
     def _comment(self, text: str) -> None:
         if not self._quiet:
             self.writer.line(f"/* {text} */")
-
-
-def _declares(impl: Impl) -> bool:
-    """Return True if the code of `impl` declares variables of its own."""
-    return any(isinstance(node, Node) and node.expansion.tensors for node in walk(impl))

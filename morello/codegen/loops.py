@@ -7,7 +7,7 @@ from itertools import product as combinations
 
 import attrs
 
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike, walk
 from morello.ir.index import Index, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import View
@@ -142,3 +142,8 @@ def jammed(impl: Impl, target: Target) -> tuple[Microkernel, Jam] | None:
     needs = (kernel.jam.registers.get(level.name, 0) * level.unit for level in target.levels)
     fits = all(need <= limit for need, limit in zip(needs, impl.spec.limits, strict=True))
     return (kernel, kernel.jam) if fits else None
+
+
+def declares(impl: Impl) -> bool:
+    """Return True if the code of `impl` declares variables of its own."""
+    return any(isinstance(node, Node) and node.expansion.tensors for node in walk(impl))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.db.block import UNKNOWN, AnswerBlock, Entry, Ints
+from morello.db.measured import Measured
 from morello.db.rectangles import Boxes
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
@@ -76,6 +77,10 @@ class SavingStore(SpecStore):
         parent = super()
         self._try(lambda: parent.add(target, blocks, foreign=foreign), None)
 
+    def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
+        parent = super()
+        self._try(lambda: parent.keep_measured(target, spec, best), None)
+
     def _try(self, action: Callable[[], _T], otherwise: _T) -> _T:
         if self._failed:
             return otherwise
@@ -109,6 +114,10 @@ class ForgivingStore(SavingStore):
         size = len(shapes)
         nothing = np.zeros(size, dtype=np.int64), np.full(size, UNKNOWN, dtype=np.int8), np.zeros(size, dtype=np.bool_)
         return self._try(lambda: parent.believed(target, labels, shapes, limits), nothing)
+
+    def measured(self, target: Target, spec: Spec) -> list[Measured]:
+        parent = super()
+        return self._try(lambda: parent.measured(target, spec), [])
 
     def program(self, target: Target, spec: Spec) -> Impl | None:
         parent = super()

@@ -26,7 +26,7 @@ from morello.errors import MorelloError, SpecError
 
 _HEADER = "morello database"
 #: Formats whose text is the same.
-_READABLE = (6, FORMAT)
+_READABLE = (6, 7, FORMAT)
 #: Tables that are handed on together.
 _BATCH = 1000
 

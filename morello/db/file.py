@@ -21,7 +21,7 @@ from morello.unfinished import unfinished
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
 #: Raised whenever what is in the file changes its meaning; then `migrations.py` gets a step from the one before.
-FORMAT = 7
+FORMAT = 8
 
 
 class Damaged(MorelloError):

@@ -65,6 +65,16 @@ CREATE TABLE unproven (
     schedule TEXT NOT NULL,
     crc INTEGER NOT NULL,
     PRIMARY KEY (fingerprint, spec)
+) WITHOUT ROWID;
+CREATE TABLE measured (
+    target TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    schedule TEXT NOT NULL,
+    key TEXT NOT NULL,
+    record TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (target, spec, machine)
 ) WITHOUT ROWID
 """
 #: How each table is made.

@@ -36,8 +36,16 @@ def _fault_of_6(connection: Guarded, size: int) -> str | None:
     return schema_fault(connection, size, {name: TABLES[name] for name in _BEFORE_UNPROVEN})
 
 
+def _fault_of_7(connection: Guarded, size: int) -> str | None:
+    return schema_fault(connection, size, {name: TABLES[name] for name in (*_BEFORE_UNPROVEN, "unproven")})
+
+
 def _add_unproven(connection: Guarded) -> None:
     connection.execute(TABLES["unproven"])
+
+
+def _add_measured(connection: Guarded) -> None:
+    connection.execute(TABLES["measured"])
 
 
 def _fault_before_6(connection: Guarded, size: int) -> str | None:
@@ -61,8 +69,9 @@ def _start_anew(connection: Guarded) -> None:
 MIGRATIONS: Mapping[int, Migration] = MappingProxyType(
     {
         **dict.fromkeys(
-            (2, 3, 4, 5), Migration(7, _fault_before_6, _start_anew, "its answers do not fit and are dropped")
+            (2, 3, 4, 5), Migration(8, _fault_before_6, _start_anew, "its answers do not fit and are dropped")
         ),
         6: Migration(7, _fault_of_6, _add_unproven, "all of its answers are kept"),
+        7: Migration(8, _fault_of_7, _add_measured, "all of its answers are kept"),
     }
 )

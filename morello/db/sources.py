@@ -13,7 +13,7 @@ from typing import Any, Protocol
 ASIDE = frozenset(
     {
         *("__init__.py", "api.py", "bounds", "calibration", "cli", "compiled.py", "crash.py", "functions", "goals.py"),
-        *("interrupt.py", "mappers", "progress.py", "report", "runtime", "testing"),
+        *("interrupt.py", "mappers", "measured.py", "progress.py", "report", "runtime", "testing", "tuning"),
     }
 )
 

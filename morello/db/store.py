@@ -11,13 +11,14 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.db import records
+from morello.db import measured, records
 from morello.db.block import UNKNOWN, AnswerBlock, AnswerKind, Entry, Ints
 from morello.db.coordinates import costs_of, of_limits, of_sizes, to_limits, to_sizes, volumes
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.gather import NewBoxes, gathered
 from morello.db.labels import write
+from morello.db.measured import Measured
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.records import Header, Print, Stored
 from morello.db.rectangles import Boxes, joined, merged, settle
@@ -241,6 +242,14 @@ class SpecStore:
     def program(self, target: Target, spec: Spec) -> Impl | None:
         """Return the program that solves a Spec; None unless it and all Specs on the way are solved."""
         return program(spec, target, lambda one: self.find(target, one), self.path)
+
+    def measured(self, target: Target, spec: Spec) -> list[Measured]:
+        """Return the programs that were measured to be the fastest of a Spec, one for each kind of machine."""
+        return measured.every(self.file, target.name, spec)
+
+    def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
+        """Store a program that was measured to be the fastest of a Spec."""
+        measured.keep(self.file, target.name, spec, best)
 
     def remember(self, target: Target, impl: Impl) -> None:
         """Store an optimal program: every Spec in it is solved."""

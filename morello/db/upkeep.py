@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from morello.db import records, unproven
+from morello.db import measured, records, unproven
 from morello.db.block import AnswerKind, Entry
 from morello.db.coordinates import to_limits, to_sizes, volumes
 from morello.db.exchange import stored_tables
@@ -112,6 +112,7 @@ def damage(store: SpecStore, targets: Iterable[Target] = ()) -> Iterator[str]:
             ):
                 yield f"there is no fingerprint for table {number}"
             yield from unproven.faults(store.file, targets)
+            yield from measured.faults(store.file)
     except Damaged as error:
         yield error.message
 

@@ -280,12 +280,23 @@ def col_major(rank: int) -> Layout:
 @cache
 def nhwc(rank: int) -> Layout:
     """Return channels last, for a rank-4 tensor of batch, channel, height, width."""
+    return _of_images("nhwc", rank)
+
+
+@cache
+def chwn(rank: int) -> Layout:
+    """Return the batch last; of filters [filter, channel, height, width], values of all filters side by side."""
+    return _of_images("chwn", rank)
+
+
+def _of_images(name: str, rank: int) -> Layout:
+    """Return the layout of rank-4 tensors whose dimensions, n, c, h and w, come in the order of its name."""
     if rank != 4:
         raise SpecError(
-            f"nhwc describes tensors of 4 dimensions, not {rank}",
+            f"{name} describes tensors of 4 dimensions, not {rank}",
             "use row_major, or write the order of the dimensions, as in layout[1, 0]",
         )
-    return Layout(tuple(map(Dynamic, (0, 2, 3, 1))))
+    return Layout(tuple(Dynamic("nchw".index(dim)) for dim in name))
 
 
 @cache
@@ -301,7 +312,7 @@ def nchwc(rank: int, strip: int) -> Layout:
 
 #: Layouts that have a name in the Spec language, in the order in which printing prefers them. Those of `nchwc` have
 #: one, too: `nchw8c`.
-NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc}
+NAMED = {"row_major": row_major, "col_major": col_major, "nhwc": nhwc, "chwn": chwn}
 
 
 def named(name: str) -> Callable[[int], Layout] | None:

@@ -14,6 +14,7 @@ from morello.ir.ops import Operation
 from morello.ir.program import Program
 from morello.ir.signature import Signature
 from morello.kernels.machine import Machine
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 
 #: The name for a target's costs as plugins declare them, without a profile.
@@ -38,6 +39,8 @@ class Target(Machine):
     rewrites: tuple[type[StepLike], ...]
     kernels: tuple[Microkernel, ...]
     emitter: Emitter
+    #: What programs are measured by in place of time, the most telling first; nothing where time tells.
+    metrics: tuple[Metric, ...] = ()
     #: Which plugin contributed each object, by "kind name", e.g. "microkernel Assign".
     origins: dict[str, str] = attrs.field(factory=dict[str, str])
     #: The name of the profile that costs are from.

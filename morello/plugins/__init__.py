@@ -1,6 +1,7 @@
 """The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
 
 from morello.kernels.machine import Machine, MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
@@ -8,24 +9,47 @@ from morello.plugins.hookspecs import hookimpl
 from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement, Meter
 from morello.plugins.profile import Profile
+from morello.plugins.tuning import (
+    Candidate,
+    Feedback,
+    MenuItem,
+    Outcome,
+    Proposal,
+    Proposer,
+    Request,
+    Session,
+    Task,
+    TuningInfo,
+)
 
 __all__ = [
+    "Candidate",
     "Clock",
+    "Feedback",
     "Jam",
     "LayoutRule",
     "Machine",
     "Mapper",
     "Measurement",
     "MemoryLevel",
+    "MenuItem",
     "Meter",
+    "Metric",
     "Microkernel",
     "Multiple",
     "OperandPattern",
+    "Outcome",
     "Profile",
+    "Proposal",
+    "Proposer",
+    "Request",
+    "Session",
     "Tables",
     "Target",
     "TargetInfo",
     "TargetPlugin",
+    "Task",
+    "TuningInfo",
     "Weights",
     "hookimpl",
 ]

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import attrs
 
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
+from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.rewrites.base import Rewrite
 
 
@@ -31,6 +33,10 @@ class TargetPlugin:
     clock: Clock | None = None
     measurements: Sequence[Measurement] = ()
     mappers: Sequence[Mapper] = ()
+    metrics: Sequence[Metric] = ()
+    menu: Sequence[MenuItem] = ()
+    tuning: TuningInfo | None = None
+    proposers: Sequence[Proposer] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -69,9 +75,25 @@ class TargetPlugin:
         return self.measurements if target == self.info.name else ()
 
     @hookimpl
+    def morello_metrics(self, target: str) -> Sequence[Metric]:
+        return self.metrics if target == self.info.name else ()
+
+    @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:
         return self.emitter if target == self.info.name else None
 
     @hookimpl
     def morello_mappers(self, target: str) -> Sequence[Mapper]:
         return self.mappers if target == self.info.name else ()
+
+    @hookimpl
+    def morello_optimization_menu(self, target: str) -> Sequence[MenuItem]:
+        return self.menu if target == self.info.name else ()
+
+    @hookimpl
+    def morello_tuning(self, target: str) -> TuningInfo | None:
+        return self.tuning if target == self.info.name else None
+
+    @hookimpl
+    def morello_proposers(self, target: str) -> Sequence[Proposer]:
+        return self.proposers if target == self.info.name else ()

@@ -13,11 +13,13 @@ import pluggy
 
 from morello.ir.ops import Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
+from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.
@@ -77,6 +79,11 @@ def morello_measurements(target: str) -> Iterable[Measurement] | None:
 
 
 @hookspec
+def morello_metrics(target: str) -> Iterable[Metric] | None:
+    """Metrics by which programs for `target` are measured in place of time, the most telling one first."""
+
+
+@hookspec
 def morello_emitter(target: str) -> Emitter | None:
     """Return the emitter that prints C for `target`."""
 
@@ -84,3 +91,18 @@ def morello_emitter(target: str) -> Emitter | None:
 @hookspec
 def morello_mappers(target: str) -> Iterable[Mapper] | None:
     """Mappers for `target`, which propose schedules for `morello map`."""
+
+
+@hookspec
+def morello_optimization_menu(target: str) -> Iterable[MenuItem] | None:
+    """Items of the menu of `morello tune` for `target`, beside those that all targets have."""
+
+
+@hookspec
+def morello_tuning(target: str) -> TuningInfo | None:
+    """Return what `morello tune` tells of `target`, and what its programs are judged by if that is not time."""
+
+
+@hookspec
+def morello_proposers(target: str) -> Iterable[Proposer] | None:
+    """Proposers for `target`, which propose edits of schedules for `morello tune`."""

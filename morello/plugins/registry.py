@@ -26,9 +26,12 @@ from morello.plugins.disabled import Disabled, PluginInfo, load, missing_require
 from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, parsed, read_profile
+from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.plugins.validation import check_target, label_of, operation_rule
 
 _T = TypeVar("_T")
+#: What plugins have several of for a target, by name.
+_N = TypeVar("_N", Mapper, MenuItem, Proposer)
 
 
 def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
@@ -125,8 +128,10 @@ class Registry:
     def idle(self) -> list[Disabled]:
         """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
         for name in self.names:
-            with suppress(MorelloError):
-                _ = self.target(name), self.clock(name), self.measurements(name), self.mappers(name)
+            tuned = self.menu, self.proposers, self.tuning
+            for ask in (self.target, self.clock, self.measurements, self.mappers, *tuned):
+                with suppress(MorelloError):
+                    ask(name)
         idle = [one for one in self.plugins if one.name not in self._useful]
         entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
         found = []
@@ -222,16 +227,37 @@ class Registry:
 
     def mappers(self, name: str) -> Mapping[str, Mapper]:
         """Return the mappers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
+        return self._named("morello_mappers", "mapper", Mapper, "propose", name)
+
+    def menu(self, name: str) -> Mapping[str, MenuItem]:
+        """Return what plugins add to the menu of a target, by name. Raises PluginError for what is faulty."""
+        return self._named("morello_optimization_menu", "menu item", MenuItem, "edits", name)
+
+    def proposers(self, name: str) -> Mapping[str, Proposer]:
+        """Return the proposers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
+        return self._named("morello_proposers", "proposer", Proposer, "start", name)
+
+    def tuning(self, name: str) -> TuningInfo:
+        """Return what a target tells of itself for tuning. Raises PluginError."""
         self._base(name)
-        found: dict[str, Mapper] = {}
-        for plugin, mapper in self._ask("morello_mappers", target=name):
-            if not (isinstance(mapper, Mapper) and mapper.name and callable(mapper.propose)):
-                rule = f"a mapper is a morello.plugins.Mapper with a name and a function `propose`: {mapper!r}"
+        plugin, found = self._one("morello_tuning", name) or ("", TuningInfo())
+        if isinstance(found, TuningInfo):
+            return found
+        rule = f"morello_tuning gives a morello.plugins.TuningInfo, not {found!r}"
+        raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
+
+    def _named(self, hook: str, what: str, kind: type[_N], function: str, name: str) -> Mapping[str, _N]:
+        """Return what a hook gives for a target, by name. Raises PluginError for what is faulty, or has no own name."""
+        self._base(name)
+        found: dict[str, _N] = {}
+        for plugin, one in self._ask(hook, target=name):
+            if not (isinstance(one, kind) and one.name and callable(getattr(one, function))):
+                rule = f"a {what} is a morello.plugins.{kind.__name__} with a name and a function `{function}`: {one!r}"
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
-            if mapper.name in found:
-                rule = f"target {name} has another mapper {mapper.name}"
-                raise PluginError(f"plugin {plugin!r}, mapper {mapper.name}: {rule}", "rename one of them", plugin)
-            found[mapper.name] = mapper
+            if one.name in found:
+                rule = f"target {name} has another {what} {one.name}"
+                raise PluginError(f"plugin {plugin!r}, {what} {one.name}: {rule}", "rename one of them", plugin)
+            found[one.name] = one
         return MappingProxyType(found)
 
     def variants(self, name: str) -> list[Target]:
@@ -360,6 +386,7 @@ class Registry:
             rewrites=collect("morello_rewrites", "rewrite"),
             kernels=collect("morello_microkernels", "microkernel"),
             emitter=single("morello_emitter", "emitter", None),
+            metrics=collect("morello_metrics", "metric"),
             operations=self.operations,
             origins=origins,
         )

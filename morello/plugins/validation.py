@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from morello.errors import PluginError, remedy
@@ -12,6 +12,7 @@ from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
 from morello.kernels import template
 from morello.kernels.machine import MemoryLevel, Weights
+from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Jam, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
@@ -58,13 +59,31 @@ def check_target(target: Target, owner: str) -> None:
     for name in (name for cast in sorted(target.info.casts) for name in cast):
         if name not in BY_NAME:
             raise broken(owner, "casts", f"unknown data type {name!r}: there are {', '.join(BY_NAME)}")
-    rules = {"level": level_rule, "rewrite": _rewrite_rule, "microkernel": _kernel_rule}
-    for kind, items in (("level", target.levels), ("rewrite", target.rewrites), ("microkernel", target.kernels)):
+    rules: tuple[tuple[str, Sequence[Any], Callable[[Any, Target], str | None]], ...] = (
+        ("level", target.levels, level_rule),
+        ("rewrite", target.rewrites, _rewrite_rule),
+        ("microkernel", target.kernels, _kernel_rule),
+        ("metric", target.metrics, _metric_rule),
+    )
+    for kind, items, broken_rule in rules:
         for item in items:
-            rule = rules[kind](item, target)
+            rule = broken_rule(item, target)
             if rule:
                 label = label_of(kind, item)
                 raise broken(origin(label), label, rule)
+
+
+def _metric_rule(metric: object, target: Target) -> str | None:
+    if not isinstance(metric, Metric):
+        return "metrics are morello.plugins.Metric objects"
+    words = metric.name, metric.unit, metric.description
+    if not (all(isinstance(word, str) for word in words) and metric.name and metric.unit):
+        return "it has a name and a unit"
+    if metric.measure is not None:
+        return None if callable(metric.measure) and not metric.symbol else "it has a `symbol` or a function `measure`"
+    if not (isinstance(metric.symbol, str) and metric.symbol.isascii() and metric.symbol.isidentifier()):
+        return "`symbol` is the name of a C function"
+    return None
 
 
 def operation_rule(op: object) -> str | None:

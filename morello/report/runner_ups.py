@@ -41,4 +41,4 @@ def _children(impl: Impl) -> Sequence[Impl]:
 def _runner_up(alternative: Alternative, least: int) -> RunnerUp:
     # Bounds of search may lie below the optimum; no program does.
     cost = max(alternative.cost, least)
-    return RunnerUp(alternative.step, cost, alternative.exact, cost - least, 100 * (cost - least) / least)
+    return RunnerUp(str(alternative.step), cost, alternative.exact, cost - least, 100 * (cost - least) / least)

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 from rich.text import Text
 
-from morello.codegen.emitter import short
 from morello.codegen.loops import goes_on, until
+from morello.codegen.words import short
 from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
 from morello.ir.limits import Limits
 from morello.kernels.target import Target

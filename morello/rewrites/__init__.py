@@ -5,6 +5,7 @@ from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.convert import Convert
 from morello.rewrites.fit import ExactFit
+from morello.rewrites.materialize import Materialize, Rematerialize
 from morello.rewrites.move import MoveStep
 from morello.rewrites.one_group import OneGroup
 from morello.rewrites.pad import PadStep
@@ -31,6 +32,8 @@ STANDARD: tuple[type[Rewrite], ...] = (
     ParallelSplitSoftmax,
     OnePart,
     BroadcastFirst,
+    Materialize,
+    Rematerialize,
     Convert,
     Bufferize,
     PadStep,
@@ -49,11 +52,13 @@ __all__ = [
     "Case",
     "Convert",
     "ExactFit",
+    "Materialize",
     "MoveStep",
     "OneGroup",
     "OnePart",
     "PadStep",
     "ParallelSplitSoftmax",
+    "Rematerialize",
     "Rewrite",
     "Select",
     "SpatialSplit",

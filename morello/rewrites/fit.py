@@ -44,9 +44,6 @@ class ExactFit(Rewrite):
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        if not logical.op.search_hints.all_to_registers:
-            # Register tiles are those of the operations that this becomes.
-            return
         for dim in searched(logical, target):
             tried = _tried(logical, dim, target)
             offered = {sizes for size in np.unique(logical.shape[dim]).tolist() for sizes in tried(size)}
@@ -129,18 +126,24 @@ def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], fr
     """Return the function from an extent to the sizes that search tries: those that kernels ask for there, if any."""
     wanted = target.tile_sizes(logical.op).get(dim)
     if wanted:
-        return lambda extent: _made_of(extent, wanted)
+        return lambda extent: _made_of(extent, wanted, target.size_bits)
+    if not logical.op.search_hints.all_to_registers:
+        # Register tiles are those of the operations that this becomes.
+        return lambda extent: frozenset()
     multiple = logical.op.tile_multiple(dim)
     return lambda extent: _near_equal(extent, multiple)
 
 
 @lru_cache(maxsize=1 << 16)
-def _made_of(extent: int, wanted: frozenset[int]) -> frozenset[tuple[int, ...]]:
+def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[int, ...]]:
     """Return one size, or two neighbours, of those `wanted` that make up an extent; no size that `tile` offers.
+
+    That offers powers of two, of which the exponents are multiples of `bits`.
 
     Neighbours differ by what divides all that are wanted. That itself has none: it does alone what a pair with it does.
     """
-    ones = {(size,) for size in wanted if extent > size and extent % size == 0 and size & (size - 1)}
+    offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
+    ones = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
     # Of two sizes the even one comes first, so that its tiles stay aligned.
     unit = math.gcd(*wanted)
     lower = (size for size in wanted if size > unit and size + unit in wanted)

@@ -87,7 +87,7 @@ def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> N
     if np.any(values < 1):
         raise target.fault(kernel, f"its cost is an integer of at least 1, not {values.min()}")
     shapes = {size.shape for size in logical.shape if isinstance(size, np.ndarray)}
-    cells = np.broadcast_shapes(*shapes)
+    cells = next(iter(shapes)) if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     if values.shape not in ((), cells):
         raise target.fault(kernel, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
     return cost

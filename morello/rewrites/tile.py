@@ -75,7 +75,7 @@ class Tile(Rewrite):
         return not (self.parallel and level.is_register)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
-        sizes = _per_dimension(self.sizes, logical)
+        sizes = per_dimension(self.sizes, logical)
         if not self.parallel:
             yield from loop_cases(logical, sizes, self, target)
             return
@@ -144,8 +144,8 @@ def searched(logical: LogicalSpec, target: Target) -> list[int]:
     return sorted(found, key=lambda dim: (dim not in single, dim in reductions))
 
 
-def _per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ...]:
-    """Tile sizes by iteration dimension; 0 keeps a dimension whole."""
+def per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ...]:
+    """Return tile sizes by iteration dimension; 0 keeps a dimension whole. Raises Inapplicable for too few or many."""
     rank = len(logical.shape)
     if len(sizes) == rank:
         return sizes

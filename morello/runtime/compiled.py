@@ -11,6 +11,7 @@ from morello.runtime.toolchain import Compiler, is_auto
 
 if TYPE_CHECKING:
     from morello.runtime.fastest import Choice
+    from morello.runtime.metrics import Reading
     from morello.runtime.timing import BenchReport
     from morello.runtime.verify import CheckReport
 
@@ -49,3 +50,9 @@ class CompiledKernel(Kernel):
         from morello.runtime.timing import bench
 
         return bench(self, min_time, repeats, seed, threads)
+
+    def readings(self, seed: int = 0) -> tuple[Reading, ...]:
+        """Measure it on random data by the metrics of its target, the most telling first; by none if there are none."""
+        from morello.runtime.metrics import readings
+
+        return readings(self, seed)

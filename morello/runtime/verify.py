@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import attrs
 import numpy as np
@@ -119,33 +120,81 @@ def verify(
     is the installed reference_c unless it is given. Raises VerificationError for the first result that is wrong,
     or memory changed that is none of the kernel's outputs.
     """
-    logical = kernel.spec.logical
-    op, shape = logical.op, tuple(map(int, logical.shape))
-    setting = Setting.of(op, shape, [state.dtype for state in logical.states])
-    rng = np.random.default_rng(seed)
-    guarded = [GuardedArray(argument, rng) for argument in kernel.arguments]
-    if not isinstance(reference, Reference):
-        reference = Reference(logical, kernel.compiler, reference)
-    unknown = reference.unknown
-    volume = int(op.volume(shape))
-    results = []
-    for number, data in enumerate(data_sets(setting, thorough)):
-        values = data.arrays(seed, setting)
-        got = _run(kernel, guarded, values, data)
-        affordable = unknown is None and (thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET)
-        inputs = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
-        others = reference(inputs) if affordable else None
-        results.append(judge(kernel, data, inputs, got, others))
-    operation = f"{op}({'×'.join(map(str, shape))})"
-    return CheckReport(
-        kernel.program.name,
-        operation,
-        kernel.target.name,
-        str(kernel.compiler),
-        seed,
-        tuple(results),
-        unknown and _stranger(unknown, kernel.target),
-    )
+    return Verification(kernel, seed, thorough=thorough, reference=reference).check(kernel)
+
+
+@attrs.frozen
+class _Case:
+    """A data set, its values, and what the reference makes of them (None: not asked)."""
+
+    data: DataSet
+    values: list[np.ndarray]
+    inputs: list[np.ndarray]
+    others: list[np.ndarray] | None
+    #: What each output must be, by whether subnormal numbers count as zero.
+    expected: dict[bool, list[Expectation]] = attrs.field(factory=dict[bool, "list[Expectation]"])
+
+
+class Verification:
+    """The data that kernels of one Spec are verified on, and what they must compute: that of `kernel`, an example.
+
+    With `sets`, only so many data sets are used, whose results are kept for all kernels.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        seed: int = 0,
+        *,
+        thorough: bool = False,
+        reference: Target | Reference | None = None,
+        sets: int | None = None,
+    ):
+        self._seed, self._thorough, self._sets = seed, thorough, sets
+        self._logical = kernel.spec.logical
+        self._rng = np.random.default_rng(seed)
+        self._guarded = [GuardedArray(argument, self._rng) for argument in kernel.arguments]
+        if not isinstance(reference, Reference):
+            reference = Reference(self._logical, kernel.compiler, reference)
+        self._reference, self._unknown = reference, reference.unknown
+        self._kept: list[_Case] | None = None
+
+    def check(self, kernel: Kernel) -> CheckReport:
+        """Run a kernel on all data sets and judge what it wrote. Raises VerificationError."""
+        logical, results = self._logical, list[DataSetResult]()
+        for case in self._cases():
+            got = _run(kernel, self._guarded, case.values, case.data)
+            flushes = _flushes(kernel)
+            if flushes not in case.expected:
+                case.expected[flushes] = expectations(logical, case.inputs, case.data.integral, flushes)
+            results.append(_judged(kernel, case.data, case.expected[flushes], got, case.others))
+        return CheckReport(
+            kernel.program.name,
+            f"{logical.op}({'×'.join(map(str, logical.shape))})",
+            kernel.target.name,
+            str(kernel.compiler),
+            self._seed,
+            tuple(results),
+            self._unknown and _stranger(self._unknown, kernel.target),
+        )
+
+    def _cases(self) -> Iterable[_Case]:
+        if self._sets is None:
+            return self._made()
+        if self._kept is None:
+            self._kept = [*islice(self._made(), self._sets)]
+        return self._kept
+
+    def _made(self) -> Iterator[_Case]:
+        logical = self._logical
+        op, shape = logical.op, tuple(map(int, logical.shape))
+        setting, volume = Setting.of(op, shape, [state.dtype for state in logical.states]), int(op.volume(shape))
+        for number, data in enumerate(data_sets(setting, self._thorough)):
+            values = data.arrays(self._seed, setting)
+            affordable = self._thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET
+            inputs = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
+            others = self._reference(inputs) if affordable and self._unknown is None else None
+            yield _Case(data, values, inputs, others)
 
 
 def _stranger(op: Operation, target: Target) -> str:
@@ -216,6 +265,17 @@ def judge(
     Raises VerificationError for the first wrong value.
     """
     expected = expectations(kernel.spec.logical, inputs, data.integral, _flushes(kernel))
+    return _judged(kernel, data, expected, got, others)
+
+
+def _judged(
+    kernel: Kernel,
+    data: DataSet,
+    expected: Sequence[Expectation],
+    got: Sequence[np.ndarray],
+    others: Sequence[np.ndarray] | None,
+) -> DataSetResult:
+    """Judge what a kernel wrote by what is expected, and by what the reference did. Raises VerificationError."""
     outputs = [argument for argument in kernel.arguments if argument.writes]
     who = f"{kernel.program.name} on data set {data.name!r}"
     error, distance = 0.0, None if others is None else 0.0

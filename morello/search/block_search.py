@@ -15,12 +15,13 @@ from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites.base import rewrites_of
+from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.ahead import Ahead
 from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
+from morello.search.memory import uncollected
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
@@ -71,7 +72,7 @@ class Keeper(Answers, Protocol):
 class Alternative:
     """A step that might be taken, and what the best program that begins with it costs: at least that unless `exact`."""
 
-    step: str
+    step: Rewrite
     cost: int
     exact: bool
 
@@ -331,7 +332,7 @@ class BlockSearch:
         if solver.core.chosen(cell).priority == RECALLED:
             solver.choose_own(cell)
         ranking = solver.ranking(cell, solver.core.chosen(cell).priority, count)
-        return [Alternative(str(solver.engine.step(cell, one.priority)), int(one.cost), one.exact) for one in ranking]
+        return [Alternative(solver.engine.step(cell, one.priority), int(one.cost), one.exact) for one in ranking]
 
     def _run(self, specs: Sequence[Spec]) -> None:
         """Solve the cells of Specs, with an engine that covers them."""
@@ -390,7 +391,7 @@ class BlockSearch:
             self._solver = before = None
         # Better late than without a program.
         deadline = self._deadline if self.ahead.costs(self._goal)[1] else float("inf")
-        with watched(self._effort.memory, deadline):
+        with watched(self._effort.memory, deadline), uncollected():
             engine = self._engine(tables)
         self._hasty = engine.hasty
         self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)

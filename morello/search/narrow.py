@@ -22,15 +22,20 @@ _SIZE_BITS = 3
 
 def narrowed(target: Target) -> list[Target]:
     """Return the target as search sees it in smaller spaces, each of which has all that is in the one before."""
+    bypassed, small = _bypassed(target), _small(target, plain=3)
+    return [*([attrs.evolve(_small(target, plain=2), bypassed=bypassed)] if bypassed else []), small]
+
+
+def _small(target: Target, plain: int) -> Target:
+    """Return the target with few tile sizes and so many layouts without strips, besides those that kernels ask for."""
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
         offered = target.layouts(dtype, rank)
-        plain = [layout for layout in offered if not layout.has_strips]
-        return [*plain[:1], *plain[1:][-1:], *(layout for layout in offered if _asked_for(layout, dtype, target))]
+        found = [layout for layout in offered if not layout.has_strips]
+        asked = (layout for layout in offered if _asked_for(layout, dtype, target))
+        return [*found[:1], *found[1:][1 - plain :], *asked]
 
-    small = attrs.evolve(target, size_bits=_SIZE_BITS, info=attrs.evolve(target.info, layouts=layouts))
-    bypassed = _bypassed(target)
-    return [*([attrs.evolve(small, bypassed=bypassed)] if bypassed else []), small]
+    return attrs.evolve(target, size_bits=_SIZE_BITS, info=attrs.evolve(target.info, layouts=layouts))
 
 
 def _asked_for(layout: Layout, dtype: DType, target: Target) -> bool:

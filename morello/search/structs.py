@@ -14,6 +14,7 @@ from morello.search.library import library
 Pointer: TypeAlias = Any
 
 _TYPES = {
+    "int16_t": np.int16,
     "int32_t": np.int32,
     "int64_t": np.int64,
     "uint64_t": np.uint64,

@@ -48,7 +48,8 @@ CONFIGURED: dict[str, tuple[dict[str, Value], ...]] = {
 }
 #: Inputs' data types and the output's. Operations with one input take the rows with one type of input.
 MIXED = ("bf16 → f32", "f32 → bf16", "f32 · bf16 → f32", "bf16 · f32 → f32", "u8 · i8 → i16", "u8 · i8 → i32")
-MIXED += ("i8 · i8 → i32", "u8 · u8 → i32", "i16 · i16 → i32")
+MIXED += ("i8 · i8 → i32", "u8 · u8 → i32", "i16 · i16 → i32", "u32 · u32 → f32")
+MIXED += ("u32 · u32 · f32 → f32",)
 GRAPHS = {
     "LayerNorm": "LayerNorm(2×2×8, {0}, {0}, {0}, {0}, serial)",
     "RMSNorm": "RMSNorm(2×2×8, {0}, {0}, {0}, serial)",
@@ -193,7 +194,7 @@ def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int,
 
 def usual(op: Operation) -> tuple[int, ...]:
     """Return a shape for which rewrites are asked."""
-    return {None: (4, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
+    return {None: (4, 8), 3: (1, 2, 8), 4: (1, 2, 2, 8), 7: (1, 2, 2, 4, 4, 2, 2), 8: (1, 2, 2, 2, 4, 4, 2, 2)}[op.rank]
 
 
 def operations() -> list[Operation]:
@@ -213,7 +214,7 @@ def kinds(op: Operation, mix: str) -> tuple[DType, ...] | None:
     inputs = given.split(" · ")
     declared = op.operands(len(usual(op)))
     read = sum(not one.writes for one in declared)
-    if not read or (len(inputs) == 2 and read != 2):
+    if not read or len(inputs) not in (1, read):
         return None
     named = iter(itertools.cycle(inputs))
     return tuple(BY_NAME[output if one.writes else next(named)] for one in declared)

@@ -161,7 +161,9 @@ class Draws:
         count = len(op.operands(rank))
         variants = [one for one in (op, op.accumulating()) if one]
         kernels = [kernel for kernel in self.target.kernels if any(map(kernel.implements, variants))]
-        if count <= 3:
+        if op.only_types is not None:
+            every = [op.only_types]
+        elif count <= 3:
             every = [*itertools.product(types.ALL, repeat=count)]
         else:
             floats = [one for one in types.ALL if one.is_float]

@@ -91,6 +91,8 @@ def _shape(rng: random.Random, rank: int, volume: int) -> tuple[int, ...]:
 
 def _dtypes(rng: random.Random, op: Operation, shape: tuple[int, ...]) -> tuple[DType, ...] | None:
     """Draw data types that the operation takes, one for all operands as often as not; None if there are none."""
+    if op.only_types is not None:
+        return op.only_types
     count = len(op.operands(len(shape)))
     tries = [rng.choice(types.ALL)] * count if rng.random() < 0.5 else rng.choices(types.ALL, k=count)
     for pick in itertools.islice(itertools.chain([tries], iter(lambda: rng.choices(types.ALL, k=count), None)), 12):

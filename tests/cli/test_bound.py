@@ -52,6 +52,18 @@ def test_graphs_have_bounds_on_what_they_touch(cli, write):
     assert "all that is touched" in result.stdout
 
 
+def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
+    text = "spec one = RandMatmul(1×8×64×16, (u32, GL), (u32, GL), (f32, GL), (f32, GL), serial)\n"
+    path = write(text)
+    result = cli("bound", path, "--no-db", "--profile", "base", "--check")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("of moving it; loads and numbers cost at least as much as") == 3
+    (told,) = json.loads(cli("bound", path, "--no-db", "--profile", "base", "--json").stdout)
+    assert [one["memory"] for one in told["numbers"]] == [one["memory"] // 4 for one in told["boundaries"]]
+    assert told["numbers"][0]["bound"] > 0
+    assert told["certified"] <= told["cost"]
+
+
 def test_a_level_without_a_boundary(cli, write, refused):
     refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary behind GL", "VRF, L1, L2")
     refused(cli("bound", write(SPEC), "--level", "L7", "--no-db"), "unknown memory level 'L7'")

@@ -75,7 +75,7 @@ def test_stats_tell_bounds_from_answers(cli, tmp_path):
 def test_an_empty_database(cli, refused, tmp_path):
     path = made(tmp_path / "a.db")
     assert "nothing is stored" in cli("db", "stats", path).stdout
-    assert cli("db", "export", path).stdout == '{"morello database": 7}\n'
+    assert cli("db", "export", path).stdout == '{"morello database": 8}\n'
     assert "0 of its entries" in cli("db", "verify", path).stdout
     pytest.importorskip("matplotlib")
     refused(cli("db", "stats", path, "--plot", str(tmp_path / "a.png")), "is empty")
@@ -141,7 +141,7 @@ def test_export_and_import(cli, solved, tmp_path):
     assert cli("db", "export", copy).stdout == Path(text).read_text(encoding="utf-8")
 
 
-HEAD = '{"morello database": 7}'
+HEAD = '{"morello database": 8}'
 PRINT = '{"fingerprint": "f", "target": "t", "levels": "RF:64/4/16 L1:32768/64/8"}'
 TABLE = '{"table": "FillZero 1: f32 L1 layout[0] c1"}'
 BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost": "1/2", "step": "tile [1]"}'
@@ -153,7 +153,7 @@ BOX = '{"kind": "exact", "sizes": [[2, 8]], "limits": [[0, 8], [0, 64]], "cost":
         ([], "is empty"),
         (["{}"], ":1: this is no exported database"),
         (["[]"], ":1: this is no exported database"),
-        (['{"morello database": 9}'], ":1: format 9, not 7"),
+        (['{"morello database": 9}'], ":1: format 9, not 8"),
         ([HEAD, "{"], ":2: "),
         ([HEAD, BOX], ":2: a rectangle before"),
         ([HEAD, PRINT, BOX], ":3: a rectangle before"),
@@ -344,11 +344,12 @@ def test_a_database_of_an_earlier_format_is_converted(cli, write, tmp_path):
     path = tmp_path / "specs.db"
     assert cli("explain", write(), "--db", str(path)).exit_code == 0
     with sqlite3.connect(path) as connection:
-        connection.executescript("DROP TABLE unproven; PRAGMA user_version = 6")
+        connection.executescript("DROP TABLE unproven; DROP TABLE measured; PRAGMA user_version = 6")
     result = cli("explain", write(), "--db", str(path))
     assert "solved before" in result.stdout
     told = result.stderr.splitlines()[0]
-    assert told == f"warning: database {path} was converted from format 6 to 7, and all of its answers are kept"
+    kept = "and all of its answers are kept"
+    assert told == f"warning: database {path} was converted from format 6 to 7, {kept}; from format 7 to 8, {kept}"
 
 
 def test_what_cannot_be_saved_is_still_delivered(cli, write, solved, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from morello.frontend.parser import parse_spec
 from morello.report.runner_ups import ranked
 from morello.report.tree import program_tree
+from morello.rewrites import Split, ToAccum
 from morello.search.block_search import Alternative, BlockSearch
 from morello.search.solve import solver
 
@@ -99,7 +100,7 @@ def test_from_the_database_only_when_asked(cli, write, tmp_path, monkeypatch):
 
 def test_bounds_below_the_optimum_are_raised_to_it():
     def told(cost: int, exact: bool, least: int = 100):
-        (one,) = ranked([Alternative("to_accum", least, exact=True), Alternative("split 4", cost, exact=exact)])
+        (one,) = ranked([Alternative(ToAccum(), least, exact=True), Alternative(Split(4), cost, exact=exact)])
         return one
 
     one = told(90, exact=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import morello
-from morello.db import upkeep
+from morello.db import measured, upkeep
 from morello.db.exchange import exported, imported
 from morello.db.file import APPLICATION, FORMAT, Damaged
 from morello.db.migrations import MIGRATIONS
@@ -64,10 +64,10 @@ def change(path: Path, script: str, version: int) -> None:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A database with the answers to a Spec, of format 6: that had no unproven programs."""
+    """A database with the answers to a Spec, of format 6: that had no unproven programs, nor measured ones."""
     path = tmp_path_factory.mktemp("old") / "a.db"
     goal().synthesize(db=str(path))
-    change(path, "DROP TABLE unproven", 6)
+    change(path, "DROP TABLE unproven; DROP TABLE measured", 6)
     return path.read_bytes()
 
 
@@ -102,11 +102,22 @@ def test_answers_of_format_6_are_kept(old: Path) -> None:
         assert [*exported(SpecStore(old))] == text, "it is of this format now"
 
 
+def test_format_7_only_lacked_measured_programs(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    goal().synthesize(db=str(path))
+    change(path, "DROP TABLE measured", 7)
+    with pytest.warns(Converted, match="from format 7 to 8, and all of its answers are kept"):
+        store = SpecStore(path)
+    one = goal()
+    assert store.find(one.target, one.spec) is not None
+    assert measured.counts(store.file) == {}
+
+
 @pytest.mark.parametrize("version", OLD)
 def test_what_does_not_fit_is_dropped(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.db"
     change(path, OLD[version], version)
-    with pytest.warns(Converted, match=f"from format {version} to 7, and its answers do not fit and are dropped"):
+    with pytest.warns(Converted, match=f"from format {version} to 8, and its answers do not fit and are dropped"):
         store = SpecStore(path)
     assert upkeep.summaries(store) == []
     done = goal().synthesize(db=store)

@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[2]
 #: docs/writing-a-target.md has tests of its own.
 PAGES = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("architecture", "bounds", "c", "database", "language", "mappers", "python")),
+    *(
+        f"docs/{name}.md"
+        for name in ("architecture", "bounds", "c", "database", "language", "mappers", "python", "tuning")
+    ),
 ]
 for folder in ("design", "tutorials"):
     PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"docs/{folder}/*.md"))

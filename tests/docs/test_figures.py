@@ -27,6 +27,29 @@ def test_the_picture_is_up_to_date() -> None:
     assert figures.picture() == figures.PICTURE.read_text(encoding="utf-8"), "run python docs/figures.py"
 
 
+def test_the_picture_of_bounds_is_up_to_date() -> None:
+    figures = script("figures")
+    data = figures.data()
+    assert figures.bounds_picture(data) == figures.BOUNDS.read_text(encoding="utf-8"), "run make figures"
+    assert [*data] == [*figures.EXAMPLES]
+    for curves in data.values():
+        bound, tiles = dict(curves["bound"]), dict(curves["tiles"])
+        assert [*bound] == [*tiles] == [*figures.MEMORIES]
+        assert all(bound[memory] <= tiles[memory] for memory in bound)
+        # More memory than a bound is for only makes it lower.
+        assert all(moved >= bound[min(each for each in bound if each >= memory)] for memory, moved in curves["program"])
+
+
+@pytest.mark.slow
+def test_what_the_picture_of_bounds_shows_is_so() -> None:
+    figures = script("figures")
+    title, text = next(iter(figures.EXAMPLES.items()))
+    curves = figures.data()[title]
+    assert [32 << 10, figures.traffic(figures.nest_of(figures.parsed(text)), 32 << 10).bytes] in curves["bound"]
+    for point in figures.programs(text, figures.LIMITS[-1]):
+        assert point in curves["program"], "run make figures"
+
+
 @pytest.mark.slow
 def test_the_terminal_shows_what_the_command_prints(runs_avx2: None) -> None:
     picture = script("picture")

@@ -23,6 +23,7 @@ from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.max import Max
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
@@ -49,12 +50,14 @@ CONFIGURED: list[Operation] = [
     Conv(stride=2),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, dilation=2),
+    RandMatmul(seed=7),
 ]
 #: Those of the plain form that has no shape of the sizes here.
 OTHER_SIZES = {"SoftmaxDenominatorAndMaxPerPart"}
 OPS = [*(op for op in BY_NAME.values() if op.name not in OTHER_SIZES), *CONFIGURED]
 SHAPES: dict[int | None, tuple[int, ...]] = {
     None: (3, 4, 5),
+    3: (2, 3, 4),
     4: (2, 3, 5, 4),
     7: (2, 2, 3, 4, 3, 2, 3),
     8: (2, 2, 2, 3, 3, 4, 2, 2),
@@ -68,7 +71,7 @@ def inputs_of(op: Operation, shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def types_of(op: Operation, shape: tuple[int, ...]) -> list:
-    return [F32] * len(op.operands(len(shape)))
+    return [*(op.only_types or [F32] * len(op.operands(len(shape))))]
 
 
 def by_tiles(op: Operation, shape: tuple[int, ...], dim: int, size: int, inputs: list[np.ndarray]) -> list[np.ndarray]:

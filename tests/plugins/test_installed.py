@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import textwrap
@@ -41,20 +42,21 @@ schedule step {
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, root: Path, third_party: Path) -> Path:
-    """Build wheels of Morello, its own plugins and the two third-party ones, and install just these somewhere new."""
+    """Build wheels of Morello, its own plugins and those of third parties, and install just these somewhere new."""
     place = tmp_path_factory.mktemp("environment")
     # Builds leave files beside the sources: build copies.
     leave_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
     shutil.copytree(root, place / "src", ignore=leave_out)
     shutil.copytree(third_party, place / "src" / "thirdparty", ignore=leave_out)
-    sources = [place / "src", *(place / "src" / "plugins").iterdir(), *(place / "src" / "thirdparty").iterdir()]
+    folders = ("plugins", "thirdparty", "examples/plugins")
+    sources = [place / "src", *(one for folder in folders for one in (place / "src" / folder).iterdir())]
     sources = [source for source in sources if source.is_dir()]
     venv.create(place / "venv", with_pip=True)
     pip = [place / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--no-input"]
     wheels = place / "wheels"
     run_pip([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, *sources])
     found = sorted(wheels.glob("*.whl"))
-    assert len(found) == len(sources) == 7
+    assert len(found) == len(sources) == 8
     # Morello's own come by an extra, the others by their files.
     others = [wheel for wheel in found if not wheel.name.startswith("morello")]
     run_pip([*pip, "install", "--quiet", "--no-compile", "--find-links", wheels, "morello[x86]", *others])
@@ -163,6 +165,14 @@ def test_a_spec_runs_on_the_toy_target(morello: Morello, tmp_path: Path) -> None
     assert "product for toy_cpu" in done.stdout
     assert "AddScaledRow" in done.stdout
     assert "correct" in done.stdout
+
+
+def test_the_example_of_an_accelerator_counts(morello: Morello, tmp_path: Path) -> None:
+    (tmp_path / "product.spec").write_text("spec product = Matmul(16×16×16, (i8, GL), (i8, GL), (i32, GL), serial)\n")
+    done = morello("run", "product.spec", "--target", "gemmini")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^counted +compute 1 instructions$", done.stdout, re.M)
+    assert "speed" not in done.stdout
 
 
 @pytest.mark.skipif(bool(missing_features(("avx2", "fma"))), reason="needs a CPU with AVX2 and FMA")

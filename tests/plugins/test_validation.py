@@ -26,6 +26,7 @@ from morello.ir.tensor import OperandState
 from morello.plugins import (
     Jam,
     MemoryLevel,
+    Metric,
     Microkernel,
     Multiple,
     OperandPattern,
@@ -112,6 +113,13 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"weights": Weights(threads=0)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(sync=-1)}, "weights", "threads are at least 1 and sync is not negative"),
     ({"weights": Weights(threads=HALF)}, "weights", "threads and sync are integers"),
+    # Metrics.
+    ({"metrics": ("heat",)}, "metric heat", "metrics are morello.plugins.Metric objects"),
+    ({"metrics": (Metric(name="heat", unit="", symbol="heat"),)}, "metric heat", "it has a name and a unit"),
+    ({"metrics": (Metric(name="heat", unit="K"),)}, "metric heat", "`symbol` is the name of a C function"),
+    ({"metrics": (Metric(name="heat", unit="K", symbol="a b"),)}, "metric heat", "`symbol` is the name of a C"),
+    ({"metrics": (Metric(name="heat", unit="K", symbol="a", measure=len),)}, "metric heat", "or a function `measure`"),
+    ({"metrics": (Metric(name="heat", unit="K", measure=HALF),)}, "metric heat", "or a function `measure`"),
     # Levels.
     ({"levels": ("RAM",)}, "level RAM", "levels are morello.plugins.MemoryLevel"),
     ({"levels": (REGISTERS, "RAM")}, "level RAM", "levels are morello.plugins.MemoryLevel"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import BF16, F32, I8, I32, U8, DType
+from morello.ir.dtypes import BF16, F32, I8, I32, U8, U32, DType
 from morello.ir.impl import Expansion
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
@@ -21,6 +21,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
@@ -49,10 +50,15 @@ STAGED: dict[Operation, tuple[int, ...]] = {
     Conv(accumulate=True): (1, 8, 2, 1, 4, 1, 1),
     GroupedConv(padding=(1, 1, 1, 1)): (1, 1, 8, 2, 3, 3, 3, 3),
     Matmul(): (1, 2, 4, 8),
+    RandMatmul(): (1, 2, 4, 8),
     Add(): (2, 8),
 }
 #: Operands' data types where they are not all f32.
-DTYPES: dict[Operation, list[DType]] = {Matmul(): [F32, BF16, BF16], Add(): [U8, I8, I32]}
+DTYPES: dict[Operation, list[DType]] = {
+    Matmul(): [F32, BF16, BF16],
+    Add(): [U8, I8, I32],
+    RandMatmul(): [U32, U32, F32, F32],
+}
 
 
 def pick(value: Any, cell: int) -> Any:

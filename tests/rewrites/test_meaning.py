@@ -10,7 +10,7 @@ import random
 import pytest
 
 import morello
-from morello.ir.dtypes import F32, I8, I32, U8, DType
+from morello.ir.dtypes import F32, I8, I32, U8, U32, DType
 from morello.ir.impl import Impl, Node, walk
 from morello.ir.ops import by_name
 from morello.ir.ops.base import Operation
@@ -20,6 +20,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.divide import DivideVecScalar
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
@@ -44,6 +45,8 @@ DRAWN: dict[Operation, list[tuple[int, ...]]] = {
     Conv(accumulate=True): [(1, 4, 2, 1, 4, 1, 1)],
     GroupedConv(): [(1, 2, 1, 2, 3, 4, 1, 2)],
     Add(): [(2, 8), (3, 5)],
+    RandMatmul(seed=1): [(1, 3, 4, 8), (2, 2, 8, 4)],
+    Random(): [(1, 3, 8)],
     Compose.chain([Relu(), Matmul()], [3, 4]): [(1, 2, 4, 3)],
     Conv(padding=(1, 1, 1, 1)): [(1, 2, 2, 3, 3, 3, 3)],
     SoftmaxDenominatorAndUnscaled(dim=1): [(3, 8)],
@@ -51,7 +54,11 @@ DRAWN: dict[Operation, list[tuple[int, ...]]] = {
     SoftmaxDenominatorAndMaxPerPart(of=4): [(2, 1, 4), (1, 3, 4)],
 }
 #: Operands' data types where they are not all f32.
-DTYPES: dict[Operation, list[DType]] = {Add(): [U8, I8, I32]}
+DTYPES: dict[Operation, list[DType]] = {
+    Add(): [U8, I8, I32],
+    RandMatmul(seed=1): [U32, U32, F32, F32],
+    Random(): [U32, U32, F32],
+}
 
 
 def draw(seed: int, target: Target, op: Operation) -> Impl:

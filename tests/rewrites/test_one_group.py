@@ -25,10 +25,10 @@ def tiled(logical: LogicalSpec, target: Target) -> set[int]:
 
 
 @pytest.mark.slow
-def test_groups_get_the_vector_kernels_of_products(prove) -> None:
+def test_groups_get_the_vector_kernels_of_convolutions(prove) -> None:
     goal = grouped("1×3×2×2×2×8×2×1", ", serial").synthesize()
     expansions = [node.expansion for node in walk(goal.impl) if isinstance(node, Node)]
-    assert "RegisterTileAccumSums" in {one.kernel for one in expansions if isinstance(one, KernelCall)}
+    assert "ConvTilePixels" in {one.kernel for one in expansions if isinstance(one, KernelCall)}
     prove(goal.impl, goal.target, compilers=available_compilers()[:1])
 
 

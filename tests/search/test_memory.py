@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -82,3 +83,14 @@ def test_what_was_worked_out_can_be_forgotten(avx2: Target) -> None:
     assert search.solved == solved
     assert search.synthesize(spec) == found
     assert search.solved > solved
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_set_up_as_before(avx2: Target, enabled: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        BlockSearch(avx2).solve(parse_spec("Move(2×2, (f32, L1), (f32, L1, col_major), serial)", avx2))
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -23,9 +23,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "primitives.md"
 #: What cells can say besides nothing.
 WORDS = ("vector", "fused", "scalar", "–")
 #: CellIndices that say something: none may get lost on the way from the page to a Spec.
-COUNT = 918
+COUNT = 948
 #: Sizes by the number of iteration dimensions that an operation has, None for any.
-SHAPES = {None: "1×2", 4: "1×1×2×2", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}
+SHAPES = {None: "1×2", 3: "1×1×2", 4: "1×1×2×2", 7: "1×1×2×1×1×1×1", 8: "1×1×1×2×1×1×1×1"}
 #: Outputs that padding leaves something of.
 PADDED = {None: "3×3", 7: "1×1×1×3×3×1×1", 8: "1×1×1×1×3×3×1×1"}
 #: Graphs by their rows on the page.

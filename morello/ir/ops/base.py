@@ -159,6 +159,16 @@ class Operation(ABC):
         return 1
 
     @property
+    def only_types(self) -> tuple[DType, ...] | None:
+        """Return the data types of its operands, if there is one choice of them; None if there are several."""
+        return None
+
+    @property
+    def indirect(self) -> tuple[int, ...]:
+        """Return operands that programs need not have at hand at each point: others may be made of them before."""
+        return ()
+
+    @property
     def search_hints(self) -> SearchHints:
         """Return what search may leave untried."""
         return SearchHints()

@@ -12,10 +12,12 @@ never more than any program costs. `solve.py` finds that optimum, space by space
 
 Loops lead to smaller shapes and pipelines to other Specs, whose bounds are known by then; moves go round among Specs
 of one shape until nothing changes. That is in C: `bounds.c` goes through the shapes, `steps.c` and `moves.c` take the
-steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `walks.c` goes
-through all limits of two class tuples at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
-Limits of scalar registers, and of levels that nothing has been taken of yet, are taken to be the goals'. What has no
-program in the relaxed problem has none at all, and costs infinity.
+steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `ladders.c`
+goes through all limits of a level at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
+Where limits of several levels are less than the goals', the bound is the largest of those for one of them at a time:
+together they hardly tell more, and take five times the memory. Limits of scalar registers, and of levels that nothing
+has been taken of yet, are taken to be the goals'. What has no program in the relaxed problem has none at all, and costs
+infinity.
 
 *A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. To fill the product with zeros costs 7. Each of the
 eight multiplications costs 16 with all its operands in L1, and 12 with both factors in registers: 8 · 12 = 96. To move

@@ -2,7 +2,9 @@
  *
  * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
  * are read only. Numbers of -1 stand for "none". A *step* of a limit is one of the values that bounds tell apart
- * (`limit_steps`); the columns of a class tuple are all combinations of steps of the levels that it tracks.
+ * (`limit_steps`). A class tuple has a *ladder* of columns for each limit that it tracks, one per step, while all other
+ * limits are full; the last one is as that of any other ladder. One that tracks none has a ladder of one column: the
+ * limit behind all others has one step.
  */
 
 typedef struct {
@@ -13,22 +15,6 @@ typedef struct {
     const int64_t *code;      /* [steps]: the largest limit of each */
 } BoundLevel;
 
-/* Steps `first` to `count` of one limit, or of several together where none is lowered. */
-typedef struct {
-    int32_t first;
-    int32_t count;
-    int32_t level;            /* of which memory is held there, -1: limits are as they are here */
-    int64_t here;             /* columns between steps */
-    int64_t there;
-} Axis;
-
-/* How to go through the columns of a class tuple, and those of what a step leads to, at once: outer axes first. */
-typedef struct {
-    int32_t axes;
-    int64_t there;            /* what lies before: levels that are tracked there only, with all of them free */
-    const Axis *axis;
-} Walk;
-
 /* A part of steps, on each of their class tuples and for each of their entries. */
 typedef struct {
     int32_t space;
@@ -36,7 +22,6 @@ typedef struct {
     const int32_t *level;     /* [holding] */
     const int64_t *held;      /* [holding, entries]: bytes */
     const int32_t *tuple;     /* [tuples] */
-    const int32_t *walk;      /* [tuples] */
     const int32_t *shape;     /* [entries] */
     const double *times;      /* [entries] */
 } BoundPart;
@@ -79,8 +64,8 @@ typedef struct {
     int32_t tuples;
     int64_t width;            /* columns, and one behind them */
     double *values;           /* [shapes + 1, width] */
-    const int64_t *column;    /* [tuples]: the first of its columns */
-    const int32_t *columns;   /* [tuples] */
+    const int32_t *full;      /* [tuples]: the column of full limits */
+    const int32_t *ladder;    /* [tuples, levels + 1]: the first column of each ladder, -1: none */
     const int32_t *order;     /* [shapes]: smaller ones first */
     int32_t kernels;
     const int64_t *kernel_first;       /* [kernels + 1]: its columns among all */
@@ -99,14 +84,12 @@ typedef struct {
     const int64_t *move_first;     /* [movable + 1]: those of each among the following */
     const int32_t *move_number;
     const int32_t *move_into;      /* the class tuple after the move */
-    const int32_t *move_walk;
 } BoundSpace;
 
 typedef struct {
     int32_t levels;
     int32_t steps;            /* the most of a level */
-    const BoundLevel *level;
-    const Walk *walk;
+    const BoundLevel *level;  /* [levels + 1] */
     const BoundSpace *space;
 } BoundModel;
 

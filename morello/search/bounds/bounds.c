@@ -20,19 +20,16 @@ static int64_t most_held(const BoundSpace *space) {
 /* Make room for one space. Return 0 if there is none. */
 static int prepare(Work *work) {
     const BoundSpace *space = work->space;
-    const size_t held = (size_t)most_held(space) * (size_t)work->model->levels;
-    size_t columns = 1;
-    for (int32_t tuple = 0; tuple < space->tuples; ++tuple) {
-        columns = (size_t)larger((int64_t)columns, space->columns[tuple]);
-    }
+    const size_t held = (size_t)most_held(space), steps = (size_t)work->model->steps;
+    const size_t levels = (size_t)work->model->levels;
     work->before = malloc((size_t)space->width * sizeof *work->before);
-    work->total = malloc(columns * sizeof *work->total);
-    work->part = malloc(columns * sizeof *work->part);
-    work->after = malloc(held * (size_t)work->model->steps * sizeof *work->after);
-    work->lowered = calloc(held, sizeof *work->lowered);
+    work->total = malloc(steps * sizeof *work->total);
+    work->part = malloc(steps * sizeof *work->part);
+    work->after = malloc(held * levels * steps * sizeof *work->after);
+    work->left = calloc(held * (levels + 1), sizeof *work->left);
     work->tried = malloc(((size_t)space->move_first[space->movable] + 1) * sizeof *work->tried);
     work->changed = malloc(((size_t)space->tuples + 1) * sizeof *work->changed);
-    return work->before && work->total && work->part && work->after && work->lowered && work->tried && work->changed;
+    return work->before && work->total && work->part && work->after && work->left && work->tried && work->changed;
 }
 
 static void clean(Work *work) {
@@ -40,7 +37,7 @@ static void clean(Work *work) {
     free(work->total);
     free(work->part);
     free(work->after);
-    free(work->lowered);
+    free(work->left);
     free(work->tried);
     free(work->changed);
 }

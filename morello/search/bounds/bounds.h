@@ -9,6 +9,9 @@
 
 #include "_bounds.h"
 
+/* Limits while memory of some levels is held, [levels][steps]; NULL: they are as they are, -1: it does not fit. */
+typedef const int32_t *const *Left;
+
 /* What is at hand while the bounds of one shape are lowered. */
 typedef struct {
     const BoundModel *model;
@@ -16,16 +19,19 @@ typedef struct {
     int32_t shape;
     double *row;              /* its bounds, [width] */
     double *before;           /* [width] */
-    double *total, *part;     /* [columns of a class tuple] */
+    double *total, *part;     /* [steps] */
     int32_t *after;           /* [moves or parts * levels, steps]: limits while memory is held */
-    const int32_t **lowered;  /* [moves or parts, levels]: where in `after`, NULL: limits are as they are */
+    const int32_t **left;     /* [moves or parts, levels + 1]: where in `after` */
     int64_t *tried;           /* [all moves of class tuples]: when, 0: never */
     int64_t *changed;         /* [tuples] */
 } Work;
 
-/* walks.c: `after`, [steps], are the limits that are left while bytes are held, -1: they do not fit. */
-void hold(const BoundLevel *level, int64_t bytes, int32_t *after);
-int lower(const Walk *walk, const int32_t *const *lowered, double *here, const double *there, double cost);
+/* ladders.c */
+void hold_nothing(Work *work, int32_t which);
+int hold(Work *work, int32_t which, int32_t level, int64_t bytes);
+void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
+                  Left left, double *found);
+int lower(double *here, const double *found, int32_t count);
 
 /* steps.c */
 void take_kernels(const Work *work);
@@ -35,14 +41,17 @@ void take_steps(Work *work, const BoundSteps *steps);
 /* moves.c */
 void take_moves(Work *work);
 
-/* Return the bounds of a class tuple and a shape: its first column. */
-static inline double *bounds_of(const BoundSpace *space, int32_t shape, int32_t tuple) {
-    return space->values + shape * space->width + space->column[tuple];
+static inline Left left_of(const Work *work, int32_t which) {
+    return work->left + (int64_t)which * (work->model->levels + 1);
 }
 
-/* Return the least of bounds that go down as limits go up. */
+static inline const int32_t *ladders_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
+    return space->ladder + (int64_t)tuple * (model->levels + 1);
+}
+
+/* Return the bound of a class tuple and a shape under full limits. */
 static inline double least_of(const BoundSpace *space, int32_t shape, int32_t tuple) {
-    return bounds_of(space, shape, tuple)[space->columns[tuple] - 1];
+    return space->values[shape * space->width + space->full[tuple]];
 }
 
 #endif

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from morello.search.arrays import Bools, Floats, Ints
@@ -16,25 +15,6 @@ Classes = tuple[int, ...]
 
 #: Codes of class tuples above this are no integers of 64 bits.
 _MOST_CODES = 1 << 62
-
-
-@attrs.frozen
-class Columns:
-    """The columns of one class tuple among the bounds of its space: one per combination of tracked limits.
-
-    `strides`, [levels], are 0 for levels whose limit is not tracked and taken to be all of it. `steps` number the
-    limits that have columns (`limit_steps`).
-    """
-
-    classes: Classes
-    first: int
-    count: int
-    strides: Ints
-    steps: Ints
-
-    def under(self, codes: Ints) -> Ints:
-        """Return the columns, [...], of limits with these codes, [..., levels]."""
-        return self.first + self.steps[np.arange(codes.shape[-1]), codes] @ self.strides
 
 
 def limit_steps(limit_codes: LimitCodes) -> Ints:
@@ -54,29 +34,18 @@ def limit_steps(limit_codes: LimitCodes) -> Ints:
     return steps
 
 
-def column_strides(tracked: int, counts: Sequence[int]) -> tuple[Ints, int]:
-    """Return the strides, [levels], of columns for the limits of some levels, a bit each, and how many there are.
-
-    `counts`, [levels], are the limits that bounds tell apart.
-    """
-    strides, stride = np.zeros(len(counts), dtype=np.int64), 1
-    for level in reversed(range(len(counts))):
-        if tracked >> level & 1:
-            strides[level] = stride
-            stride *= counts[level]
-    return strides, stride
-
-
 def bits(levels: Iterable[int]) -> int:
     """Return some levels as one number, a bit per level."""
     return sum(1 << level for level in levels)
 
 
 class SpaceBounds:
-    """The class tuples of one space, and their bounds: `values`, [shapes + 1, columns + 1], in units of cost.
+    """The class tuples of one space, and their bounds: `values`, [shapes + 1, width + 1], in units of cost.
 
     The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
-    [tuples, operands], has them all, and `tuples` their numbers.
+    [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits, and
+    `ladders`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
+    The last ladder is one column, of class tuples that have no others.
     """
 
     def __init__(self, space: Space, classes: int):
@@ -85,17 +54,27 @@ class SpaceBounds:
         self.tuples: dict[Classes, int] = {}
         #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
         self.solvable: Bools = np.zeros(0, dtype=np.bool_)
-        self.columns: list[Columns] = []
-        #: The levels whose limits the columns of class tuples tell apart, [tuples], a bit per level.
-        self.tracked: Ints = np.zeros(0, dtype=np.int64)
+        self.full: Ints = np.zeros(0, dtype=np.int64)
+        self.ladders: Ints = np.zeros((0, 0), dtype=np.int64)
         self.width = 0
         self.values: Floats = np.zeros((0, 0))
-        self.full: list[int] = []  # per class tuple, the column of full limits
         weights = [classes**place for place in range(len(space.operands))]
         fits = classes ** len(weights) < _MOST_CODES
         self._weights: Any = np.array(weights, dtype=np.int64 if fits else object)
         self._codes: Any = self._weights[:0]
         self._numbers: Ints = np.zeros(0, dtype=np.int64)
+
+    def lay_out(self, counts: Ints) -> None:
+        """Give class tuples columns: `counts`, [tuples, levels], of each ladder, 0 for none.
+
+        Those that have no programs share the infinite one.
+        """
+        lone = self.solvable & ~counts.any(axis=1)
+        sizes = np.where(self.solvable[:, None], np.concatenate([counts, lone[:, None]], axis=1), 0)
+        ends = np.cumsum(sizes).reshape(sizes.shape)
+        self.width = int(ends.max(initial=0))
+        self.full = np.where(self.solvable, ends[:, -1] - 1, self.width)
+        self.ladders = np.where(sizes > 0, ends - sizes, -1)
 
     def codes(self, classes: Ints) -> Any:
         """Return a number, [n], for each of some class tuples, [n, operands]."""
@@ -124,7 +103,3 @@ class SpaceBounds:
         place = np.minimum(np.searchsorted(np.asarray(self._codes), np.asarray(codes)), len(self._codes) - 1)
         found: Any = self._codes[place]
         return place, np.asarray(found != codes, dtype=np.bool_)
-
-    def columns_of(self, classes: Classes) -> Columns:
-        """Return the columns of a class tuple."""
-        return self.columns[self.tuples[classes]]

@@ -10,7 +10,6 @@ import numpy as np
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
-from morello.search.bounds.walks import Walks
 from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.shapes import Key
@@ -37,7 +36,7 @@ class KernelBounds(StepBounds):
         levels = {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
         return np.full(len(classes), bits(levels))
 
-    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         found = [(self._fitting(bounds, classes, needs), costs) for (classes, needs), costs in self._cheapest(bounds)]
         first = np.cumsum([0, *(len(columns) for columns, _ in found)])
         return {
@@ -49,14 +48,15 @@ class KernelBounds(StepBounds):
 
     def _fitting(self, bounds: SpaceBounds, classes: Classes, needs: tuple[int, ...]) -> Ints:
         """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
-        columns, codes = bounds.columns_of(classes), self.relaxed.limit_codes
-        places = np.arange(columns.count)
-        fits = np.ones(columns.count, dtype=np.bool_)
-        for level, need in enumerate(needs):
-            limits = np.asarray(codes.bytes(level, self.relaxed.step_codes[level]))
-            stride = int(columns.strides[level])
-            fits &= (limits[places // stride % len(limits)] if stride else limits[-1]) >= need
-        return columns.first + np.flatnonzero(fits)
+        number = bounds.tuples[classes]
+        columns = [np.array([bounds.full[number]])]
+        for level, (need, ladder) in enumerate(zip(needs, bounds.ladders[number, :-1].tolist(), strict=True)):
+            limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
+            if limits[-1] < need:
+                return columns[0][:0]
+            if ladder >= 0:
+                columns.append(ladder + np.flatnonzero(limits >= need))
+        return np.concatenate(columns)
 
     def _cheapest(self, bounds: SpaceBounds) -> list[tuple[tuple[Classes, tuple[int, ...]], Floats]]:
         """Return the least cost of kernels, [shapes], by class tuples that have columns and by needs."""
@@ -64,11 +64,12 @@ class KernelBounds(StepBounds):
         number = self.relaxed.states.cls.tolist()
         # In many states of a class operands cost the same.
         distinct = {
-            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table.cost
+            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table
             for table in self.by_key[bounds.space.key]
         }
-        for (classes, needs, _), cost in distinct.items():
+        for (classes, needs, _), table in distinct.items():
             if classes in bounds.tuples:
-                known = cheapest.get((classes, needs))
-                cheapest[classes, needs] = cost if known is None else np.minimum(known, cost)
+                if (classes, needs) not in cheapest:
+                    cheapest[classes, needs] = np.full(bounds.space.count, np.inf)
+                table.lower(cheapest[classes, needs])
         return [*cheapest.items()]

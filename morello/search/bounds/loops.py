@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
-from morello.search.bounds.walks import Walks
 from morello.search.structs import Structs
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
@@ -54,7 +53,7 @@ class LoopBounds(StepBounds):
     def may_take(self, key: Key, classes: Ints) -> Ints:
         return np.zeros(len(classes), dtype=np.int64)
 
-    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         loops = [
             {
                 "parts": len(bodies),
@@ -66,7 +65,7 @@ class LoopBounds(StepBounds):
         kinds: dict[tuple[object, ...], list[LoopTable]] = {}
         for loop in self.leaving(bounds.space):
             kinds.setdefault((*((part.space.key, part.args) for part in loop.parts), loop.suits), []).append(loop)
-        leaving = [self._leave(bounds, alike, structs, walks) for alike in kinds.values()]
+        leaving = [self._leave(bounds, alike, structs) for alike in kinds.values()]
         return {
             "loops": len(loops),
             "loop": structs.structs("BoundLoop", loops),
@@ -74,7 +73,7 @@ class LoopBounds(StepBounds):
             "leave": structs.structs("BoundSteps", leaving),
         }
 
-    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable], structs: Structs, walks: Walks) -> dict[str, Any]:
+    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable], structs: Structs) -> dict[str, Any]:
         """Return loops to other spaces that have the same kinds of parts and suit the same levels."""
         space = bounds.space
         shape, step = np.nonzero(np.stack([loop.valid for loop in loops], axis=1))
@@ -88,7 +87,6 @@ class LoopBounds(StepBounds):
                 {
                     "space": self.relaxed.index[part.space.key],
                     "tuple": structs.array(tuples, "int32_t"),
-                    "walk": structs.array(walks.numbers(bounds.tracked[rows], below.tracked[tuples], 0), "int32_t"),
                     "shape": structs.array(np.stack([one.shape for one in members])[step, shape], "int32_t"),
                     "times": structs.array(np.stack([one.times for one in members])[step, shape], "double"),
                 }

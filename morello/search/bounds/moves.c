@@ -23,33 +23,33 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
 
 /* Lower the bounds of a class tuple by one move. Return 1 if any became less. */
 static int take_move(Work *work, int32_t tuple, int64_t at) {
-    const BoundSpace *space = work->space;
-    const BoundMove *move = &space->move[space->move_number[at]];
-    const int32_t into = space->move_into[at];
-    double *here = work->row + space->column[tuple];
-    const double cost = cost_of(work, move);
-    if (!(cost + least_of(space, work->shape, into) < here[0])) {
-        return 0;
-    }
-    const int32_t *const *lowered = work->lowered + (int64_t)space->move_number[at] * work->model->levels;
-    return lower(&work->model->walk[space->move_walk[at]], lowered, here, bounds_of(space, work->shape, into), cost);
-}
-
-/* Work out the limits that are left while the new operands are held. */
-static void hold_operands(Work *work) {
     const BoundModel *model = work->model;
-    for (int32_t at = 0; at < work->space->moves; ++at) {
-        const BoundMove *move = &work->space->move[at];
-        int32_t *after = work->after + (int64_t)at * model->steps;
-        hold(&model->level[move->level], move->bytes[work->shape], after);
-        work->lowered[at * model->levels + move->level] = after;
+    const BoundSpace *space = work->space;
+    const int32_t number = space->move_number[at], into = space->move_into[at];
+    const double cost = cost_of(work, &space->move[number]), least = cost + least_of(space, work->shape, into);
+    const int32_t *ladder = ladders_of(model, space, tuple);
+    int changed = 0;
+    for (int32_t level = 0; level <= model->levels; ++level) {
+        /* Bounds go down along a ladder. */
+        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
+            const int32_t count = model->level[level].steps;
+            bounds_under(model, space, work->shape, into, level, left_of(work, number), work->part);
+            for (int32_t step = 0; step < count; ++step) {
+                work->part[step] += cost;
+            }
+            changed |= lower(work->row + ladder[level], work->part, count);
+        }
     }
+    return changed;
 }
 
 void take_moves(Work *work) {
     const BoundSpace *space = work->space;
     int64_t clock = 0;
-    hold_operands(work);
+    for (int32_t at = 0; at < space->moves; ++at) {
+        hold_nothing(work, at);
+        hold(work, at, space->move[at].level, space->move[at].bytes[work->shape]);
+    }
     memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);
     memset(work->changed, 0, (size_t)space->tuples * sizeof *work->changed);
     for (int again = 1; again;) {

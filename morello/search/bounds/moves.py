@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
-from morello.search.bounds.walks import Walks
 from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
 from morello.search.tables.operand_states import NEVER
@@ -147,17 +146,17 @@ class MoveBounds(StepBounds):
 
     # What C is given.
 
-    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         moves: list[dict[str, Any]] = []
         plans: list[_Plan] = []
         for operand, column in enumerate(bounds.classes.T):
             for cls in np.unique(column).tolist():
                 for move in self.classes(bounds.space.key, operand, cls):
                     if move.into != cls:
-                        plans.append(self._plan(bounds, move, cls, len(moves), walks))
+                        plans.append(self._plan(bounds, move, cls, len(moves)))
                         moves.append(self._move(bounds, move, cls, structs))
         whole = [np.concatenate(columns) for columns in zip(*(attrs.astuple(plan) for plan in plans), strict=True)]
-        here, number, into, walk = whole or [np.zeros(0, dtype=np.int64)] * 4
+        here, number, into = whole or [np.zeros(0, dtype=np.int64)] * 3
         # Those of operands in the fastest levels come first, since others lead to them.
         order = np.lexsort([number, here, np.sum(self.relaxed.level_of[bounds.classes], axis=1)[here]])
         first = np.flatnonzero(np.diff(here[order], prepend=-1))
@@ -169,15 +168,13 @@ class MoveBounds(StepBounds):
             "move_first": structs.array(np.append(first, len(order)), "int64_t"),
             "move_number": structs.array(number[order], "int32_t"),
             "move_into": structs.array(into[order], "int32_t"),
-            "move_walk": structs.array(walk[order], "int32_t"),
         }
 
-    def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int, walks: Walks) -> _Plan:
+    def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int) -> _Plan:
         into = self.after(bounds, move)
         here = np.flatnonzero(bounds.solvable & (bounds.classes[:, move.operand] == cls) & (into >= 0))
         here = here[bounds.solvable[into[here]]]
-        walk = walks.numbers(bounds.tracked[here], bounds.tracked[into[here]], bits([move.level]))
-        return _Plan(here, np.full(len(here), number), into[here], walk)
+        return _Plan(here, np.full(len(here), number), into[here])
 
     def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int, structs: Structs) -> dict[str, Any]:
         space, operand = bounds.space, bounds.space.operands[move.operand]
@@ -201,9 +198,8 @@ class MoveBounds(StepBounds):
 
 @attrs.frozen
 class _Plan:
-    """Moves of class tuples: of each that tuple, which move it is, the tuple after it, and the walk to that, [n]."""
+    """Moves of class tuples: of each that tuple, which move it is, and the tuple after it, [n]."""
 
     here: Ints
     move: Ints
     into: Ints
-    walk: Ints

@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
-from morello.search.bounds.walks import Walks
 from morello.search.structs import Structs
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import PipelinePart, PipelineTable, PipelineTables
@@ -106,13 +105,11 @@ class PipelineBounds(StepBounds):
             ]
         return self._packed[key]
 
-    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
-        found = [self._pipeline(bounds, pipeline, structs, walks) for pipeline in self.on(bounds)]
+    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
+        found = [self._pipeline(bounds, pipeline, structs) for pipeline in self.on(bounds)]
         return {"pipelines": len(found), "pipeline": structs.structs("BoundSteps", found)}
 
-    def _pipeline(
-        self, bounds: SpaceBounds, pipeline: PipelineClasses, structs: Structs, walks: Walks
-    ) -> dict[str, Any]:
+    def _pipeline(self, bounds: SpaceBounds, pipeline: PipelineClasses, structs: Structs) -> dict[str, Any]:
         table, below = pipeline.table, [self.relaxed.by_key[part.space.key] for part in pipeline.table.parts]
         solvable = np.all([own.solvable[part] for own, part in zip(below, pipeline.parts, strict=True)], axis=0)
         solvable &= bounds.solvable[pipeline.rows]
@@ -123,18 +120,15 @@ class PipelineBounds(StepBounds):
         for cls, tensors in zip(pipeline.new_classes, table.tensors, strict=True):
             cost += self.relaxed.cheapest[cls][tensors[shapes]]
         parts: list[dict[str, Any]] = []
-        for part, own, numbers in zip(table.parts, below, pipeline.parts, strict=True):
+        for part, numbers in zip(table.parts, pipeline.parts, strict=True):
             held = self._held(pipeline, part, shapes)
-            tuples = numbers[solvable]
-            walk = walks.numbers(bounds.tracked[rows], own.tracked[tuples], bits(held))
             parts.append(
                 {
                     "space": self.relaxed.index[part.space.key],
                     "holding": len(held),
                     "level": structs.array([*held], "int32_t"),
                     "held": structs.array([*held.values()], "int64_t"),
-                    "tuple": structs.array(tuples, "int32_t"),
-                    "walk": structs.array(walk, "int32_t"),
+                    "tuple": structs.array(numbers[solvable], "int32_t"),
                     "shape": structs.array(part.shape[shapes], "int32_t"),
                     "times": structs.array(np.ones(len(shapes)), "double"),
                 }

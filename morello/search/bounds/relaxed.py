@@ -6,7 +6,6 @@ steps; a step costs what it costs in the best case of all states in the classes.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
@@ -16,8 +15,7 @@ import numpy as np
 
 from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.bounds.class_tuples import Classes, Columns, SpaceBounds, bits, column_strides, limit_steps
-from morello.search.bounds.walks import Walks
+from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
 from morello.search.structs import Structs
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.operand_states import NEVER
@@ -64,7 +62,7 @@ class StepBounds(ABC):
         """
 
     @abstractmethod
-    def pack(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         """Return the steps on one space as `_bounds.h` has them: fields of `BoundSpace`."""
 
 
@@ -191,25 +189,17 @@ class Relaxed:
             bounds.solvable = marks
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
-        """Give each class tuple its columns: one per combination of tracked limits."""
-        counts = [len(codes) for codes in self.step_codes]
-        levels = range(len(counts))
-        masks = self._tracked(bounds)
-        distinct, times = np.unique(masks, return_counts=True)
-        for level in sorted(levels, key=lambda level: -counts[level]):
-            widths = [math.prod(counts[level] for level in levels if mask >> level & 1) for mask in distinct.tolist()]
-            if sum(width * int(n) for width, n in zip(widths, times, strict=True)) * bounds.space.count > MOST_BOUNDS:
-                masks, distinct = masks & ~(1 << level), distinct & ~(1 << level)
-        bounds.tracked = masks
-        strides = {mask: column_strides(mask, counts) for mask in distinct.tolist()}
-        for classes, mask in zip(bounds.tuples, masks.tolist(), strict=True):
-            own, count = strides[mask]
-            bounds.columns.append(Columns(classes, bounds.width, count, own, self.limit_steps))
-            bounds.width += count
-            bounds.full.append(bounds.width - 1)
+        """Give each class tuple its columns: a ladder per limit that is tracked."""
+        steps = np.array([len(codes) for codes in self.step_codes], dtype=np.int64)
+        counts = self._tracked(bounds)[:, None] >> np.arange(len(steps)) & 1
+        counts *= steps
+        for level in np.argsort(-steps, kind="stable").tolist():
+            if int(counts.sum()) * bounds.space.count > MOST_BOUNDS:
+                counts[:, level] = 0
+        bounds.lay_out(counts)
 
     def _tracked(self, bounds: SpaceBounds) -> Ints:
-        """Return the levels whose limits are worth a column per value, [tuples], a bit per level.
+        """Return the levels whose limits are worth a ladder of columns, [tuples], a bit per level.
 
         Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
         that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which

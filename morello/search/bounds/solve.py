@@ -14,7 +14,6 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
-from morello.search.bounds.walks import Walks
 from morello.search.structs import Structs
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
@@ -68,10 +67,9 @@ class Bounds(Relaxed):
 
     def _pack(self, structs: Structs) -> Any:
         """Return the relaxed problem as C has it."""
-        walks = Walks([len(codes) for codes in self.step_codes])
-        spaces = [self._space(bounds, structs, walks) for bounds in self.by_key.values()]
+        spaces = [self._space(bounds, structs) for bounds in self.by_key.values()]
         counts = self.limit_codes.counts
-        levels = [
+        levels: list[dict[str, Any]] = [
             {
                 "codes": count,
                 "steps": len(codes),
@@ -84,22 +82,21 @@ class Bounds(Relaxed):
         fields = {
             "levels": len(levels),
             "steps": max(map(len, self.step_codes)),
-            "level": structs.structs("BoundLevel", levels),
-            "walk": walks.pack(structs),
+            "level": structs.structs("BoundLevel", [*levels, {"steps": 1}]),
             "space": structs.structs("BoundSpace", spaces),
         }
         return structs.structs("BoundModel", [fields])
 
-    def _space(self, bounds: SpaceBounds, structs: Structs, walks: Walks) -> dict[str, Any]:
+    def _space(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         fields = {
             "shapes": bounds.space.count,
-            "tuples": len(bounds.columns),
+            "tuples": len(bounds.tuples),
             "width": bounds.width + 1,
             "values": structs.array(bounds.values, "double"),
-            "column": structs.array([columns.first for columns in bounds.columns], "int64_t"),
-            "columns": structs.array([columns.count for columns in bounds.columns], "int32_t"),
+            "full": structs.array(bounds.full, "int32_t"),
+            "ladder": structs.array(bounds.ladders, "int32_t"),
             "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),
         }
         for steps in self.steps:
-            fields |= steps.pack(bounds, structs, walks)
+            fields |= steps.pack(bounds, structs)
         return fields

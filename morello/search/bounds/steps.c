@@ -40,35 +40,19 @@ void take_loops(const Work *work) {
     }
 }
 
-/* Work out the limits that are left while the parts of steps run. */
-static void hold_all(Work *work, const BoundSteps *steps, int64_t entry) {
-    const BoundModel *model = work->model;
+/* Work out the limits that are left while the parts of steps run. Return 0 if something does not fit. */
+static int hold_all(Work *work, const BoundSteps *steps, int64_t entry) {
     const int64_t entries = steps->first[work->space->shapes];
     for (int32_t at = 0; at < steps->parts; ++at) {
         const BoundPart *part = &steps->part[at];
+        hold_nothing(work, at);
         for (int32_t held = 0; held < part->holding; ++held) {
-            const int32_t level = part->level[held];
-            int32_t *after = work->after + (int64_t)(at * model->levels + level) * model->steps;
-            hold(&model->level[level], part->held[held * entries + entry], after);
-            work->lowered[at * model->levels + level] = after;
+            if (!hold(work, at, part->level[held], part->held[held * entries + entry])) {
+                return 0;
+            }
         }
     }
-}
-
-/* Return what a part costs under each limit of the step's class tuple, [count]. */
-static const double *part_of(Work *work, const BoundSteps *steps, int32_t part, int32_t at, int64_t entry,
-                             int64_t count) {
-    const BoundPart *own = &steps->part[part];
-    const Walk *walk = &work->model->walk[own->walk[at]];
-    const double *there = bounds_of(&work->model->space[own->space], own->shape[entry], own->tuple[at]);
-    if (walk->axes == 1 && walk->axis->level < 0 && walk->axis->there == 1) {
-        return there + walk->there;
-    }
-    for (int64_t column = 0; column < count; ++column) {
-        work->part[column] = INFINITY;
-    }
-    lower(walk, work->lowered + part * work->model->levels, work->part, there, 0);
-    return work->part;
+    return 1;
 }
 
 /* Return what a step costs at least with all memory free. */
@@ -83,28 +67,33 @@ static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, 
     return cost;
 }
 
-static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t entry) {
-    const int32_t tuple = steps->tuple[at];
-    const int64_t count = work->space->columns[tuple];
-    double *restrict here = work->row + work->space->column[tuple];
-    double *restrict total = work->total;
-    if (!(least_cost(work, steps, at, entry) < here[0])) {
-        return;
+/* Lower a ladder of a class tuple by a step. */
+static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, double *here) {
+    const BoundModel *model = work->model;
+    const int32_t count = model->level[level].steps;
+    for (int32_t step = 0; step < count; ++step) {
+        work->total[step] = steps->cost[entry];
     }
-    for (int64_t column = 0; column < count; ++column) {
-        total[column] = steps->cost[entry];
-    }
-    for (int32_t part = 0; part < steps->parts; ++part) {
-        if (steps->part[part].shape[entry] >= 0) {
-            const double times = steps->part[part].times[entry];
-            const double *restrict there = part_of(work, steps, part, at, entry, count);
-            for (int64_t column = 0; column < count; ++column) {
-                total[column] += times * there[column];
+    for (int32_t which = 0; which < steps->parts; ++which) {
+        const BoundPart *part = &steps->part[which];
+        if (part->shape[entry] >= 0) {
+            const BoundSpace *below = &model->space[part->space];
+            bounds_under(model, below, part->shape[entry], part->tuple[at], level, left_of(work, which), work->part);
+            for (int32_t step = 0; step < count; ++step) {
+                work->total[step] += part->times[entry] * work->part[step];
             }
         }
     }
-    for (int64_t column = 0; column < count; ++column) {
-        here[column] = total[column] < here[column] ? total[column] : here[column];
+    lower(here, work->total, count);
+}
+
+static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t entry) {
+    const int32_t *ladder = ladders_of(work->model, work->space, steps->tuple[at]);
+    const double least = least_cost(work, steps, at, entry);
+    for (int32_t level = 0; level <= work->model->levels; ++level) {
+        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
+            lower_ladder(work, steps, at, entry, level, work->row + ladder[level]);
+        }
     }
 }
 
@@ -112,10 +101,14 @@ static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t e
 static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
     const BoundPart *part = steps->part;
     const BoundSpace *below = &work->model->space[part->space];
-    const double *cost = bounds_of(below, steps->serial[work->shape], part->tuple[at]);
-    for (int32_t column = 0; column < below->columns[part->tuple[at]]; ++column) {
-        if (cost[column] > steps->least && cost[column] < INFINITY) {
-            return 1;
+    const double *row = below->values + steps->serial[work->shape] * below->width;
+    const int32_t *ladder = ladders_of(work->model, below, part->tuple[at]);
+    for (int32_t level = 0; level <= work->model->levels; ++level) {
+        for (int32_t step = 0; ladder[level] >= 0 && step < work->model->level[level].steps; ++step) {
+            const double cost = row[ladder[level] + step];
+            if (cost > steps->least && cost < INFINITY) {
+                return 1;
+            }
         }
     }
     return 0;
@@ -123,8 +116,8 @@ static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
 
 void take_steps(Work *work, const BoundSteps *steps) {
     for (int64_t entry = steps->first[work->shape]; entry < steps->first[work->shape + 1]; ++entry) {
-        hold_all(work, steps, entry);
-        for (int32_t at = 0; at < steps->tuples; ++at) {
+        const int fits = hold_all(work, steps, entry);
+        for (int32_t at = 0; fits && at < steps->tuples; ++at) {
             if (!steps->serial || worth(work, steps, at)) {
                 take_step(work, steps, at, entry);
             }

@@ -50,7 +50,8 @@ typedef struct {
     const PatternSet *sets;
     const int32_t *set;       /* [shapes] */
     int32_t numbers;
-    const uint8_t *offered;   /* [tensors, numbers, numbers]: from and to */
+    const int32_t *kind;      /* [tensors] */
+    const uint8_t *offered;   /* [kinds, numbers, numbers]: from and to */
     const uint8_t *view;      /* [numbers, numbers]: where nothing is copied */
 } GridMoves;
 
@@ -75,7 +76,8 @@ typedef struct {
 typedef struct {
     int32_t most;             /* patterns in a set */
     const double *const *cost;          /* [patterns][tensors] */
-    const int32_t *const *tile;         /* [patterns][cuts of its rank]: patterns of tiles */
+    const int16_t *const *kind;         /* [patterns][cuts of its rank]: of tiles */
+    const int32_t *const *tile;         /* [patterns][kinds]: patterns of tiles */
     const Grid *grid;
 } GridModel;
 

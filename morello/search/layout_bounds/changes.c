@@ -54,7 +54,7 @@ void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape,
     const int32_t tensor = moves->tensor[own];
     const Copies copies = copies_of(model, moves, shape);
     const int64_t numbers = moves->numbers;
-    const uint8_t *offered = moves->offered + own * numbers * numbers;
+    const uint8_t *offered = moves->offered + moves->kind[own] * numbers * numbers;
     for (int at = 0; at < set->count; ++at) {
         const int32_t from = set->pattern[at];
         const int64_t row = set->number[at] * numbers;

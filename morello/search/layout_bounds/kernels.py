@@ -19,13 +19,12 @@ class KernelLayouts(LayoutSteps):
         counts = self.patterns.members.sum(axis=0)
         kernels: list[dict[str, Any]] = []
         for table in self.grids.tables.of(KernelTables).by_key[self.key]:
-            cells = np.flatnonzero(table.cost < np.inf)
             source, destination = table.states
             kernels.append(
                 {
-                    "cells": len(cells),
-                    "shape": structs.array(cells, "int32_t"),
-                    "cost": structs.array(table.cost[cells], "double"),
+                    "cells": len(table.shapes),
+                    "shape": structs.array(table.shapes, "int32_t"),
+                    "cost": structs.array(table.cost, "double"),
                     "sources": int(counts[source]),
                     "source": standing[source],
                     "destinations": int(counts[destination]),

@@ -39,7 +39,8 @@ static void find_tiles(const GridModel *model, const Grid *grid, const GridPart 
     const int64_t stride = operand ? 1 : set_of(child, 1, part->shape[shape])->count;
     const int32_t cut = part->cut[operand][shape];
     for (int at = 0; at < set->count; ++at) {
-        const int32_t pattern = cut < 0 ? set->pattern[at] : model->tile[set->pattern[at]][cut];
+        const int32_t whole = set->pattern[at];
+        const int32_t pattern = cut < 0 ? whole : model->tile[whole][model->kind[whole][cut]];
         const int32_t place = pattern < 0 ? -1 : below->place[pattern];
         room->offset[part->arg[operand]][at] = place < 0 ? -1 : place * stride;
     }

@@ -19,7 +19,8 @@ class OperandMoves:
     """The moves of one operand between patterns that it can have, the numbers of `sets`.
 
     `tensors` are those that it is, and `row`, [shapes], which of these; `shapes` are the first of each. `_offered`,
-    [tensors, from, to], says which moves there are, `_view`, [from, to], which copy nothing.
+    [kinds, from, to], says which moves there are of tensors of some kind, `_kind`, [tensors], of which each is, and
+    `_view`, [from, to], which moves copy nothing.
     """
 
     def __init__(self, grids: Grids, key: Key, operand: int, sets: PatternSets):
@@ -35,21 +36,24 @@ class OperandMoves:
         self._rank = len(self._space.operands[operand].dims)
         self._seen = grids.tables.of(MoveTables).seen
         count = len(sets.numbers)
-        self._offered: Bools = np.zeros((len(tensors), count, count), dtype=np.bool_)
         self._view: Bools = np.zeros((count, count), dtype=np.bool_)
         self._number = {pattern: number for number, pattern in enumerate(sets.numbers)}
         classes = [self._patterns.all[pattern].cls for pattern in sets.numbers]
-        for cls in sorted({*classes}):
-            found, own = moves.classes(key, operand, cls), [at for at, each in enumerate(classes) if each == cls]
-            self._offered[:, own] = self._made(found)[:, None]
-            for number in own:
-                for move in found:
-                    self._enter(number, move)
+        found = {cls: moves.classes(key, operand, cls) for cls in sorted({*classes})}
+        made = {cls: self._made(own) for cls, own in found.items()}
         # What does not fit a level is not moved there.
         levels = [grids.states.classes[cls].level for cls in classes]
         codes = bounds.limit_codes
         room = np.array([codes.bytes(level, codes.full[level]) for level in levels])
-        self._offered &= (self._patterns.bytes[sets.numbers][:, tensors] <= room[:, None]).T[:, None, :]
+        fits = (self._patterns.bytes[sets.numbers][:, tensors] <= room[:, None]).T
+        #: One tensor of each kind, by place.
+        self._first, self._kind = _kinds([*made.values(), fits, self._patterns.blurred[self._rank][tensors, None]])
+        self._offered: Bools = np.zeros((len(self._first), count, count), dtype=np.bool_)
+        for number, cls in enumerate(classes):
+            self._offered[:, number] = made[cls][self._first]
+            for move in found[cls]:
+                self._enter(number, move)
+        self._offered &= fits[self._first][:, None, :]
 
     def _made(self, moves: list[MoveClass]) -> Bools:
         """Return what moves to layouts of their own make of an operand, [tensors, to]."""
@@ -69,7 +73,7 @@ class OperandMoves:
             for state in np.unique(row[: len(members)][members]).tolist() if keeps else ():
                 for into, where in self._patterns.images(state, self._rank) if state >= 0 else ():
                     if into in self._number:
-                        self._offered[where[self.tensors], number, self._number[into]] = True
+                        self._offered[where[self.tensors[self._first]], number, self._number[into]] = True
         if move.view:
             seen = self._seen[self._grids.bounds.target.levels[move.level].name][: len(members)][members]
             for state in np.unique(seen[seen >= 0]).tolist():
@@ -96,9 +100,17 @@ class OperandMoves:
             "sets": self.sets.pack(structs),
             "set": structs.array(self.sets.of, "int32_t"),
             "numbers": len(self._number),
-            "offered": structs.array(self._offered, "uint8_t"),
-            "view": structs.array(self._view, "uint8_t"),
+            "kind": structs.array(self._kind, "int32_t"),
+            "offered": structs.array(self._offered.view(np.uint8), "uint8_t"),
+            "view": structs.array(self._view.view(np.uint8), "uint8_t"),
         }
+
+
+def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
+    """Return one tensor of each kind, and the kind of each, given all that is known of them: [tensors, ...] each."""
+    codes = np.packbits(np.concatenate(known, axis=1), axis=1)
+    _, first, kind = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return first, kind.reshape(-1)
 
 
 class MoveLayouts(LayoutSteps):

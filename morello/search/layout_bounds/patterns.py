@@ -11,7 +11,6 @@ from enum import IntEnum
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.ir.tensor import SPACINGS, Collapsed, DimMap, Every, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints
@@ -19,10 +18,9 @@ from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.search_tables import SearchTables
+from morello.search.tables.tiles import Kinds, Tiles
 from morello.search.watch import check
 
-#: Numbers of patterns; there is one for each pattern and each way to cut a tensor.
-_Numbers = npt.NDArray[np.int32]
 #: The distance of runs, in bytes, that bounds tell from others. Telling more of them apart makes search slower.
 FAR = SPACINGS[-1]
 
@@ -79,13 +77,21 @@ class Cuts:
         self.whole, self.tile = whole, tile
         self._line = np.sum(tile > 1, axis=0) == 1
         self._blurred = blurred(tile)
-        self._known: dict[tuple[int, Run, bool, int], list[tuple[Run, bool, Ints]]] = {}
+        self._known: dict[tuple[int, Run, bool, int], tuple[list[tuple[Run, bool]], Kinds]] = {}
 
-    def lying(self, pattern: Pattern, width: int) -> list[tuple[Run, bool, Ints]]:
-        """Return how values of tiles lie, whether runs are far apart, and where; `width` is a value's bytes."""
+    def lying(self, pattern: Pattern, width: int) -> tuple[list[tuple[Run, bool]], Kinds]:
+        """Return how values of tiles of each kind lie, whether runs are far apart, and the kinds, [cuts].
+
+        `width` is a value's bytes.
+        """
         key = pattern.dim, pattern.run, pattern.far, width
         if key not in self._known:
-            self._known[key] = [*self._lying(pattern, width)]
+            found: list[tuple[Run, bool]] = []
+            kinds = np.full(self.whole.shape[1], -1, dtype=np.int16)
+            for run, far, there in self._lying(pattern, width):
+                kinds[there] = len(found)
+                found.append((run, far))
+            self._known[key] = found, kinds
         return self._known[key]
 
     def _lying(self, pattern: Pattern, width: int) -> Iterator[tuple[Run, bool, Ints]]:
@@ -140,7 +146,7 @@ class Patterns:
     `of`, [states], is the pattern of each state, and `either`, [patterns], what stands for a pattern where tensors are
     blurred: mostly itself. `members`, [patterns, states], says which states each stands for. `cost` and `bytes`,
     [patterns, tensors], are what the cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes;
-    infinite where none can be. `tile` has per pattern that of its tiles, [cuts of its rank], and `cuttable` says where
+    infinite where none can be. `tile` has the tiles of each pattern, and `cuttable`, [cuts of its rank], says where
     some state has such tiles; `seen` is the pattern under other dimensions, [patterns], -1 where no state has one.
     """
 
@@ -153,14 +159,17 @@ class Patterns:
         self.blurred = {rank: blurred(tensors.dims) for rank, tensors in tables.spaces.tensors.items()}
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
-        self.tile: list[_Numbers] = []
+        self.tile: list[Tiles] = []
         self._cuts = {
             rank: Cuts(*(tensors.dims[:, own] for own in self._loops.cut_tensors(rank)))
             for rank, tensors in tables.spaces.tensors.items()
         }
         #: What moves make, with the states it is made of: many patterns move alike.
         self._made: dict[tuple[int, int], tuple[Ints, list[tuple[int, Ints]]]] = {}
+        #: The kinds of tiles that go together, of a pattern and of a state.
+        self._pairs: dict[tuple[int, int, bool], Ints] = {}
         self.members = self._closed()
+        self._known_cuttable: dict[frozenset[int], Bools] = {}
         self.cuttable = [self._cuttable(number) for number in range(len(self.all))]
         self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
         self.seen = self._seen_tables()
@@ -231,7 +240,7 @@ class Patterns:
             for found in self._led_to(number, state):
                 if found not in known:
                     known[found] = waiting[found] = None
-        self._tile_row(len(self.all) - 1)
+        self._tiles(len(self.all) - 1)
         members = np.zeros((len(self.all), len(self.of)), dtype=np.bool_)
         members[tuple(np.array([*known], dtype=np.int64).T)] = True
         return members
@@ -239,41 +248,51 @@ class Patterns:
     def _led_to(self, number: int, state: int) -> Iterator[tuple[int, int]]:
         """Yield patterns and states of what a state that a pattern stands for leads to."""
         rank = self.rank(number)
-        tiles = self._tile_row(number)
-        actual = self._loops.tile[state]
-        cuts = np.flatnonzero(actual >= 0)
-        if self.all[number].run in (Run.DENSE, Run.FULL):
-            cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
-        width = len(self.of)
-        there = np.zeros(len(self.all) * width, dtype=np.bool_)
-        there[tiles[cuts].astype(np.int64) * width + actual[cuts]] = True
-        for place in np.flatnonzero(there).tolist():
-            yield divmod(place, width)
+        tiles, actual = self._tiles(number), self._loops.tile[state]
+        kinds, own_kinds = self._together(number, tiles, actual)
+        pairs = {*zip(tiles.made[kinds].tolist(), actual.made[own_kinds].tolist(), strict=True)}
+        yield from sorted(pairs)
         for (own, dim_map), numbers in self._pipelines.under.items():
             if own == rank and numbers[state] >= 0:
                 seen = self.all[number].under(dim_map, int(self.states.cls[numbers[state]]))
                 assert seen is not None, "what a state has, its pattern has"
                 yield self._number(seen), int(numbers[state])
 
-    def _tile_row(self, number: int) -> _Numbers:
-        """Return the patterns of the tiles of one, [cuts of its rank]."""
-        while len(self.tile) <= number or len(self.tile) < len(self.all):
+    def _together(self, number: int, tiles: Tiles, actual: Tiles) -> Ints:
+        """Return the kinds that tiles of a pattern and of a state have, [2, pairs]."""
+        rank = self.rank(number)
+        unlike = self.all[number].run in (Run.DENSE, Run.FULL)
+        key = id(tiles.kinds), id(actual.kinds), unlike
+        if key not in self._pairs:
+            cuts = np.flatnonzero(actual.kinds >= 0)
+            if unlike:
+                cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
+            count = len(actual.made) + 1
+            codes = np.unique(tiles.kinds[cuts].astype(np.int64) * count + actual.kinds[cuts])
+            self._pairs[key] = np.stack(np.divmod(codes, count))
+        return self._pairs[key]
+
+    def _tiles(self, number: int) -> Tiles:
+        """Return the patterns of the tiles of one."""
+        while len(self.tile) < len(self.all):
             check()
             pattern = self.all[len(self.tile)]
             cls = self.states.classes[pattern.cls]
-            cuts = self._cuts[cls.rank]
-            numbers = np.full(cuts.whole.shape[1], -1, dtype=np.int32)
-            for run, far, there in cuts.lying(pattern, cls.dtype.bytes):
-                numbers[there] = self._number(pattern.lying(run, far))
-            self.tile.append(numbers)
+            ways, kinds = self._cuts[cls.rank].lying(pattern, cls.dtype.bytes)
+            made = [self._number(pattern.lying(run, far)) for run, far in ways]
+            self.tile.append(Tiles(kinds, np.array(made, dtype=np.int32)))
         return self.tile[number]
 
     def _cuttable(self, number: int) -> Bools:
         """Return where some state has tiles that a pattern stands for, [cuts of its rank]."""
-        there = np.zeros(len(self.tile[number]), dtype=np.bool_)
-        for state in np.flatnonzero(self.members[number]).tolist():
-            there |= self._loops.tile[state] >= 0
-        return there
+        kinds = [self._loops.tile[state].kinds for state in np.flatnonzero(self.members[number]).tolist()]
+        key = frozenset(map(id, [self.tile[number].kinds, *kinds]))
+        if key not in self._known_cuttable:
+            there = np.zeros(len(self.tile[number].kinds), dtype=np.bool_)
+            for one in {id(each): each for each in kinds}.values():
+                there |= one >= 0
+            self._known_cuttable[key] = there
+        return self._known_cuttable[key]
 
     def _seen_tables(self) -> dict[tuple[int, DimMap], Ints]:
         tables: dict[tuple[int, DimMap], Ints] = {}

@@ -83,7 +83,8 @@ class LayoutBounds(Grids):
                 (int(sets.counts.max(initial=0)) for grid in self.by_key.values() for sets in grid.sets), default=0
             ),
             "cost": structs.rows([*self.patterns.cost], "double"),
-            "tile": structs.rows(self.patterns.tile, "int32_t"),
+            "kind": structs.rows([tiles.kinds for tiles in self.patterns.tile], "int16_t"),
+            "tile": structs.rows([tiles.made for tiles in self.patterns.tile], "int32_t"),
             "grid": structs.structs("Grid", grids),
         }
         return structs.structs("GridModel", [fields])
@@ -110,8 +111,8 @@ class LayoutBounds(Grids):
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
         check(8 * len(cost))
         packed = structs.structs("GridMoves", [moves.pack(structs)])
-        pointers = structs.array(shapes, "int32_t"), structs.array(cost, "double")
-        structs.lib.layouts_changes(model, packed, len(shapes), *pointers)
+        found = structs.ffi.from_buffer("double[]", cost)
+        structs.lib.layouts_changes(model, packed, len(shapes), structs.array(shapes, "int32_t"), found)
         members = [np.flatnonzero(sets.members[number]) for number in sets.of[shapes]]
         start = np.concatenate([np.repeat(own + row * count, len(own)) for row, own in enumerate(members)])
         ends = np.concatenate([np.tile(numbers[own], len(own)) for own in members])

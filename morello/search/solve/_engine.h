@@ -90,8 +90,8 @@ typedef struct {
     const int32_t *const *tensor;  /* [operands][shapes] */
     int64_t width;            /* columns of bounds */
     const double *bounds;     /* [shapes + 1, width] */
-    const int64_t *column;    /* [class tuples]: the first of its columns */
-    const int64_t *strides;   /* [class tuples, levels]: columns between steps of limits */
+    const int32_t *column;    /* [class tuples]: that of full limits */
+    const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
     Changes change;
@@ -103,7 +103,12 @@ typedef struct {
     int32_t patterns;
     int32_t kernels;          /* kernels, in the order of the operand states that they take */
     const int32_t *kernel_states;  /* [kernels, operands] */
-    const double *const *kernel_cost;  /* [kernels][shapes] */
+    const int32_t *kernel_first;   /* [kernels + 1]: those of each among the following: the least counts */
+    const int32_t *kernel_costs;   /* numbers of costs */
+    const int32_t *cost_shapes;    /* [costs]: the set of shapes that each is for */
+    const int64_t *cost_first;     /* [costs]: the first of its values, one for each shape of the set */
+    const int32_t *shape_place;    /* [sets, shapes]: where a shape is in a set, -1: nowhere */
+    const double *cost_values;
     const uint64_t *kernel_needs;  /* [kernels]: packed codes */
     const int64_t *kernel_priority;
     int32_t groups;
@@ -135,7 +140,8 @@ struct Model {
     int64_t tensors;
     const double *cost;       /* [states, tensors] */
     const int64_t *bytes;     /* [states, tensors] */
-    const int32_t *const *tile; /* [states][cuts of the state's rank]: the state of a tile */
+    const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: there is none */
+    const int32_t *const *tile; /* [states][kinds]: the state of a tile */
     const int32_t *counts;    /* [levels]: codes */
     const int64_t *const *values;  /* [levels][codes]: bytes, ascending */
     const int64_t *const *steps;   /* [levels][codes]: limits as bounds tell them apart */

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from morello.ir.tensor import DimMap
-from morello.search.arrays import Floats, Ints
+from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import Changes, LayoutBounds
@@ -17,6 +15,7 @@ from morello.search.solve.packing import Packing
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
+from morello.search.tables.tiles import Kinds
 
 
 class Abstraction:
@@ -42,7 +41,12 @@ class Abstraction:
         """Return what is to be added to the fields of the model."""
         packing, patterns = self._packing, self._patterns
         cls = [pattern.cls for pattern in patterns.all]
-        tiles = zip(patterns.cuttable, patterns.tile, strict=True)
+        # Many patterns share the kinds of their tiles.
+        known: dict[tuple[int, int], Kinds] = {}
+        kinds: list[Kinds] = []
+        for cuttable, tiles in zip(patterns.cuttable, patterns.tile, strict=True):
+            found = np.where(cuttable, tiles.kinds, np.int16(-1))
+            kinds.append(known.setdefault((id(cuttable), id(tiles.kinds)), found))
         model = {
             **packing.common(),
             "spaces": self._count,
@@ -54,7 +58,8 @@ class Abstraction:
             "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
             "cost": packing.array(patterns.cost, "double"),
             "bytes": packing.array(patterns.bytes, "int64_t"),
-            "tile": packing.rows([np.where(each, tile, -1) for each, tile in tiles], "int32_t"),
+            "kind": packing.rows(kinds, "int16_t"),
+            "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
             **self._naming(np.arange(len(patterns)), patterns.either),
         }
         return {
@@ -123,25 +128,37 @@ class Abstraction:
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
-        """Return kernels by the patterns that stand for the states they take."""
-        standing = [np.flatnonzero(column).tolist() for column in self._patterns.members.T]
-        # Many states that a pattern stands for cost the same, and many patterns do.
-        arrays: dict[int, Floats] = {}
-        by_pattern: dict[tuple[int, ...], set[int]] = {}
-        for table in self._bounds.tables.of(KernelTables).by_key[space.key]:
-            arrays[id(table.cost)] = table.cost
-            for row in product(*(standing[state] for state in table.states)):
-                by_pattern.setdefault(row, set()).add(id(table.cost))
-        rows = sorted(by_pattern)
-        sets = [frozenset(by_pattern[row]) for row in rows]
-        least = {each: reduce(np.minimum, (arrays[one] for one in each)) for each in {*sets}}
+        """Return kernels by the patterns that stand for the states they take: the cheapest that there is."""
+        packing, costs = self._packing, self._packing.kernel_costs(space.key)
+        # Many states that a pattern stands for cost the same.
+        tables = self._bounds.tables.of(KernelTables).by_key[space.key]
+        pairs = {(*table.states, costs.numbers[id(table.cost)]): None for table in tables}
+        rows = self._standing(np.array([*pairs], dtype=np.int64).reshape(len(pairs), len(space.operands) + 1))
+        first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
         return {
-            "kernels": len(rows),
-            "kernel_states": self._packing.array(np.array(rows), "int32_t"),
-            "kernel_cost": self._packing.rows([least[each] for each in sets], "double"),
-            "kernel_needs": self._packing.array(np.zeros(len(rows)), "uint64_t"),
-            "kernel_priority": self._packing.array(np.zeros(len(rows)), "int64_t"),
+            "kernels": len(first),
+            "kernel_states": packing.array(rows[first, :-1], "int32_t"),
+            "kernel_first": packing.array(np.append(first, len(rows)), "int32_t"),
+            "kernel_costs": packing.array(rows[:, -1], "int32_t"),
+            **costs.fields,
+            "kernel_needs": packing.array(np.zeros(len(first)), "uint64_t"),
+            "kernel_priority": packing.array(np.zeros(len(first)), "int64_t"),
         }
+
+    def _standing(self, rows: Ints) -> Ints:
+        """Return the distinct rows, sorted, that have patterns in place of states: all that stand for these.
+
+        The last column is no state.
+        """
+        state, pattern = np.nonzero(self._patterns.members.T)
+        start = np.searchsorted(state, np.arange(len(self._patterns.of) + 1))
+        for operand in range(rows.shape[1] - 1):
+            own, counts = rows[:, operand], np.diff(start)[rows[:, operand]]
+            place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            rows = np.repeat(rows, counts, axis=0)
+            rows[:, operand] = pattern[np.repeat(start[own], counts) + place]
+            rows = _distinct(rows)
+        return rows
 
     def _fresh(self, table: PipelineTable) -> dict[str, Any]:
         """Return the patterns of new tensors, once where several steps make the same."""
@@ -166,3 +183,9 @@ class Abstraction:
 
     def _under(self, rank: int, dim_map: DimMap) -> Ints:
         return self._patterns.seen[rank, dim_map]
+
+
+def _distinct(rows: Ints) -> Ints:
+    """Return the distinct rows, in lexicographic order."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    return rows[np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)]

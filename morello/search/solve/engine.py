@@ -110,8 +110,8 @@ def relevant_limits(tables: SearchTables, *, everything: bool) -> Bools:
                 if not relevant[index, names.index(name)]:
                     relevant[index, names.index(name)] = True
                     waiting.append(name)
-    for kernels in tables.of(KernelTables).by_key.values():
-        for kernel in kernels:
-            relevant[:, np.flatnonzero(kernel.needs)] = True
+    kernels = tables.of(KernelTables).by_key.values()
+    for needs in {kernel.needs for own in kernels for kernel in own}:
+        relevant[:, np.flatnonzero(needs)] = True
     relevant[:, [names.index(name) for name in tables.of(PipelineTables).levels()]] = True
     return relevant

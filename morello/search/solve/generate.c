@@ -30,13 +30,26 @@ void keep_edge(State *state, Edge *edge, double budget) {
     }
 }
 
+/* Return what a kernel costs, infinity where it does not apply. */
+static double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
+    double least = INFINITY;
+    for (int32_t at = space->kernel_first[kernel]; at < space->kernel_first[kernel + 1]; ++at) {
+        const int32_t cost = space->kernel_costs[at];
+        const int32_t place = space->shape_place[(int64_t)space->cost_shapes[cost] * space->shapes + shape];
+        if (place >= 0 && space->cost_values[space->cost_first[cost] + place] < least) {
+            least = space->cost_values[space->cost_first[cost] + place];
+        }
+    }
+    return least;
+}
+
 static void kernel_edges(State *state, uint32_t number, double budget) {
     const Cell *cell = &state->cells[number];
     const Table *table = table_at(state, cell);
     const Space *space = &state->model->space[table->space];
     const uint32_t shape = state->nodes[cell->node].shape;
     for (uint32_t row = table->kernel; row < table->kernel + table->kernels; ++row) {
-        const double cost = space->kernel_cost[row][shape];
+        const double cost = kernel_cost(space, row, shape);
         if (cost <= budget && dominates(state->model, cell->limits, space->kernel_needs[row])) {
             Edge edge = new_edge(state, KERNEL, row, 0, space->kernel_priority[row], cost);
             keep_edge(state, &edge, budget);
@@ -64,10 +77,11 @@ static int tiles(const Model *model, const LoopPart *part, int64_t entry, const 
     for (int operand = 0; operand < part->operands; ++operand) {
         const int32_t whole = states[part->args[operand]];
         const int32_t cut = part->cut[entry * part->operands + operand];
-        made[operand] = cut < 0 ? whole : model->tile[whole][cut];
-        if (made[operand] < 0) {
+        const int kind = cut < 0 ? 0 : model->kind[whole][cut];
+        if (kind < 0) {
             return 0;
         }
+        made[operand] = cut < 0 ? whole : model->tile[whole][kind];
     }
     return 1;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from morello.errors import MorelloError
@@ -67,6 +68,14 @@ class Lanes:
         return np.stack([values[codes[..., level]] for level, values in enumerate(self.values)], axis=-1)
 
 
+@attrs.frozen
+class KernelCosts:
+    """The costs of kernels on one space: their `numbers`, by the arrays' identity, and fields of `Space`."""
+
+    numbers: dict[int, int]
+    fields: dict[str, Any]
+
+
 class Packing(Structs):
     """The tables and bounds of one search, as arrays and structs of C.
 
@@ -78,6 +87,7 @@ class Packing(Structs):
         self._bounds, self._layouts, self._lanes, self._relevant = bounds, layouts, lanes, relevant
         self._states = bounds.states
         self._index = {key: number for number, key in enumerate(bounds.by_key)}
+        self._kernel_costs: dict[Key, KernelCosts] = {}
         self._shared = {key: self._shared_fields(own) for key, own in bounds.by_key.items()}
         self._loops = {key: [*self._groups(own)] for key, own in bounds.by_key.items()}
         self._pipeline_classes = {key: self._pipelines_of(own) for key, own in bounds.by_key.items()}
@@ -101,7 +111,8 @@ class Packing(Structs):
             "relevant": self.array(words[states.level], "uint64_t"),
             "cost": self.array(states.cost, "double"),
             "bytes": self.array(states.bytes, "int64_t"),
-            "tile": self.rows(loops.tile, "int32_t"),
+            "kind": self.rows([tiles.kinds for tiles in loops.tile], "int16_t"),
+            "tile": self.rows([tiles.made for tiles in loops.tile], "int32_t"),
             **abstraction,
         }
         return self.keep(self.ffi.new("Model *", fields))
@@ -152,8 +163,8 @@ class Packing(Structs):
             "tensor": self.rows(space.tensors, "int32_t"),
             "width": own.width + 1,
             "bounds": self.array(own.values, "double"),
-            "column": self.array([columns.first for columns in own.columns], "int64_t"),
-            "strides": self.array([columns.strides for columns in own.columns], "int64_t"),
+            "column": self.array(own.full, "int32_t"),
+            "ladder": self.array(own.ladders[:, :-1], "int32_t"),
         }
 
     def grid(self, key: Key) -> dict[str, Any]:
@@ -176,13 +187,38 @@ class Packing(Structs):
         least = {needs: self._lanes.least(needs) for needs in {table.needs for table in tables}}
         needs = [(row, least[row.needs]) for row in tables]
         rows = sorted(((row, need) for row, need in needs if need is not None), key=lambda pair: pair[0].states)
+        costs = self.kernel_costs(space.key)
         return {
             "kernels": len(rows),
             "kernel_states": self.array([row.states for row, _ in rows], "int32_t"),
-            "kernel_cost": self.rows([row.cost for row, _ in rows], "double"),
+            "kernel_first": self.array(np.arange(len(rows) + 1), "int32_t"),
+            "kernel_costs": self.array([costs.numbers[id(row.cost)] for row, _ in rows], "int32_t"),
+            **costs.fields,
             "kernel_needs": self.array([need for _, need in rows], "uint64_t"),
             "kernel_priority": self.array([row.priority for row, _ in rows], "int64_t"),
         }
+
+    def kernel_costs(self, key: Key) -> KernelCosts:
+        """Return all costs of kernels on a space."""
+        if key not in self._kernel_costs:
+            tables = {id(table.cost): table for table in self._bounds.tables.of(KernelTables).by_key[key]}
+            count = self._bounds.by_key[key].space.count
+            sets = {table.shapes.tobytes(): table.shapes for table in tables.values()}
+            number = {content: place for place, content in enumerate(sets)}
+            places = np.full((len(sets), count), -1)
+            for row, shapes in zip(places, sets.values(), strict=True):
+                row[shapes] = np.arange(len(shapes))
+            values = [np.zeros(0), *(table.cost for table in tables.values())]
+            self._kernel_costs[key] = KernelCosts(
+                {each: place for place, each in enumerate(tables)},
+                {
+                    "cost_shapes": self.array([number[one.shapes.tobytes()] for one in tables.values()], "int32_t"),
+                    "cost_first": self.array(np.cumsum([len(each) for each in values])[:-1], "int64_t"),
+                    "shape_place": self.array(places, "int32_t"),
+                    "cost_values": self.array(np.concatenate(values), "double"),
+                },
+            )
+        return self._kernel_costs[key]
 
     def _groups(self, own: SpaceBounds) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
         """Yield loops with the same kinds of parts that suit the same levels, entry by entry, and these parts."""

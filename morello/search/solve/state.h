@@ -210,14 +210,16 @@ static inline int dominates(const Model *model, uint64_t limits, uint64_t other)
 }
 
 static inline double bound(const Model *model, const Space *space, int32_t tuple, int32_t shape, uint64_t limits) {
-    int64_t column = space->column[tuple];
-    const int64_t *strides = space->strides + (int64_t)tuple * model->levels;
+    const double *row = space->bounds + shape * space->width;
+    const int32_t *ladder = space->ladder + (int64_t)tuple * model->levels;
+    double low = row[space->column[tuple]];
     for (int level = 0; level < model->levels; ++level) {
-        if (strides[level]) {
-            column += strides[level] * model->steps[level][code_of(model, level, limits)];
+        if (ladder[level] >= 0) {
+            const double under = row[ladder[level] + model->steps[level][code_of(model, level, limits)]];
+            low = under > low ? under : low;
         }
     }
-    return space->bounds[shape * space->width + column];
+    return low;
 }
 
 static inline int solved(const Cell *cell) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -14,6 +16,7 @@ T = TypeVar("T")
 _FIELDS = frozenset(field.name for field in attrs.fields(OperandState))
 #: A field of the state of one operand.
 _Asked = tuple[int, str]
+_Values = Callable[[Sequence[OperandState]], tuple[object, ...]]
 
 
 class _Watched(OperandState):
@@ -42,20 +45,21 @@ class Answers(Generic[T]):
 
     def __init__(self, function: Callable[[Sequence[OperandState]], T]):
         self._function = function
-        self._known: dict[tuple[_Asked, ...], dict[tuple[object, ...], T]] = {}
+        self._known: dict[frozenset[_Asked], tuple[_Values, dict[tuple[object, ...], T]]] = {}
         #: What the function asks for now, and the states that note it there.
         self._asked: set[_Asked] = set()
         self._watched: dict[tuple[int, OperandState], OperandState] = {}
 
     def __call__(self, states: Sequence[OperandState]) -> T:
-        for fields, answers in self._known.items():
-            values = _values(states, fields)
-            if values in answers:
-                return answers[values]
+        for values, answers in self._known.values():
+            found = values(states)
+            if found in answers:
+                return answers[found]
         self._asked.clear()
         answer = self._function([self._watch(state, operand) for operand, state in enumerate(states)])
-        fields = tuple(sorted(self._asked))
-        self._known.setdefault(fields, {})[_values(states, fields)] = answer
+        fields = frozenset(self._asked)
+        values, answers = self._known.setdefault(fields, (_values_of(fields), {}))
+        answers[values(states)] = answer
         return answer
 
     def _watch(self, state: OperandState, operand: int) -> OperandState:
@@ -64,5 +68,8 @@ class Answers(Generic[T]):
         return self._watched[operand, state]
 
 
-def _values(states: Sequence[OperandState], fields: Sequence[_Asked]) -> tuple[object, ...]:
-    return tuple([getattr(states[operand], name) for operand, name in fields])
+def _values_of(fields: Iterable[_Asked]) -> _Values:
+    """Return a function that gives the values of some fields."""
+    by_operand = groupby(sorted(fields), key=itemgetter(0))
+    getters = [(operand, attrgetter(*(name for _, name in group))) for operand, group in by_operand]
+    return lambda states: tuple([get(states[operand]) for operand, get in getters])

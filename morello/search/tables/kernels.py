@@ -27,8 +27,8 @@ from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
 from morello.search.watch import check
 
-#: Costs, [shapes], infinite where a kernel does not apply, and what it needs in bytes.
-_Costs = tuple[Floats, tuple[int, ...]]
+#: The shapes that a kernel applies to, its costs there, and what it needs in bytes.
+_Costs = tuple[Ints, Floats, tuple[int, ...]]
 _Ask = Callable[[Sequence[OperandState]], list[_Costs]]
 
 
@@ -47,13 +47,21 @@ _Choices = dict[tuple[object, ...], list[_Choice]]
 
 @attrs.frozen
 class KernelTable:
-    """One kernel on operands in these states: `cost`, [shapes], infinite where it does not apply; `needs` in bytes."""
+    """One kernel on operands in these states: the shapes it applies to, [n], and its `cost`, [n]; `needs` in bytes.
+
+    Many tables share their arrays.
+    """
 
     states: tuple[int, ...]
     step: Select
     priority: int
+    shapes: Ints
     cost: Floats
     needs: tuple[int, ...]
+
+    def lower(self, costs: Floats) -> None:
+        """Lower costs, [shapes of the space], to this kernel's where it applies."""
+        costs[self.shapes] = np.minimum(costs[self.shapes], self.cost)
 
 
 class KernelTables(StepTables):
@@ -97,8 +105,8 @@ class KernelTables(StepTables):
             place = described.tobytes()
             if place not in asked:
                 asked[place] = self._ask(step, kernel, space, cells[described])
-            for cost, needs in asked[place]([states.states[number][1] for number in numbers]):
-                yield KernelTable(numbers, step, priority, cost, needs)
+            for shapes, cost, needs in asked[place]([states.states[number][1] for number in numbers]):
+                yield KernelTable(numbers, step, priority, shapes, cost, needs)
 
     def _ask(self, step: Select, kernel: Microkernel, space: Space, inside: Ints) -> _Ask:
         """Return a function that gives the costs of a kernel on these shapes in any states that its patterns accept."""
@@ -114,7 +122,7 @@ class KernelTables(StepTables):
         with contextlib.suppress(Inapplicable):
             for case in step.cases(space.batch(states, inside), self.target):
                 fitting = inside if case.cells is None else inside[case.cells]
-                costs += _spread(case.expansion.cost, _by_needs(case.expansion.needs, len(fitting)), fitting, space)
+                costs += _spread(case.expansion.cost, _by_needs(case.expansion.needs, fitting))
         return costs
 
     def _fitting(self, kernel: Microkernel, space: Space, inside: Ints, states: Sequence[OperandState]) -> _Ask:
@@ -128,41 +136,35 @@ class KernelTables(StepTables):
         fitting = inside if cells is None else inside[cells]
         taken = select_cells(logical, cells)
         needs = checked_needs(kernel, taken, self.target)
-        parts = [*_by_needs(needs, len(fitting))]
+        parts = [*_by_needs(needs, fitting)]
         spread: dict[bytes, list[_Costs]] = {}
 
         def costs(states: Sequence[OperandState]) -> list[_Costs]:
-            check()
-            cost = checked_cost(kernel, attrs.evolve(taken, states=tuple(states)), self.target)
+            asked = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
+            cost = checked_cost(kernel, asked, self.target)
             # In many states operands cost the same.
             content = np.asarray(cost).tobytes()
             if content not in spread:
-                spread[content] = _spread(cost, parts, fitting, space)
+                spread[content] = _spread(cost, parts)
             return spread[content]
 
         return Answers(costs)
 
 
-def _spread(
-    cost: Num, parts: Iterable[tuple[tuple[int, ...], CellIndices]], fitting: Ints, space: Space
-) -> list[_Costs]:
-    """Return costs of the shapes `fitting` as costs of all, for each part that needs the same."""
-    spread: list[_Costs] = []
-    for needs, part in parts:
-        costs = np.full(space.count, np.inf)
-        costs[fitting if part is None else fitting[part]] = take(cost, part)
-        spread.append((costs, needs))
-    return spread
+def _spread(cost: Num, parts: Iterable[tuple[tuple[int, ...], Ints, CellIndices]]) -> list[_Costs]:
+    """Return costs of a batch of calls for each part of it that needs the same."""
+    costs = ((shapes, np.asarray(take(cost, part), dtype=np.float64), needs) for needs, shapes, part in parts)
+    return [(shapes, np.broadcast_to(own, shapes.shape), needs) for shapes, own, needs in costs]
 
 
-def _by_needs(needs: Sequence[Num], count: int) -> Iterator[tuple[tuple[int, ...], CellIndices]]:
-    """Yield the bytes per level that calls need, and the cells of a batch of `count` that need them."""
+def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[tuple[tuple[int, ...], Ints, CellIndices]]:
+    """Yield the bytes per level that calls on some shapes need, which shapes need them, and their places."""
     if all(isinstance(need, int) for need in needs):
-        yield tuple(map(int, needs)), None
+        yield tuple(map(int, needs)), shapes, None
         return
-    columns = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), (count,)) for need in needs])
+    columns = np.stack([np.broadcast_to(np.asarray(need, dtype=np.int64), shapes.shape) for need in needs])
     for distinct, cells in partition(tuple(columns)):
-        yield tuple(distinct), cells
+        yield tuple(distinct), shapes if cells is None else shapes[cells], cells
 
 
 def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
@@ -35,13 +34,10 @@ from morello.search.tables.shapes import (
     searched_parts,
 )
 from morello.search.tables.step_tables import StepTables
+from morello.search.tables.tiles import Kinds, Tiles
 
-#: Numbers of states; there is one for each state and each way to cut a tensor.
-_StateNumbers = npt.NDArray[np.int32]
 #: The distinct `tile_codes` of tiles that have states, the cuts of the tiles, and which codes each has, -1: no state.
-_Tiles: TypeAlias = tuple[list[tuple[int, ...]], Ints, npt.NDArray[np.int32]]
-#: Of how many tiles codes are kept.
-_MOST_CODES = 1 << 22
+_Tiles: TypeAlias = tuple[list[tuple[int, ...]], Ints, Kinds]
 #: In place of the number of a cut: the tile is the whole operand.
 WHOLE = -1
 
@@ -78,8 +74,8 @@ class LoopTable:
 class LoopTables(StepTables):
     """All loops, by space, and the states of the tiles that they cut.
 
-    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank. `tile` has per
-    state those of its tiles, [cuts of its rank], -1 where there is none.
+    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank. `tile` has the
+    tiles of each state.
     """
 
     def __init__(self, spaces: Spaces, target: Target):
@@ -89,9 +85,10 @@ class LoopTables(StepTables):
         }
         self._cuts = self._all_cuts()
         self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
-        #: States that differ in level follow each other, and their tiles have the same codes.
-        self._known: dict[tuple[object, ...], list[_Tiles]] = {}
-        self.tile: list[_StateNumbers] = []
+        #: Tiles of states that differ in level have the same codes, and those of many states are of the same kinds.
+        self._known: dict[tuple[object, ...], tuple[list[tuple[int, ...]], Kinds]] = {}
+        self._kinds: dict[bytes, Kinds] = {}
+        self.tile: list[Tiles] = []
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
@@ -168,22 +165,23 @@ class LoopTables(StepTables):
 
     def follow(self, states: States, number: int) -> None:
         rank, state = states.states[number]
-        row = np.full(len(self._cuts[rank]), -1, dtype=np.int32)
-        for codes, cut, group in self._tiles(states, number):
-            tiles = [states.number(rank, state.tiled(each)) for each in codes]
-            row[cut] = np.array([*tiles, -1], dtype=np.int32)[group]
-        self.tile.append(row)
+        codes, kinds = self._tiles(states, number)
+        made = [states.number(rank, state.tiled(each)) for each in codes]
+        self.tile.append(Tiles(kinds, np.array(made, dtype=np.int32)))
 
-    def _tiles(self, states: States, number: int) -> list[_Tiles]:
-        """Return the tiles of a state, by the dimensions that slide."""
+    def _tiles(self, states: States, number: int) -> tuple[list[tuple[int, ...]], Kinds]:
+        """Return the `tile_codes` of each kind of tile that a state has, and the kinds, [cuts]."""
         rank, state = states.states[number]
         # Of the level they look at the alignment only, and of the type at the size.
         place = state.layout, state.contig, state.vector, state.aligned, state.spacing, state.dtype.bytes
         key = rank, place, self.target.level(state.level).alignment
         if key not in self._known:
-            if len(self._known) * len(self._cuts[rank]) > _MOST_CODES:
-                self._known.clear()
-            self._known[key] = [*self._grouped(state, rank, states.describes(number))]
+            found: list[tuple[int, ...]] = []
+            kinds = np.full(len(self._cuts[rank]), -1, dtype=np.int16)
+            for codes, cuts, group in self._grouped(state, rank, states.describes(number)):
+                kinds[cuts] = np.where(group < 0, group, group + len(found))
+                found += codes
+            self._known[key] = found, self._kinds.setdefault(kinds.tobytes(), kinds)
         return self._known[key]
 
     def _grouped(self, state: OperandState, rank: int, valid: Bools) -> Iterator[_Tiles]:
@@ -193,7 +191,7 @@ class LoopTables(StepTables):
             there = np.flatnonzero(valid[whole])
             shape, part = dims[:, whole[there]], dims[:, tile[there]]
             found: list[tuple[int, ...]] = []
-            group = np.full(len(there), -1, dtype=np.int32)
+            group = np.full(len(there), -1, dtype=np.int16)
             tile_codes = state.tile_codes(tuple(shape), tuple(part), alignment, sliding=sliding)
             for codes, cells in partition(tile_codes):
                 if state.breaks_strips(codes):
@@ -220,6 +218,7 @@ class LoopTables(StepTables):
 
     def finish(self, states: States) -> None:
         self._known.clear()
+        self._kinds.clear()
         self._by_sliding.clear()
 
     def _all_cuts(self) -> dict[int, Ints]:

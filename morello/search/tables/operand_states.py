@@ -80,7 +80,9 @@ class States:
             for kind in kinds:
                 kind.follow(self, number)
         self.cost = stacked(self._costs, np.inf)
+        self._costs.clear()
         self.bytes = stacked(self._bytes, NEVER)
+        self._bytes.clear()
         self.cls = np.array(self.class_of, dtype=np.int64)
         self.level = np.array([self.classes[number].level for number in self.class_of], dtype=np.int64)
         for kind in kinds:
@@ -103,7 +105,7 @@ class States:
         return number
 
     def describes(self, number: int) -> Bools:
-        """Return whether a state can be that of each tensor of its rank, [tensors]."""
+        """Return whether a state can be that of each tensor of its rank, [tensors], while steps follow it."""
         return self._costs[number] < np.inf
 
     def _measure(self, number: int) -> None:

@@ -10,6 +10,7 @@ from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.binary import Add, Maximum
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
@@ -20,7 +21,7 @@ from morello.plugins import Target
 from morello.runtime import CompiledKernel
 from morello.runtime.reference import implement
 
-SHAPES = {None: (2, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
+SHAPES = {None: (2, 9), 3: (2, 3, 9), 4: (2, 3, 5, 4), 7: (1, 2, 3, 3, 2, 3, 2), 8: (1, 2, 2, 2, 3, 2, 2, 2)}
 CONFIGURED: list[Operation] = [
     Add(over=(0,)),
     Maximum(over=(1,)),
@@ -30,6 +31,7 @@ CONFIGURED: list[Operation] = [
     SoftmaxDenominatorAndMaxPerPart(of=9),
     Gelu(form="tanh"),
     Scale(by=0.3),
+    RandMatmul(seed=4294967295, accumulate=True),
     Conv(stride=(2, 1), dilation=(1, 2), padding=(1, 0, 2, 1)),
     GroupedConv(accumulate=True, padding=1),
 ]
@@ -43,6 +45,8 @@ BY_SIGN = ("Maximum", "Max", "Relu", "FillMin")
 def dtypes_of(op: Operation) -> list[tuple[DType, ...]]:
     """Types of the operands: of all the same, and of mixed ones."""
     count = len(op.operands(len(SHAPES[op.rank])))
+    if op.only_types is not None:
+        return [op.only_types]
     same = ALL if op.name in BY_SIGN else (F32, BF16, ALL[1])
     found = [(dtype,) * count for dtype in same]
     if count > 1:

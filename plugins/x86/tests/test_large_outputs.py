@@ -8,10 +8,22 @@ from morello_x86_avx512.plugin import PLUGIN as AVX512
 from morello_x86_testing.scheduled import check
 
 from morello import api
+from morello.errors import MorelloError
 from morello.plugins import TargetPlugin
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler, available_compilers
 from morello.schedule import lines, schedule_of
+
+#: Images and filters whose rows or columns are of several dimensions.
+IMAGES = (
+    ("1×17×5×4", "row_major", "nhwc"),
+    ("1×17×5×4", "nhwc", "row_major"),
+    ("17×3×3×2", "row_major", "chwn"),
+    ("17×3×3×2", "row_major, c3, ua", "chwn"),
+    ("17×16×3×2", "chwn", "row_major"),
+    ("18×5×2×3", "nhwc", "layout[2, 3, 1, 0]"),
+    ("4×5×4×5", "row_major", "layout[2, 3, 0, 1]"),
+)
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
 
@@ -25,6 +37,9 @@ def transposes() -> dict[str, str]:
                 source, out = f"{dtype}, {level}, row_major{state}", f"{dtype}, {level}, col_major{state}"
                 specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrix{name}"
                 specs[f"Move(1×{columns}×{rows}, ({out}), ({source}), serial)"] = f"TransposeMatrix{name}"
+    for level, name in (("L2", ""), ("GL", "Streamed")):
+        for shape, source, out in IMAGES:
+            specs[f"Move({shape}, (f32, {level}, {source}), (f32, {level}, {out}), serial)"] = f"TransposeMatrix{name}"
     return specs
 
 
@@ -56,3 +71,20 @@ def test_outputs_from_16_mib_on_are_streamed(plugin: TargetPlugin, rows: int, st
     for spec in (f"Relu({shape}, (f32, GL), (f32, GL), serial)", f"Move({shape}, (f32, GL), (f32, GL), serial)"):
         goal = api.goal(spec, target=plugin.info.name, registry=found).synthesize()
         assert any("Streamed" in line for line in lines(schedule_of(goal.impl))) == streamed
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        # Rows of one side are not rows of the other.
+        "Move(16×4×4×4, (f32, L2), (f32, L2, layout[1, 3, 2, 0]), serial)",
+        # Rows lie at two distances.
+        "Move(4×4×4×4, (f32, L2, row_major, c2), (f32, L2, layout[2, 3, 0, 1]), serial)",
+        "Move(1×16×4×4, (f32, L2), (f32, L2, nhwc, c1), serial)",
+    ],
+)
+@PLUGINS
+def test_what_is_no_matrix_is_not_transposed_at_once(plugin: TargetPlugin, spec: str) -> None:
+    goal = api.goal(spec, target=plugin.info.name, registry=Registry.of(x86=plugin))
+    with pytest.raises(MorelloError, match="TransposeMatrix"):
+        goal.apply("select TransposeMatrix")

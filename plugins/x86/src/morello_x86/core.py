@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from morello.ir.dtypes import F32, DType
-from morello.ir.layout import Layout, Packed, col_major, nchwc, nhwc, row_major, with_strips
+from morello.ir.layout import Layout, Packed, chwn, col_major, nchwc, nhwc, row_major, with_strips
 from morello.plugins import MemoryLevel
 
 LINE = 64
@@ -62,13 +62,13 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
     These are `strips` of columns, which register tiles read; for bytes and values of 16 bits also strips of so many
     rows as a multiply-add takes, by rows or by strips of columns; and odd-even strips of f32 as long as two vectors, as
     sums of odd-even factors are. Images, of rank 4, are also laid out with channels last, and in strips of as many
-    channels as a vector has values.
+    channels as a vector has values, and filters side by side.
     """
 
     def offered(dtype: DType, rank: int) -> list[Layout]:
         values = [size // dtype.bytes for size in vectors]
         if rank == 4:
-            return [row_major(4), col_major(4), nhwc(4), *(nchwc(4, strip) for strip in [max(values)])]
+            return [row_major(4), col_major(4), nhwc(4), chwn(4), *(nchwc(4, strip) for strip in [max(values)])]
         orders = [row_major(rank), col_major(rank)] if rank > 1 else [row_major(rank)]
         found = [*orders, *with_strips(col_major(rank), strips, [])[1:]] if rank > 1 else orders
         if dtype == F32:

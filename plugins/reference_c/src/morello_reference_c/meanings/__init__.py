@@ -18,6 +18,7 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.move import Move
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.ops.pad import Pad
+from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.ops.softmax import Softmax, SoftmaxComplete
 from morello.ir.ops.softmax_parts import (
@@ -41,6 +42,8 @@ MEANINGS: dict[type[Operation], Meaning] = {
     Pad: copies.pad,
     Broadcast: copies.broadcast,
     Matmul: products.matmul,
+    Random: products.random,
+    RandMatmul: products.rand_matmul,
     Conv: products.conv,
     GroupedConv: products.conv,
     Binary: elementwise.binary,

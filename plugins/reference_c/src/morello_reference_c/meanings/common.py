@@ -19,8 +19,28 @@ static inline double exp_below(double x, double max) {
 }
 """
 
+_RANDOM_NUMBER = """\
+static inline uint32_t mixed(uint32_t x) {
+    x = (x ^ x >> 16) * 0x85ebca6b;
+    x = (x ^ x >> 13) * 0xc2b2ae35;
+    return x ^ x >> 16;
+}
+
+/* The number of [-1, 1) at counters of a row and a column. */
+static inline float random_number(uint32_t seed, uint32_t row, uint32_t column) {
+    uint32_t x = mixed(mixed(row ^ mixed(seed)) ^ column * 0x9e3779b9);
+    /* The upper 24 bits, as a signed number. */
+    return (float)((int32_t)(x >> 8 ^ 0x800000) - 0x800000) / 8388608;
+}
+"""
+
 #: C functions that meanings use, by name.
-HELPERS = {"bf16_to_float": BF16_TO_FLOAT, "float_to_bf16": FLOAT_TO_BF16, "exp_below": _EXP_BELOW}
+HELPERS = {
+    "bf16_to_float": BF16_TO_FLOAT,
+    "float_to_bf16": FLOAT_TO_BF16,
+    "exp_below": _EXP_BELOW,
+    "random_number": _RANDOM_NUMBER,
+}
 
 
 def loop(variable: str, size: int, *body: str) -> list[str]:

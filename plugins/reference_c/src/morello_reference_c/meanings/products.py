@@ -1,4 +1,4 @@
-"""Sums of products: matrix products and convolutions."""
+"""Sums of products: matrix products, those of random matrices, and convolutions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from morello.ir.ops import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello_reference_c.meanings.common import loop
 from morello_reference_c.values import Value
 
@@ -26,6 +27,27 @@ def matmul(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: S
         return [f"{kind} sum = {start};", head, f"    {pair}", f"    {add}", "}", out.write("sum", b, m, n)]
     term = f"{lhs.read(kind, b, m, k)} * {rhs.read(kind, b, k, n)}"
     return [f"{kind} sum = {start};", *loop(k, shape[2], f"sum += {term};"), out.write("sum", b, m, n)]
+
+
+def random(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, Random)
+    return [values[2].write(_number(op, values, dims), *dims)]
+
+
+def rand_matmul(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:
+    assert isinstance(op, RandMatmul)
+    rhs, out = values[2:]
+    b, m, k, n = dims
+    start = out.read("float", b, m, n) if op.accumulate else "0"
+    term = f"{_number(op, values, dims)} * {rhs.read('float', b, k, n)}"
+    return [f"float sum = {start};", *loop(k, shape[2], f"sum += {term};"), out.write("sum", b, m, n)]
+
+
+def _number(op: Random | RandMatmul, values: Sequence[Value], dims: Sequence[str]) -> str:
+    """Return the random number at b, m and k."""
+    b, m, k = dims[:3]
+    row, column = values[0].read("uint32_t", b, m, "0"), values[1].read("uint32_t", "0", "0", k)
+    return f"random_number({op.seed}u, {row}, {column})"
 
 
 def conv(op: Operation, values: Sequence[Value], dims: Sequence[str], shape: Sequence[int]) -> list[str]:

@@ -12,6 +12,7 @@ from morello.plugins import Microkernel
 from morello_x86.kernels import (
     broadcast,
     conv,
+    conv_tiles,
     dot,
     elementwise,
     fill,
@@ -20,6 +21,7 @@ from morello_x86.kernels import (
     pack,
     pad,
     pairs,
+    random,
     reduce,
     register_tiles,
     rows_times_matrix,
@@ -36,6 +38,7 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
     return (
         *register_tiles.kernels(max(vectors), registers, tile_rows),
         *rows_times_matrix.kernels(max(vectors), registers),
+        *conv_tiles.kernels(max(vectors), registers),
         *matmul.kernels(vectors),
         *dot.kernels(vectors),
         *pairs.KERNELS,
@@ -47,12 +50,12 @@ def kernels(vectors: Sequence[int], registers: int, tile_rows: Sequence[int]) ->
         *fill.KERNELS,
         *_SCALARS,
         *broadcast.KERNELS,
-        *(kernel for family in (elementwise, reduce, softmax_rows) for kernel in family.kernels(max(vectors))),
+        *(kernel for family in (elementwise, reduce, softmax_rows, random) for kernel in family.kernels(max(vectors))),
     )
 
 
 #: What every operation has, whatever its data type: programs of single values.
-_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS)
+_SCALARS = (*elementwise.SCALARS, *reduce.SCALARS, *softmax.SCALARS, *conv.KERNELS, *pad.KERNELS, *random.SCALARS)
 
 
 __all__ = ["kernels"]

@@ -41,6 +41,15 @@ class Matrix:
     column: Index = Index((((), 1),))
 
 
+@attrs.frozen
+class Around:
+    """A loop of `count` turns around the steps: by how many values both sides go on each time."""
+
+    count: int
+    lhs: Index = Index(())
+    rhs: Index = Index(())
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class TilePrinter:
     """A tile of `rows`×`columns` sums over `steps` of k, in vectors as `lanes` say; they start at 0 unless they
@@ -48,6 +57,7 @@ class TilePrinter:
 
     `fresh` returns a new C variable's name, like the one it is given. A tile that is not `alone` may share what it
     loads with those next to it. One that `fetches` asks for rows of the right-hand side before it comes to them.
+    Steps are taken again and again in the loops `around` them, the first of which is the outermost.
     """
 
     rows: int
@@ -58,6 +68,7 @@ class TilePrinter:
     fresh: Callable[[str], str]
     alone: bool = True
     fetches: bool = False
+    around: tuple[Around, ...] = ()
 
     def lines(self, a: Matrix, b: Matrix, c: Matrix | Sequence[Sequence[str]]) -> Iterator[str]:
         """Yield lines of C that compute c (+)= a·b. The columns of b and c are adjacent.
@@ -130,7 +141,7 @@ class TilePrinter:
         parts = [sums, *([[self.fresh("part") for _ in row] for row in sums] for _ in range(count - 1))]
         for part in parts[1:]:
             yield from (f"    {lanes.sums} {one} = {lanes.zero};" for row in part for one in row)
-        yield from self._steps(lhs, rhs, parts)
+        yield from self._turns(lhs, rhs, parts, self.around)
         while count > 1:
             count //= 2
             for into, part in zip(parts[:count], parts[count:], strict=False):
@@ -142,6 +153,28 @@ class TilePrinter:
     def parts(self) -> int:
         """Return in how many parts sums are kept."""
         return int(parts_of(self.rows * self.vectors, self.steps)) if self.lanes.adds.in_parts else 1
+
+    def _turns(
+        self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]], around: Sequence[Around]
+    ) -> Iterator[str]:
+        """Yield loops around all steps."""
+        if not around:
+            yield from self._steps(lhs, rhs, parts)
+            return
+        loop, turn = around[0], self.fresh("turn")
+        names = [self.fresh(f"{one.pointer}_{turn}") for one in (lhs, rhs)]
+        yield f"    for (ptrdiff_t {turn} = 0; {turn} < {loop.count}; ++{turn}) {{"
+        for name, one, step, dtype in zip(names, (lhs, rhs), (loop.lhs, loop.rhs), self.lanes.types, strict=False):
+            yield f"        const {dtype.c_name} *const {name} = {one.pointer} + {turn} * {step.grouped()};"
+        a, b = (attrs.evolve(one, pointer=name) for one, name in zip((lhs, rhs), names, strict=True))
+        yield from (f"    {line}" for line in self._turns(a, b, parts, around[1:]))
+        yield from (f"        {line}" for line in self._kept(parts))
+        yield "    }"
+
+    def _kept(self, parts: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
+        """Yield what keeps all sums in registers at the end of a loop."""
+        for one in (one for sums in parts for each in sums for one in each):
+            yield from self.lanes.kept(one)
 
     def _steps(self, lhs: Matrix, rhs: Matrix, parts: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
         """Yield a loop that takes several steps of k a round, where there is more than one, and the steps left over."""
@@ -159,8 +192,7 @@ class TilePrinter:
         yield from (f"        {line}" for line in self._fetched(rhs, k) if self.fetches)
         for step in range(_UNROLLED):
             yield from self._step(a, b, step, parts[step % len(parts)], "        ")
-        for one in (one for sums in parts for each in sums for one in each):
-            yield from (f"        {line}" for line in self.lanes.kept(one))
+        yield from (f"        {line}" for line in self._kept(parts))
         yield "    }"
         for step in range(self.steps - left, self.steps):
             yield from self._step(lhs, rhs, step, parts[step % len(parts)], "    ")

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.numbers import Num, ceil_div, choose
-from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import TensorSpec
+from morello.ir.tensor import OperandState, TensorSpec
 from morello_x86.core import LINE
 from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
 
@@ -32,7 +31,9 @@ _COLUMN = 2
 #: Steps of k that two calls overlap in at least: what starts a tile is never hidden altogether.
 _CALL = 60
 #: How many answers are kept.
-_MOST_KEPT = 1 << 12
+_MOST_KEPT = 1 << 11
+#: The key of the sizes that were asked about last.
+_LAST = "last"
 #: What reading sums that the call before stored takes, and steps of k that come behind it at most in the least cost.
 _FORWARDED, _FEW = 80, 4
 
@@ -113,11 +114,11 @@ class TileCycles:
         return starts
 
     @cached_property
-    def _kept(self) -> dict[tuple[object, ...], object]:
+    def _kept(self) -> dict[object, object]:
         """Keep what was worked out of sizes, which are the same for many operand states."""
         return {}
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+    def _once(self, key: object, make: Callable[[], T]) -> T:
         """Return what is made once for a key, of which it may depend on nothing else."""
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
@@ -127,16 +128,44 @@ class TileCycles:
         return found
 
     def cost(self, spec: LogicalSpec) -> Num:
-        """Return the tenths of a cycle of one call. What is read overlaps with the sums, but for some friction."""
+        """Return the tenths of a cycle of one call on matrices."""
+        lhs, rhs, _ = spec.states
+        zero, sizes = _starts_at_zero(spec), self._sizes(spec.shape)
+        total = self._once((zero, sizes, _read_key(lhs), _read_key(rhs)), lambda: self._without_out(spec, zero))
+        return total + self._writing(spec, zero)
+
+    def of_any(self, spec: LogicalSpec, sizes: tuple[Num, Num, Num]) -> Num:
+        """Return the tenths of a cycle of one call of any operation of two factors, of rows, steps and columns."""
+        zero = _starts_at_zero(spec)
+        sums = self._once((zero, *map(_content, sizes)), lambda: self._sums(*sizes, zero))
+        return self._overlapped(sums, *self.reading_factors(spec)) + self._writing(spec, zero)
+
+    def _sizes(self, shape: tuple[Num, ...]) -> _Sizes:
+        """Return what stands for sizes in keys."""
+        known = self._kept.get(_LAST)
+        if not isinstance(known, _Sizes) or known.shape is not shape:
+            known = self._kept[_LAST] = _Sizes(shape, tuple(map(_content, shape)))
+        return known
+
+    def _without_out(self, spec: LogicalSpec, zero: int) -> Num:
+        """Return what a call takes but for its output."""
         _, m, k, n = spec.shape
-        # Sums in registers are not read either.
-        zero = int(spec.states[2].vector is not None or not (isinstance(spec.op, Matmul) and spec.op.accumulate))
-        sums = self._once((zero, _content(m), _content(k), _content(n)), lambda: self._sums(m, k, n, zero))
-        stream, friction = self.reading(spec)
-        in_memory = self.levels.get(spec.states[2].level)
-        out = self._lines(spec.operand(2)) * in_memory.out * (1 if zero else 2) if in_memory else 0
-        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction + out
+        sums = self._once((zero, self._sizes(spec.shape)), lambda: self._sums(m, k, n, zero))
+        return self._overlapped(sums, *self.reading(spec))
+
+    def _overlapped(self, sums: Num, stream: Num, friction: Num) -> Num:
+        """Return what sums and reading take together, save for some friction."""
+        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction
         return total if total.ndim else int(total)
+
+    def _writing(self, spec: LogicalSpec, zero: int) -> Num:
+        """Return what the lines of the output take: they are read as well, unless sums start at 0."""
+        out = spec.states[2]
+        in_memory = self.levels.get(out.level)
+        if in_memory is None or not in_memory.out:
+            return 0
+        key = self._sizes(spec.shape), out.layout, out.contig, out.dtype.bytes
+        return self._once(key, lambda: spec.operand(2).lines(LINE)) * in_memory.out * (1 if zero else 2)
 
     def _sums(self, m: Num, k: Num, n: Num, zero: int) -> npt.NDArray[np.int64]:
         """Return what a tile takes whose operands are at hand."""
@@ -151,7 +180,12 @@ class TileCycles:
         return np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
 
     def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
-        """Return the tenths of a cycle that reading the factors takes: what overlaps with sums, and what does not."""
+        """Return the tenths of a cycle that reading matrices takes: what overlaps with sums, and what does not."""
+        stream, friction = self.reading_factors(spec)
+        return stream, friction + self._evicted(spec)
+
+    def reading_factors(self, spec: LogicalSpec) -> tuple[Num, Num]:
+        """Return the same of the first two operands of any operation, but for what their rows evict of each other."""
         stream: Num = 0
         friction: Num = 0
         for index in (0, 1):
@@ -163,7 +197,7 @@ class TileCycles:
                 again = self._reading(operand, "L2")
                 read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
             stream, friction = stream + read[0], friction + read[1]
-        return stream, friction + self._evicted(spec)
+        return stream, friction
 
     def _evicted(self, spec: LogicalSpec) -> Num:
         """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
@@ -178,9 +212,6 @@ class TileCycles:
             return 0
         return self._once(("evicted", state.contiguous, *_runs_key(lhs)), lambda: _evicting(lhs))
 
-    def _lines(self, operand: TensorSpec) -> Num:
-        return self._once(("lines", *_runs_key(operand)), lambda: operand.lines(LINE))
-
     def _reading(self, operand: TensorSpec, level: str) -> tuple[Num, Num]:
         """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
         lines = self.levels[level]
@@ -188,6 +219,24 @@ class TileCycles:
         if not (lines.stream or lines.run or lines.apart or spaced):
             return 0, 0
         return self._once((level, spaced, *_runs_key(operand)), lambda: _by_runs(operand, lines, spaced))
+
+
+@attrs.frozen(cache_hash=True)
+class _Sizes:
+    """Sizes of a batch, which take no time to compare with themselves."""
+
+    shape: tuple[Num, ...] = attrs.field(eq=False)
+    content: tuple[object, ...]
+
+
+def _read_key(state: OperandState) -> tuple[object, ...]:
+    """Return all of a state that reading an operand depends on."""
+    return state.level, state.spacing, state.layout, state.contig, state.dtype.bytes
+
+
+def _starts_at_zero(spec: LogicalSpec) -> int:
+    """Return 1 where sums start at 0: those in registers are not read either."""
+    return int(spec.states[2].vector is not None or not getattr(spec.op, "accumulate", False))
 
 
 def _content(number: Num) -> object:

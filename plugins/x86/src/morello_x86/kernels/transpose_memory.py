@@ -1,18 +1,26 @@
-"""Transposes of matrices in memory: squares of 16 rows become whole cache lines, in registers on their way."""
+"""Transposes in memory: squares of 16 rows become whole cache lines, in registers on their way.
+
+Rows of the matrix are the first dimensions of the source, and columns the others: channels and pixels of an image, or
+filters and all of their values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from string import Template
 
-from morello.ir.numbers import Mask, Num, ceil_div
+import attrs
+
+from morello.ir.numbers import Mask, Num, ceil_div, product
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
+from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
+from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.lanes import stream
 from morello_x86.kernels.streams import by_traffic
-from morello_x86.kernels.transpose import DTYPES_OF, in_rows, is_transposed, row_and_column, square
+from morello_x86.kernels.transpose import DTYPES_OF, square
 
 #: Rows of the source whose values of 4 bytes fill a line.
 _ROWS = 16
@@ -53,11 +61,53 @@ static void matrix_of_$kind(
 }""")
 
 
+@attrs.frozen
+class Sides:
+    """The dimensions of a source that its rows and its columns are of, slowest first."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def sizes(self, spec: LogicalSpec) -> tuple[Num, Num]:
+        """Return how many rows and columns there are."""
+        return product(spec.shape[dim] for dim in self.rows), product(spec.shape[dim] for dim in self.columns)
+
+
+def sides(spec: LogicalSpec) -> Sides | None:
+    """Return the dimensions of rows and columns, None unless the columns of the source are the rows of the output.
+
+    Values of a row lie together, on both sides; rows of several dimensions do not lie apart in one of them.
+    """
+    source, out = spec.states
+    if source.layout is None or out.layout is None:
+        return None
+    dims = tuple(physical.dim for physical in source.layout.dims)
+    wanted = tuple(physical.dim for physical in out.layout.dims)
+    for at in range(1, len(dims)):
+        rows, columns = dims[:at], dims[at:]
+        if wanted == columns + rows and _of_rows(source, rows, columns) and _of_rows(out, columns, rows):
+            return Sides(rows, columns)
+    return None
+
+
+def _of_rows(state: OperandState, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
+    """Return True if each row is a run, and rows lie at equal distances."""
+    return state.contiguous or (len(rows) == 1 and state.contig >= len(columns))
+
+
+def _plain(state: OperandState) -> bool:
+    """Return True for what may have rows and columns: more than one dimension, and no strips."""
+    layout = state.layout
+    return layout is not None and len(layout.dims) > 1 and not layout.has_strips and state.contig > 0
+
+
 def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
     count = size // 4
 
     def emit(site: KernelSite) -> None:
-        row, column = row_and_column(site.spec)
+        found = sides(site.spec)
+        assert found is not None, "the kernel fits"
+        (rows, columns), row, column = found.sizes(site.spec), found.rows[-1], found.columns[-1]
         source, out, dtype = site.operand(0), site.operand(1), site.spec.states[0].dtype
         kind = site.vector_type(dtype, count)
         words = {
@@ -73,7 +123,7 @@ def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
         }
         site.helper(f"lines_of_{kind}", _LINES.substitute(words))
         name = site.helper(f"matrix_of_{kind}", _MATRIX.substitute(words))
-        sizes = f"{site.spec.shape[row]}, {site.spec.shape[column]}, {int(streams)}"
+        sizes = f"{rows}, {columns}, {int(streams)}"
         operands = f"{source.pointer()}, {source.stride(row)}, {out.pointer()}, {out.stride(column)}"
         site.line(f"{name}({operands}, {sizes});")
 
@@ -84,18 +134,30 @@ def kernels(size: int) -> tuple[Microkernel, ...]:
     """Return the transposes of 4-byte values in vectors of `size` bytes: in L1, and past the caches."""
 
     def fits(spec: LogicalSpec) -> Mask:
-        row, column = row_and_column(spec)
-        return is_transposed(spec) and (spec.shape[row] >= _ROWS) & (spec.shape[column] >= size // 4)
+        found = sides(spec)
+        if found is None:
+            return False
+        rows, columns = found.sizes(spec)
+        return (rows >= _ROWS) & (columns >= size // 4)
+
+    def shuffling(spec: LogicalSpec) -> Num:
+        found = sides(spec)
+        assert found is not None, "the kernel fits"
+        rows, columns = found.sizes(spec)
+        return _START + _BLOCK[size] * ceil_div(rows, _ROWS) * ceil_div(columns, size // 4)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        row, column = row_and_column(spec)
-        return _START + _BLOCK[size] * ceil_div(spec.shape[row], _ROWS) * ceil_div(spec.shape[column], size // 4)
+        # Shuffles hide what L1 takes.
+        beyond = (tensor for tensor in spec.operands if tensor.state.level != "L1")
+        return shuffling(spec) + sum(machine.move_cost(tensor) for tensor in beyond)
 
     def streamed(spec: LogicalSpec, machine: Machine) -> Num:
-        return by_traffic(spec, cost(spec, machine), machine)
+        return by_traffic(spec, shuffling(spec), machine)
 
-    def kernel(name: str, level: str, cost: Callable[[LogicalSpec, Machine], Num], streams: bool) -> Microkernel:
-        pattern = OperandPattern(levels=(level,), dtypes=DTYPES_OF[4], contiguous=False, when=in_rows)
+    def kernel(
+        name: str, levels: tuple[str, ...], cost: Callable[[LogicalSpec, Machine], Num], streams: bool
+    ) -> Microkernel:
+        pattern = OperandPattern(levels=levels, dtypes=DTYPES_OF[4], contiguous=False, when=_plain)
         return Microkernel(
             name=name,
             op=Move(),
@@ -108,6 +170,6 @@ def kernels(size: int) -> tuple[Microkernel, ...]:
         )
 
     return (
-        kernel("TransposeMatrix", "L1", cost, streams=False),
-        kernel("TransposeMatrixStreamed", "GL", streamed, streams=True),
+        kernel("TransposeMatrix", MEMORIES, cost, streams=False),
+        kernel("TransposeMatrixStreamed", ("GL",), streamed, streams=True),
     )

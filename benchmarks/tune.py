@@ -1,0 +1,269 @@
+"""Tunes Specs, and tells what that gained, beside the numbers of [Hong2025].
+
+    python benchmarks/tune.py [--only NAME]... [--target NAME]... [--proposer NAME] [--samples N] [--seeds N]
+                              [--reuse | --ablations] [--search-seconds S] [--traces DIR] [--json]
+
+The table has a row for each Spec and target: time before and after, how many times as fast that is when both are timed
+in turns, with the interval that this is in, samples, seconds, and which items of the menu paid. Where nothing is faster
+by more than noise, the noise says by how much it could be at most.
+
+`--ablations` tunes a product and a convolution without menu, without dropout, without feedback, with one proposer
+alone, and in full with three seeds, and puts the speedups beside those of Table 6 there. These are of another machine,
+another baseline and language models: nothing is claimed by the comparison. `--reuse` tunes the Specs of Table 2 with
+what paid for the first of each row, and without, with 100 and 200 samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.specs import SPECS
+from morello import api
+from morello.db.store import SpecStore
+from morello.goals import Goal
+from morello.host import missing_features
+from morello.plugins.registry import installed
+from morello.search.effort import Effort
+from morello.tuning.beam import Options
+from morello.tuning.proposers import proposer
+from morello.tuning.tuner import Tuned, Tuner
+
+#: What has to be improved, or shown not to be by more than noise, by its name in the harness, or as a Spec.
+GOALS = {
+    "matmul 512³": "512³",
+    "matmul 197×768×768": "197×768×768",
+    "bf16 1×2048×16384": "bf16 1×2048×16384",
+    "conv2_x": "ResNet18-2 64,64,56,3",
+    "softmax 1024²": "softmax 1024×1024",
+    "mlp": "example mlp",
+    "attention": "example attention",
+}
+TARGETS = ("x86_avx2", "x86_avx512")
+_PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
+#: Table 2 there: for each row sizes m, k, n, of which the first is tuned before the others.
+REUSED = {
+    "square": ((1024, 1024, 1024), (512, 512, 512), (256, 256, 256)),
+    "column": ((12544, 256, 64), (6272, 256, 64), (12544, 128, 64)),
+    "row": ((128, 1024, 1024), (64, 1024, 1024), (32, 1024, 1024)),
+}
+#: Table 6 there: speedup over Gemmini's library, of a product and of a convolution.
+PAPER = {
+    "start": (1.67, 0.91),
+    "no menu": (2.34, 0.97),
+    "no dropout": (4.72, 2.30),
+    "single proposer": (4.67, 2.08),
+    "no feedback": (4.91, 2.61),
+    "full": (5.53, 2.72),
+}
+_CONV = "Conv[padding=1](4×256×256×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)"
+ABLATED = {"product 12544×64×256": _PRODUCT.format(12544, 64, 256), "conv 4×14×14×3×3, 256 of 256": _CONV}
+
+
+@attrs.frozen
+class Setting:
+    """The way Specs are tuned: proposer, samples, seconds of the search for the start, and where traces are kept."""
+
+    proposer: str
+    samples: int
+    search_seconds: float
+    traces: Path | None
+
+    def tuned(self, name: str, goal: Goal, seed: int = 0, **more: Any) -> Tuned:
+        """Tune a goal, within the samples."""
+        options = attrs.evolve(Options(samples=self.samples, seed=seed), **more.pop("sizes", {}))
+        trace = None
+        if self.traces:
+            self.traces.mkdir(parents=True, exist_ok=True)
+            trace = self.traces / f"{name}-{goal.target.name}-{seed}.jsonl".replace(" ", "_").replace("/", "_")
+        named = more.pop("proposer", self.proposer)
+        return Tuner(
+            goal=goal,
+            proposer=proposer(named, goal.target.name, installed()),
+            options=options,
+            trace=trace,
+            effort=Effort(seconds=self.search_seconds),
+            **more,
+        ).run()
+
+
+def goal_of(name: str, target: str) -> Goal:
+    """Return the goal of a Spec of the harness, or of a text, for a target."""
+    if name in SPECS:
+        spec, chosen = SPECS[name].for_target(target)
+        return Goal.of(spec, chosen, "tuned")
+    return api.goal(name, target=target)
+
+
+def row_of(name: str, done: Tuned) -> dict[str, Any]:
+    """Return what is told of a Spec that was tuned."""
+    return {
+        "name": name,
+        "target": done.goal.target.name,
+        "before": done.start.value,
+        "after": done.best.value,
+        "gain": done.gain,
+        "interval": [done.final.low, done.final.high],
+        "improved": done.improved,
+        "noise": done.noise,
+        "samples": len(done.samples),
+        "seconds": done.seconds,
+        "verdicts": done.verdicts,
+        "paid": [{"item": one.item, "accepted": one.accepted, "gain": one.gain} for one in done.paid if one.accepted],
+        "way": [list(step) for step in done.best.way],
+        "schedule": done.schedule.splitlines(),
+    }
+
+
+def mean(gains: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, gains)))
+
+
+def ablations(setting: Setting, target: str, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield the speedups over the start without one part of the search at a time, and in full for some seeds."""
+    both = "ensemble:offline,evolution"
+    variants: dict[str, Mapping[str, Any]] = {
+        "no menu": {"without_menu": True},
+        "no dropout": {"sizes": {"dropout": 0.0}},
+        "no feedback": {"without_feedback": True},
+        "single proposer": {"proposer": "offline"},
+        "full": {},
+    }
+    for name, spec in ABLATED.items():
+        goal = goal_of(spec, target)
+        for variant, more in variants.items():
+            for seed in range(seeds if variant == "full" else 1):
+                given = {"proposer": both, **more}
+                done = setting.tuned(f"{name} {variant}", goal, seed, **given)
+                yield {**row_of(name, done), "variant": variant, "seed": seed}
+
+
+def reused(setting: Setting, target: str) -> Iterator[dict[str, Any]]:
+    """Yield the gains of the Specs of Table 2 with what paid for the first of a row, and without."""
+    for row, sizes in REUSED.items():
+        with tempfile.TemporaryDirectory() as folder:
+            store = SpecStore(Path(folder) / "tuned.db")
+            first, *others = sizes
+            setting.tuned(f"{row} first", goal_of(_PRODUCT.format(*first), target), db=store)
+            for shape in others:
+                for samples in (100, 200):
+                    for how, reuse in (("reuse", store), ("none", None)):
+                        goal = goal_of(_PRODUCT.format(*shape), target)
+                        name = f"{row} {'×'.join(map(str, shape))}"
+                        done = setting.tuned(f"{name} {how}", goal, sizes={"samples": samples}, reuse=reuse)
+                        yield {**row_of(name, done), "samples asked": samples, "how": how}
+
+
+def _console() -> Console:
+    """Return where tables are printed: wide enough for all columns where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} µs"
+
+
+def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the table of Specs."""
+    table = Table("Spec", "target", "before", "after", "gain", "interval", "noise", "samples", "seconds", "what paid")
+    for one in rows:
+        low, high = one["interval"]
+        paid = ", ".join(f"{item} {gain:.3f}" for item, gain in one["way"]) or "nothing beyond noise"
+        table.add_row(
+            one["name"],
+            one["target"],
+            _time(one["before"]),
+            _time(one["after"]),
+            f"{one['gain']:.3f}",
+            f"{low:.3f}-{high:.3f}" if one["improved"] else "-",
+            f"{one['noise']:.1%}",
+            str(one["samples"]),
+            f"{one['seconds']:.0f}",
+            paid,
+        )
+    _console().print(table)
+
+
+def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print speedups over our start, and beside them those of Table 6 over its start."""
+    table = Table("variant", *ABLATED, "paper: GEMM", "paper: conv", title="speedup over the start")
+    for variant in dict.fromkeys(one["variant"] for one in rows):
+        cells: list[str] = []
+        for name in ABLATED:
+            gains = [one["gain"] for one in rows if (one["variant"], one["name"]) == (variant, name)]
+            spread = f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
+            cells.append(f"{statistics.fmean(gains):.3f}{spread}" if gains else "-")
+        paper = [f"{own / start:.2f}" for own, start in zip(PAPER[variant], PAPER["start"], strict=True)]
+        table.add_row(variant, *cells, *paper)
+    _console().print(table)
+
+
+def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print geometric means with and without reuse, beside those of the paper over its library."""
+    paper = {(100, "reuse"): 4.6, (100, "none"): 3.7, (200, "reuse"): 5.0, (200, "none"): 4.2}
+    table = Table("samples", "how", "gain, geometric mean", "paper: over its library")
+    for key in dict.fromkeys((one["samples asked"], one["how"]) for one in rows):
+        gains = [one["gain"] for one in rows if (one["samples asked"], one["how"]) == key]
+        table.add_row(str(key[0]), key[1], f"{mean(gains):.3f}", f"{paper[key]}")
+    _console().print(table)
+
+
+@click.command()
+@click.option("--only", metavar="NAME", multiple=True, help=f"Only these: {', '.join(GOALS)}, or a Spec as text.")
+@click.option(
+    "--target", "targets", metavar="NAME", multiple=True, default=TARGETS, help="Only this target; repeatable."
+)
+@click.option("--proposer", "name", metavar="NAME", default="offline", show_default=True)
+@click.option("--samples", metavar="N", type=click.IntRange(1), default=200, show_default=True)
+@click.option("--seeds", metavar="N", type=click.IntRange(1), default=3, show_default=True, help="Of the full variant.")
+@click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For the start.")
+@click.option("--traces", metavar="DIR", type=Path, help="Keep traces here; what they have is not timed again.")
+@click.option("--ablations", "ablated", is_flag=True, help="Leave out one part of the search at a time.")
+@click.option("--reuse", is_flag=True, help="Reuse what paid, for the Specs of Table 2.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def main(
+    only: tuple[str, ...],
+    targets: tuple[str, ...],
+    name: str,
+    samples: int,
+    seeds: int,
+    search_seconds: float,
+    traces: Path | None,
+    ablated: bool,
+    reuse: bool,
+    as_json: bool,
+) -> None:
+    """Tune Specs and print what that gained."""
+    setting, rows = Setting(name, samples, search_seconds, traces), list[dict[str, Any]]()
+    for target in targets:
+        if missing := missing_features(installed().target(target).info.cpu_features):
+            click.echo(f"{target} is left out: this machine lacks {', '.join(missing)}", err=True)
+            continue
+        if ablated:
+            rows += ablations(setting, target, seeds)
+        elif reuse:
+            rows += reused(setting, target)
+        else:
+            for one in only or GOALS:
+                rows.append(row_of(one, setting.tuned(one, goal_of(GOALS.get(one, one), target))))
+                click.echo(f"{one}, {target}: {rows[-1]['gain']:.3f}", err=True)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        (print_ablations if ablated else print_reused if reuse else print_goals)(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The Morello targets gemmini and gemmini_fp32."""

@@ -1,0 +1,27 @@
+"""C that calls the model of an array."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from morello.codegen.emitter import CEmitter
+from morello.errors import EmitError
+from morello.ir.impl import Impl
+from morello.ir.program import Program
+from morello.ir.signature import Signature
+from morello.plugins import Target
+
+
+class GemminiEmitter(CEmitter):
+    """Tensors in scratchpad and accumulator have places there; a function ends when all instructions are done."""
+
+    includes = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
+    memories = MappingProxyType({"SPAD": "gemmini.scratchpad", "ACC": "gemmini.accumulator"})
+    prologue = ("gemmini_begin();",)
+    epilogue = ("gemmini_fence();",)
+
+    def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
+        program = super().emit(impl, target, name, signature)
+        if program.parallel:
+            raise EmitError(f"{name} has parallel loops, and there is one array", "tile without `parallel`")
+        return program

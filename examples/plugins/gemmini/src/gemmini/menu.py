@@ -1,0 +1,91 @@
+"""Tells `morello tune` of an array: items of its menu, as [Hong2025] has them, and words for language models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from morello.plugins import Candidate, MenuItem, TuningInfo
+from morello.plugins.edits import begun, edited, inserted, sites
+from morello.rewrites import MoveStep, ToAccum
+from morello.schedule import Schedule
+
+from .array import Array
+
+_RESIDENT = """\
+All of the second matrix fetched once, outside of the loop over rows, and not for each tile of these. Before:
+    tile [1, 16, 256, 64]
+    move 1 to SPAD as layout[0, 2, 1, 2p16]
+    synthesize
+After:
+    move 1 to SPAD as layout[0, 2, 1, 2p16]
+    tile [1, 16, 256, 64]
+    synthesize"""
+
+
+def menu(array: Array) -> tuple[MenuItem, ...]:
+    """Return the items that only an array has."""
+    return (
+        MenuItem(
+            name="resident",
+            text="move more data to the scratchpad, outside of more loops, so that it is reused and loaded once",
+            edits=partial(_resident, array),
+            phase="early",
+            example=_RESIDENT,
+            triggers=("resident", "scratchpad", "reuse"),
+        ),
+        MenuItem(
+            name="overwrite",
+            text="let the first product of each sum set the accumulator, in place of moving zeros in",
+            edits=partial(_overwrite, array),
+            applies=lambda candidate: any(isinstance(site.step, ToAccum) for site in sites(candidate.impl)),
+            phase="late",
+        ),
+    )
+
+
+def _resident(array: Array, candidate: Candidate) -> Iterator[Schedule]:
+    """Fetch an operand anywhere on the way to the kernel; where it was fetched before, it is there already."""
+
+    def found() -> Iterator[Callable[[], Schedule]]:
+        for site in sites(candidate.impl):
+            if site.main:
+                for operand in (0, 1):
+                    yield partial(inserted, candidate, site, MoveStep(operand, "SPAD", array.blocks(3)))
+
+    return edited(candidate, found())
+
+
+def _overwrite(array: Array, candidate: Candidate) -> Iterator[Schedule]:
+    """Take products for whole sums where these begin as zeros: search finds loops over them."""
+
+    def found() -> Iterator[Callable[[], Schedule]]:
+        for site in sites(candidate.impl):
+            if isinstance(site.step, ToAccum):
+                moves = [MoveStep(operand, "SPAD", array.blocks(3)) for operand in (0, 1)]
+                missing = [move for move in moves if site.spec.logical.states[move.operand].level != "SPAD"]
+                yield partial(begun, candidate, site, *missing)
+
+    return edited(candidate, found())
+
+
+def tuning(array: Array) -> TuningInfo:
+    """Return what an array says of itself."""
+    dim = array.dim
+    return TuningInfo(
+        description=(
+            f"A systolic array of {dim}×{dim} processing elements, which keeps a tile of the second matrix "
+            f"({array.element}) and adds products up in {array.sums}. Software manages its memories: operands are "
+            f"fetched from memory (GL) to the scratchpad (SPAD, {array.scratchpad >> 10} KiB), sums stay in the "
+            f"accumulator (ACC, {array.accumulator >> 10} KiB) and are moved out to memory. Both hold matrices in "
+            f"blocks of {dim} columns: {array.blocks(3)}. "
+            f"An instruction moves up to {dim} rows of up to {4 * dim} columns in, or {dim} columns "
+            "out. Programs are judged by the bytes they move, and 16 more for each instruction."
+        ),
+        rules=(
+            "A product is computed where both factors are in SPAD and sums in ACC, in the layout of blocks.",
+            f"k and n are multiples of {dim}, and tiles for the kernels Compute and ComputeAdd have n = {dim}.",
+            "What is moved to SPAD or ACC has to fit beside what is there already.",
+            "Loops are not parallel.",
+        ),
+    )

@@ -1,0 +1,35 @@
+"""The plugins that hand Morello the targets gemmini and gemmini_fp32."""
+
+from __future__ import annotations
+
+from morello.plugins import TargetInfo, TargetPlugin
+
+from . import array
+from .emitter import GemminiEmitter
+from .kernels import kernels
+from .menu import menu, tuning
+from .metrics import METRICS
+from .rewrites import REWRITES
+
+
+def _plugin(one: array.Array) -> TargetPlugin:
+    info = TargetInfo(
+        name=one.name,
+        description=f"a functional model of Gemmini: {one.dim}×{one.dim} elements, {one.element} to {one.sums}",
+        layouts=one.layouts,
+        cost_unit="bytes, of which an instruction counts as 16",
+    )
+    return TargetPlugin(
+        info=info,
+        levels=one.levels,
+        rewrites=REWRITES,
+        kernels=kernels(one),
+        emitter=GemminiEmitter(),
+        metrics=METRICS,
+        menu=menu(one),
+        tuning=tuning(one),
+    )
+
+
+INT8 = _plugin(array.INT8)
+FP32 = _plugin(array.FP32)

@@ -1,0 +1,73 @@
+"""The menu's items lead from the first program of [Hong2025] to the best one, by the counts of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from morello import api
+from morello.frontend.printer import show_spec
+from morello.goals import Goal
+from morello.plugins import Candidate, Task
+from morello.plugins.registry import Registry
+from morello.runtime.toolchain import find_compiler
+from morello.schedule import schedule_text
+from morello.tuning.beam import Options, Search, State
+from morello.tuning.evaluate import Evaluator
+from morello.tuning.menu import menu_for
+from morello.tuning.proposers.offline import OFFLINE
+
+SPECS = Path(__file__).parents[1] / "examples" / "gemm.spec"
+
+
+def _work(goal: Goal) -> float:
+    return api.compile(goal).readings()[0].value
+
+
+def _completed(goal: Goal, schedule: str, registry: Registry) -> Goal:
+    steps = f"{schedule}\nsynthesize"
+    text = f"target gemmini\nspec p = {show_spec(goal.spec, goal.target)}\nschedule p {{\n{steps}\n}}"
+    return api.parse(text, registry=registry)["p"].synthesize()
+
+
+def test_items_lead_to_the_best_program(registry: Registry) -> None:
+    plain, best = (
+        api.parse(SPECS.read_text(encoding="utf-8"), registry=registry)[name] for name in ("plain", "resident")
+    )
+    menu, now = menu_for("gemmini", registry), plain
+    counts = [_work(now)]
+    for name in ("resident", "overwrite"):
+        of = Candidate(target=now.target, impl=now.impl)
+        made = [_completed(now, schedule_text(one), registry) for one in menu[name].edits(of)]
+        now = min(made, key=lambda goal: api.compile(goal).cost)
+        counts.append(_work(now))
+    # All of B is loaded once, then sums do without zeros.
+    assert counts == [21_224_448, 8_195_328, _work(best)]
+
+
+def test_tuning_goes_by_the_metric(registry: Registry) -> None:
+    text = SPECS.read_text(encoding="utf-8").replace("12544", "64")
+    plain, best = (api.parse(text, registry=registry)[name] for name in ("plain", "resident"))
+    evaluator = Evaluator(goal=plain, compiler=find_compiler())
+    start, known = evaluator.start(plain.impl), menu_for("gemmini", registry)
+    menu = known["resident"], known["overwrite"]
+    task = Task(
+        name="plain",
+        start=start.candidate,
+        info=registry.tuning("gemmini"),
+        seed=1,
+        read=evaluator.read,
+        cost=evaluator.cost,
+        menu=menu,
+    )
+    options = Options(beam=1, plans=2, implementations=1, iterations=3, dropout=0.0, seed=1)
+    found = Search(evaluator, OFFLINE.start(task), menu, options).run(State(start, [start])).best
+    assert start.value == _work(plain)
+    assert found.value == _work(best)
+    assert found.spread == 0
+
+
+def test_arrays_say_what_they_are(registry: Registry) -> None:
+    for name in registry.names:
+        told = registry.tuning(name)
+        assert "layout[0, 2, 1, 2p" in told.description
+        assert len(told.rules) > 3

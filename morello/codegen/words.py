@@ -1,0 +1,14 @@
+"""Specs in comments of C, and in reports."""
+
+from __future__ import annotations
+
+from morello.ir.spec import LogicalSpec
+
+
+def short(logical: LogicalSpec, lacking: int = 0) -> str:
+    """Return a Spec in [Kaufman2025]'s short form, for comments: operation, shape, and the operands' levels.
+
+    The shape is without the first `lacking` sizes.
+    """
+    shape = "×".join(map(str, logical.shape[lacking:]))
+    return f"{logical.op}({shape}, {', '.join(state.level for state in logical.states)})"

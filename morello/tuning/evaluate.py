@@ -1,0 +1,278 @@
+"""Evaluates candidates: completes schedules, builds programs, verifies them, and times them against their parents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeAlias
+
+import attrs
+
+from morello.codegen.keys import program_key
+from morello.codegen.loops import goes_on
+from morello.compiled import GoalKernel
+from morello.db.searches import Searches
+from morello.errors import Inapplicable, MorelloError, NoImplementation, ToolchainError, Undecided, VerificationError
+from morello.frontend.parser import parse_schedule
+from morello.goals import Goal
+from morello.ir.impl import Impl, Leaf, Loop, figures
+from morello.kernels.metric import Metric
+from morello.plugins.edits import removed, sites
+from morello.plugins.measure import Clock
+from morello.plugins.tuning import Candidate, Feedback
+from morello.report.balance import balance
+from morello.report.tree import by_level
+from morello.runtime.paired import MOST_ROUNDS, Paired, compare
+from morello.runtime.toolchain import Compiler
+from morello.runtime.verify import Verification
+from morello.schedule import Position, Schedule, apply, schedule_text
+from morello.search.effort import Effort
+from morello.tuning.peak import peak_rate, unit_seconds
+
+#: Specs that search takes apart to complete a schedule, and seconds at most, for each Spec that it leaves.
+EFFORT = Effort(expansions=20_000, seconds=30.0)
+#: Data sets that each candidate is verified on; the best is verified on all.
+_SETS = 2
+#: Gains that are no gain even where no noise is measured.
+_LEAST = 0.002
+#: The reasons why a proposal does not enter the beam, and that it does.
+Verdict: TypeAlias = Literal["accepted", "slower", "noise", "duplicate", "refused", "no program", "not built", "wrong"]
+
+
+@attrs.frozen
+class Refusal:
+    """A proposal that is not measured, and why."""
+
+    verdict: Verdict
+    reason: str
+
+
+@attrs.frozen(eq=False)
+class Built:
+    """A program that can be measured; `key` is a hash of its C."""
+
+    kernel: GoalKernel
+    key: str
+    cost: int
+
+    @property
+    def impl(self) -> Impl:
+        return self.kernel.impl
+
+
+@attrs.frozen(eq=False)
+class Measured:
+    """A program with its value, which is seconds per call unless the target has a metric, and how sure that is."""
+
+    built: Built
+    candidate: Candidate
+    value: float
+    spread: float
+    #: How many times as fast as the start it is, by the gains on the way, and the items with theirs.
+    relative: float = 1.0
+    way: tuple[tuple[str, float], ...] = ()
+
+
+@attrs.define
+class Evaluator:
+    """Turns schedules of one Spec into measured programs. Searches, builds and verified data are shared by all."""
+
+    goal: Goal
+    compiler: Compiler
+    effort: Effort = EFFORT
+    seed: int = 0
+    threads: int | None = None
+    jobs: int = attrs.field(factory=lambda: os.cpu_count() or 1)
+    #: What programs are judged by in place of time.
+    metric: Metric | None = attrs.field(
+        default=attrs.Factory(lambda self: next(iter(self.goal.target.metrics), None), takes_self=True)
+    )
+    clock: Clock | None = None
+    #: Relative differences between times of the same program.
+    noise: float = _LEAST
+    _searches: Searches = attrs.field(init=False)
+    _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
+    _verification: Verification | None = attrs.field(default=None, init=False)
+    #: FLOPs per second that no program is expected to exceed, and seconds of a unit of cost; 0: not known.
+    _peak: float = attrs.field(default=0.0, init=False)
+    _unit: float = attrs.field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._searches = Searches(self.goal.target)
+
+    def read(self, text: str) -> Schedule:
+        """Return the schedule that a text is, if it applies to the Spec. Raises MorelloError as for a Spec file."""
+        schedule = parse_schedule(text, self.goal.target, "<answer>")
+        apply(Position(Leaf(self.goal.spec)), schedule, self.goal.target, Leaf)
+        return schedule
+
+    def complete(self, schedule: Schedule) -> Impl:
+        """Return the program that a schedule makes, with the best that search finds for what it leaves open.
+
+        Raises Inapplicable, NoImplementation, and Undecided where that takes too much effort.
+        """
+        key = schedule_text(schedule)
+        if key not in self._completed:
+            try:
+                self._completed[key] = self._made(schedule)
+            except (Inapplicable, NoImplementation, Undecided) as error:
+                self._completed[key] = error
+        known = self._completed[key]
+        if isinstance(known, MorelloError):
+            raise known
+        return known
+
+    def cost(self, schedule: Schedule) -> int | None:
+        """Return what the program of a schedule costs under the model, None where there is none."""
+        try:
+            return int(figures(self.complete(schedule)).cost)
+        except MorelloError:
+            return None
+
+    def _made(self, schedule: Schedule) -> Impl:
+        if self.effort.full:
+            self._searches = Searches(self.goal.target)
+        goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
+        return goal.apply(schedule).synthesize(db=False, progress=False, effort=self.effort).impl
+
+    def built(self, impl: Impl) -> Built:
+        """Return the program of an implementation, emitted; it is built when it is first needed."""
+        impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
+        goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
+        program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
+        return Built(GoalKernel(goal, program, self.compiler), self._key(impl), int(figures(impl).cost))
+
+    def _key(self, impl: Impl) -> str:
+        return program_key(impl, self.goal.target)
+
+    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]:
+        """Complete schedules, and build their programs in parallel. Those whose C is `known`, or came before, are not.
+
+        Searches end with the effort of one each, so that what comes of them does not depend on the machine.
+        """
+        found = [*self._prepared(schedules, known)]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return [*pool.map(lambda one: one if isinstance(one, Refusal) else _with_library(one), found)]
+
+    def _prepared(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> Iterator[Built | Refusal]:
+        seen = set[str]()
+        for schedule in schedules:
+            try:
+                built = self.built(self.complete(schedule))
+            except Inapplicable as error:
+                yield Refusal("refused", str(error))
+            except (NoImplementation, Undecided) as error:
+                yield Refusal("no program", error.message)
+            else:
+                again = known(built.key) or built.key in seen
+                seen.add(built.key)
+                yield Refusal("duplicate", "its C is that of a program before") if again else built
+
+    def verify(self, built: Built) -> Refusal | None:
+        """Return why a program is wrong, None if it is right on a few data sets."""
+        if self._verification is None:
+            self._verification = Verification(built.kernel, self.seed, sets=_SETS)
+        try:
+            self._verification.check(built.kernel)
+        except VerificationError as error:
+            return Refusal("wrong", error.message)
+        return None
+
+    def start(self, impl: Impl) -> Measured:
+        """Return the program that tuning starts with, measured, and learn how far its own times differ.
+
+        Raises what building, verifying or calling it raises.
+        """
+        built = self.built(impl)
+        built.kernel.check(self.seed)
+        if self.metric:
+            return self._measured(built, self._value(built), 0.0)
+        if self.clock and peak_rate(impl, self.goal.target):
+            self._unit = unit_seconds(self.goal.target, self.clock, built.kernel.compiler)
+        same = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
+        self.noise = max(_LEAST, same.noise)
+        return self._measured(built, same.first, same.spread)
+
+    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+        """Return a program measured against its parent, unless it is `known` what that comes to."""
+        found = known or self.compared(parent.built, built)
+        return self._measured(built, found.second, found.spread, parent.relative * found.gain), found
+
+    def compared(self, first: Built, second: Built, most: int = MOST_ROUNDS) -> Paired:
+        """Return the times of two programs, measured in turns, or what the metric says of them."""
+        if self.metric:
+            values = self._value(first), self._value(second)
+            gain = values[0] / values[1]
+            return Paired(*values, gain, gain, gain)
+        return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, most=most)
+
+    def verdict(self, found: Paired) -> Refusal | None:
+        """Return why a program does not enter the beam by its times, None if it does."""
+        beyond = 1 + (0.0 if self.metric else max(_LEAST, min(self.noise, found.spread)))
+        if found.low > 1 and found.gain > beyond:
+            return None
+        if found.gain > 1 and not self.metric:
+            return Refusal("noise", f"{percent(found.gain)} faster, {percent(found.low)} to {percent(found.high)}")
+        return Refusal("slower", f"{found.gain:.3g} times as fast")
+
+    def _threads(self, built: Built) -> int:
+        return built.kernel.threads(self.threads if built.kernel.program.parallel else None)
+
+    def _value(self, built: Built) -> float:
+        return float(next(one.value for one in built.kernel.readings(self.seed) if one.metric == self.metric))
+
+    def _measured(self, built: Built, value: float, spread: float, relative: float = 1.0) -> Measured:
+        target, impl = self.goal.target, built.impl
+        flops = self.goal.spec.logical.flops
+        if self._unit:
+            threads = min(self._threads(built), target.weights.threads)
+            self._peak = max(self._peak, threads * peak_rate(impl, target) / self._unit)
+        feedback = Feedback(
+            value=value,
+            spread=spread,
+            percent=100 * flops / value / self._peak if self._peak and not self.metric else None,
+            cost=built.cost,
+            holds=by_level(built.kernel.peak, target),
+            shares=balance(impl, target).shares,
+        )
+        return Measured(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
+
+
+def percent(ratio: float) -> str:
+    """Return how much more than 1 a ratio is, in words."""
+    return f"{100 * (ratio - 1):.2g} %"
+
+
+def simplified(candidate: Candidate, key: Callable[[Impl], str]) -> Impl:
+    """Return the program without loops that go on in another one over the same dimension, where its C is the same."""
+    while found := _without_one(candidate, key):
+        candidate = attrs.evolve(candidate, impl=found)
+    return candidate.impl
+
+
+def _without_one(candidate: Candidate, key: Callable[[Impl], str]) -> Impl | None:
+    own: str | None = None
+    for site in sites(candidate.impl):
+        expansion = site.node.expansion
+        if not isinstance(expansion, Loop) or expansion.parallel or len(expansion.parts) != 1:
+            continue
+        if not goes_on(expansion.parts[0], site.node.children[0]):
+            continue
+        try:
+            schedule = removed(candidate, site)
+            impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
+            own = own or key(candidate.impl)
+            if key(impl) == own:
+                return impl
+        except MorelloError:
+            continue
+    return None
+
+
+def _with_library(built: Built) -> Built | Refusal:
+    try:
+        _ = built.kernel.library
+    except ToolchainError as error:
+        return Refusal("not built", error.message.splitlines()[0])
+    return built

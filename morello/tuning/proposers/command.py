@@ -1,0 +1,82 @@
+"""command: any program that reads a prompt and writes an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.plugins.tuning import Proposer, Session, Task
+from morello.tuning.proposers.language import Language, Model, Unanswered
+
+#: The environment variable with the command, that with its seconds, and characters of an answer that are read.
+VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
+_SECONDS, _LARGEST, _TOLD = 120.0, 1 << 20, 300
+
+
+@attrs.define
+class Program(Model):
+    """Runs a command for each prompt: the conversation on its standard input, the answer on its standard output."""
+
+    command: Sequence[str]
+    seconds: float = _SECONDS
+    _runs: int = attrs.field(default=0, init=False)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"runs": self._runs}
+
+    def answer(self, system: str, texts: Sequence[str]) -> str:
+        self._runs += 1
+        prompt = "\n\n---\n\n".join([system, *texts])
+        try:
+            process = subprocess.Popen(
+                [*self.command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            what = f"`{shlex.join(self.command)}` cannot be started: {error.strerror or error}"
+            raise MorelloError(what, f"set {VARIABLE} to another command") from error
+        try:
+            out, err = process.communicate(prompt.encode(), self.seconds)
+        except subprocess.TimeoutExpired:
+            what = f"`{shlex.join(self.command)}` ran for {self.seconds:g} s"
+            raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
+        finally:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        if process.returncode:
+            said = " ".join(err.decode("utf-8", "replace").split())[:_TOLD]
+            what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
+            raise Unanswered(what, "run it by hand with a prompt on its standard input")
+        return out[:_LARGEST].decode("utf-8", "replace")
+
+
+def _start(task: Task) -> Session:
+    given = os.environ.get(VARIABLE, "")
+    try:
+        command = shlex.split(given)
+        seconds = float(os.environ.get(TIMEOUT) or _SECONDS)
+    except ValueError as error:
+        raise MorelloError(f"{VARIABLE} is {given!r}: {error}", "write it as a shell takes it") from error
+    if not command:
+        raise MorelloError("the proposer command needs a command", f"set {VARIABLE} to one")
+    return Language(task, Program(command, seconds))
+
+
+COMMAND = Proposer(
+    name="command",
+    start=_start,
+    description=f"the program in {VARIABLE}: it reads a prompt from standard input, and writes an answer",
+)

@@ -1,0 +1,237 @@
+"""openai: asks any endpoint for chat completions as OpenAI's API has them."""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import os
+import threading
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.folders import config_file
+from morello.plugins.tuning import Proposer, Session, Task
+from morello.tuning.proposers.language import Language, Model, Spent, Unanswered
+
+#: The file beside the user's configuration, and how environment variables begin that take precedence over it.
+FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
+#: Bytes of an answer that are read at most, and characters of an error that are told.
+_LARGEST, _TOLD = 1 << 20, 300
+_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+#: Seconds to wait for one more try at most.
+_LONGEST = 60.0
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The endpoint, how it is asked, and what may be spent: tokens in all, or money by prices per million tokens.
+
+    `parallel` requests are under way at a time, at most `per_minute` begin in a minute, and one that fails is tried
+    `retries` more times, after `backoff` seconds, then twice as many, and so on, or as long as the endpoint says.
+    """
+
+    base_url: str = "https://api.openai.com/v1"
+    model: str = ""
+    key: str = attrs.field(default="", repr=False)
+    temperature: float = 1.0
+    timeout: float = 120.0
+    parallel: int = 4
+    per_minute: float = 0.0
+    retries: int = 4
+    backoff: float = 1.0
+    max_tokens: int = 0
+    tokens: int = 0
+    money: float = 0.0
+    price_in: float = 0.0
+    price_out: float = 0.0
+
+
+def settings(model: str = "") -> Settings:
+    """Return what file and environment say. Raises MorelloError for what is wrong, or missing; it never tells a key."""
+    path = config_file().with_name(FILE)
+    given: dict[str, Any] = {}
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise MorelloError(
+            f"cannot read {path}: {type(error).__name__}", "it is TOML, such as model = 'NAME'"
+        ) from None
+    kinds = {field.name: type(field.default) for field in attrs.fields(Settings)}
+    for name in kinds:
+        if value := os.environ.get(f"{PREFIX}{name.upper()}"):
+            given[name] = value
+    for name, variable in (("key", "OPENAI_API_KEY"), ("base_url", "OPENAI_BASE_URL")):
+        if name not in given and (value := os.environ.get(variable)):
+            given[name] = value
+    if model:
+        given["model"] = model
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in kinds:
+            raise MorelloError(f"{path} has {name!r}", f"it may have {', '.join(kinds)}")
+        try:
+            found[name] = kinds[name](value)
+        except (TypeError, ValueError):
+            told = "" if name == "key" else f", not {value!r}"
+            raise MorelloError(
+                f"the setting {name} of openai is a {kinds[name].__name__}{told}", f"see {path}"
+            ) from None
+    return _checked(Settings(**found))
+
+
+def _checked(made: Settings) -> Settings:
+    if not made.model:
+        what = "the proposer openai needs the name of a model"
+        raise MorelloError(
+            what, f"set {PREFIX}MODEL, or model in {config_file().with_name(FILE)}, or write openai:NAME"
+        )
+    if not made.base_url.startswith(("http://", "https://")):
+        raise MorelloError(f"base_url is {made.base_url!r}", "it begins with http:// or https://")
+    if made.parallel < 1 or made.retries < 0 or made.timeout <= 0:
+        raise MorelloError("openai asks with parallel of at least 1, and some timeout", "correct its settings")
+    if any(not one.isprintable() or not one.isascii() for one in made.key):
+        raise MorelloError("the key of openai has characters that no header may have", "set it again")
+    if made.money and not (made.price_in or made.price_out):
+        raise MorelloError("a limit of money needs prices", "set price_in and price_out, per million tokens")
+    return made
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the key is for one place alone."""
+
+    def redirect_request(self, *_args: Any, **_more: Any) -> None:
+        return None
+
+
+@attrs.define
+class Endpoint(Model):
+    """Sends conversations to an endpoint, and keeps within rates and budgets. Errors never tell the key."""
+
+    settings: Settings
+    _spent: dict[str, float] = attrs.field(init=False)
+    _next: float = attrs.field(default=0.0, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.parallel = self.settings.parallel
+        self._spent = dict.fromkeys(("requests", "retries", "tokens in", "tokens out", "money"), 0.0)
+        self._opener = urllib.request.build_opener(_Stay())
+
+    def facts(self) -> Mapping[str, Any]:
+        return {name: round(value, 6) if name == "money" else int(value) for name, value in self._spent.items()}
+
+    def answer(self, system: str, texts: Sequence[str]) -> str:
+        roles = ("user", "assistant")
+        messages = [{"role": "system", "content": system}]
+        messages += [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
+        body: dict[str, Any] = {
+            "model": self.settings.model,
+            "messages": messages,
+            "temperature": self.settings.temperature,
+        }
+        if self.settings.max_tokens:
+            body["max_tokens"] = self.settings.max_tokens
+        return self._content(self._sent(json.dumps(body).encode()))
+
+    def _sent(self, body: bytes) -> bytes:
+        """Return the response, after some tries. Raises Unanswered, or MorelloError for what no try will mend."""
+        told = ""
+        for attempt in range(self.settings.retries + 1):
+            self._wait()
+            try:
+                return self._once(body)
+            except urllib.error.HTTPError as error:
+                told, seconds = self._failure(error), _retry_after(error.headers.get("Retry-After"))
+                if error.code not in _AGAIN:
+                    raise MorelloError(told, "check base_url, model and key") from None
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                # Of a timeout too. The reason may name the URL, but no header.
+                told, seconds = self._redacted(f"no answer: {error or type(error).__name__}"), None
+            if attempt < self.settings.retries:
+                with self._lock:
+                    self._spent["retries"] += 1
+                time.sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
+        raise Unanswered(f"{told}; tried {self.settings.retries + 1} times", "try again later") from None
+
+    def _once(self, body: bytes) -> bytes:
+        made = self.settings
+        headers = {"Content-Type": "application/json"}
+        if made.key:
+            headers["Authorization"] = f"Bearer {made.key}"
+        request = urllib.request.Request(f"{made.base_url.rstrip('/')}/chat/completions", body, headers)
+        with self._opener.open(request, timeout=made.timeout) as response:
+            return response.read(_LARGEST)
+
+    def _wait(self) -> None:
+        """Wait for the turn of one more request. Raises Spent where nothing is left to spend."""
+        made = self.settings
+        with self._lock:
+            tokens = self._spent["tokens in"] + self._spent["tokens out"]
+            if (made.tokens and tokens >= made.tokens) or (made.money and self._spent["money"] >= made.money):
+                raise Spent("the budget of tokens or money is spent", "raise tokens or money in the settings of openai")
+            self._spent["requests"] += 1
+            now = time.monotonic()
+            start = max(now, self._next)
+            self._next = start + (60 / made.per_minute if made.per_minute else 0.0)
+        time.sleep(start - now)
+
+    def _content(self, response: bytes) -> str:
+        try:
+            told = json.loads(response)
+            content = told["choices"][0]["message"]["content"]
+            usage = told.get("usage") or {}
+            used = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
+        with self._lock:
+            self._spent["tokens in"] += used[0]
+            self._spent["tokens out"] += used[1]
+            self._spent["money"] += (used[0] * self.settings.price_in + used[1] * self.settings.price_out) / 1e6
+        if not isinstance(content, str) or not content.strip():
+            raise Unanswered("the model answered nothing", "raise max_tokens, or ask another model")
+        return self._redacted(content)
+
+    def _failure(self, error: urllib.error.HTTPError) -> str:
+        try:
+            said = " ".join(error.read(_LARGEST).decode("utf-8", "replace").split())
+        except (OSError, http.client.HTTPException):
+            said = ""
+        said = "".join(one for one in self._redacted(said) if one.isprintable())[:_TOLD]
+        return f"the endpoint answered {error.code}{said and f': {said}'}"
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self.settings.key, "***") if self.settings.key else text
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds that a header says to wait, or the time until its date; None without one."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        date = email.utils.parsedate_tz(value)
+        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
+
+
+def openai(model: str = "") -> Proposer:
+    """Return the proposer that asks a model, by default the one in the settings."""
+
+    def start(task: Task) -> Session:
+        return Language(task, Endpoint(settings(model)))
+
+    return Proposer(
+        name=f"openai:{model}" if model else "openai",
+        start=start,
+        description=f"a language model behind an endpoint for chat completions: {PREFIX}MODEL, or openai:NAME",
+    )

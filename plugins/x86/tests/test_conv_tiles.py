@@ -1,0 +1,58 @@
+"""Register tiles of convolutions: filters or pixels in vectors, strides and dilations, whole and cut vectors."""
+
+from __future__ import annotations
+
+import pytest
+from morello_x86_avx2.plugin import PLUGIN as AVX2
+from morello_x86_avx512.plugin import PLUGIN as AVX512
+from morello_x86_testing.scheduled import check
+
+from morello import api
+from morello.errors import MorelloError
+from morello.plugins import TargetPlugin
+from morello.plugins.registry import Registry
+from morello.runtime import Compiler, available_compilers
+
+PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
+
+
+def tiles() -> dict[str, str]:
+    """Return the kernel for each Spec: sums from 0 and more, loops in either order, one step and many."""
+    filters, pixels = "(f32, L1, chwn), (f32, L1, nhwc), serial", "(f32, L1), (f32, L1), serial"
+    return {
+        f"Conv[stride=2](1×16×3×1×5×7×7, (f32, L1), {filters})": "ConvTile",
+        f"ConvAccum(1×11×18×1×4×1×2, (f32, L1, nhwc), {filters})": "ConvTile",
+        f"ConvAccum[stride=[1, 3], dilation=2](1×8×2×1×3×2×3, (f32, L1), {filters})": "ConvTile",
+        f"Conv(1×16×1×1×4×1×1, (f32, L1), {filters})": "ConvTile",
+        "ConvAccum(1×16×5×1×3×3×2, (f32, L1), (f32, L1, layout[2, 3, 1, 0]), (f32, L1, nhwc), serial)": "ConvTile",
+        f"Conv(1×5×3×1×13×3×3, (f32, L1), {pixels})": "ConvTilePixels",
+        f"ConvAccum[stride=[2, 1], dilation=[1, 2]](1×3×4×1×16×2×3, (f32, GL), {pixels})": "ConvTilePixels",
+        f"ConvAccum(1×1×20×1×9×1×1, (f32, L2), {pixels})": "ConvTilePixels",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", available_compilers(), ids=lambda compiler: compiler.name)
+@PLUGINS
+def test_sums_are_those_of_the_convolution(plugin: TargetPlugin, compiler: Compiler) -> None:
+    schedules = {spec: f"select {kernel}" for spec, kernel in tiles().items()}
+    check(Registry.of(x86=plugin), plugin.info.name, schedules, compiler)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kernel"),
+    [
+        # Sums and factors take more registers than there are.
+        ("Conv(1×64×3×1×64×3×3, (f32, L1), (f32, L1, chwn), (f32, L1, nhwc), serial)", "ConvTile"),
+        # Filters lie apart.
+        ("Conv(1×16×3×1×4×3×3, (f32, L1), (f32, L1), (f32, L1, nhwc), serial)", "ConvTile"),
+        # A stride leaves out pixels.
+        ("Conv[stride=2](1×2×3×1×8×3×3, (f32, L1), (f32, L1), (f32, L1), serial)", "ConvTilePixels"),
+        ("Conv[padding=1](1×2×3×1×8×3×3, (f32, L1), (f32, L1), (f32, L1), serial)", "ConvTilePixels"),
+    ],
+)
+@PLUGINS
+def test_what_no_tile_takes_is_refused(plugin: TargetPlugin, spec: str, kernel: str) -> None:
+    goal = api.goal(spec, target=plugin.info.name, registry=Registry.of(x86=plugin))
+    with pytest.raises(MorelloError, match=kernel):
+        goal.apply(f"select {kernel}")

@@ -1,0 +1,60 @@
+"""The benchmark of tuning: its Specs are there, its tables have all rows, and its numbers are those of traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tune
+from harness.specs import SPECS
+from morello.host import missing_features
+
+SMALL = "Relu(64×64, (f32, GL), (f32, GL), serial)"
+
+needs_avx2 = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+
+
+def test_all_specs_are_there_for_both_targets() -> None:
+    assert {*tune.GOALS.values()} <= {*SPECS}
+    for target in tune.TARGETS:
+        for name in tune.GOALS.values():
+            assert tune.goal_of(name, target).target.name == target
+        for text in tune.ABLATED.values():
+            assert tune.goal_of(text, target).spec.logical.flops > 0
+    assert {*tune.PAPER} == {"start", "no menu", "no dropout", "single proposer", "no feedback", "full"}
+
+
+@needs_avx2
+def test_a_row_tells_what_was_measured(tmp_path: Path) -> None:
+    arguments = ["--only", SMALL, "--target", "x86_avx2", "--samples", "2", "--traces", str(tmp_path)]
+    result = CliRunner().invoke(tune.main, [*arguments, "--json"], catch_exceptions=False)
+    (row,) = json.loads(result.stdout)
+    assert row["samples"] == 2
+    assert row["gain"] >= 1
+    (trace,) = tmp_path.iterdir()
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert events[0]["value"] == row["before"]
+    assert events[-1]["samples"] == 2
+    shown = CliRunner().invoke(tune.main, arguments, catch_exceptions=False)
+    assert "what paid" in shown.stdout
+
+
+@needs_avx2
+def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "ABLATED", {"one": SMALL})
+    common = ["--target", "x86_avx2", "--samples", "1", "--json"]
+    rows = json.loads(CliRunner().invoke(tune.main, [*common, "--ablations"], catch_exceptions=False).stdout)
+    assert [one["variant"] for one in rows] == [
+        "no menu",
+        "no dropout",
+        "no feedback",
+        "single proposer",
+        *["full"] * 3,
+    ]
+    assert [one["seed"] for one in rows[-3:]] == [0, 1, 2]
+    tune.print_ablations(rows)

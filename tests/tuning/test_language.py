@@ -1,0 +1,318 @@
+"""A3: models behind a local server that answers well, badly, illegally, slowly, with rate limits and garbage."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from morello import api
+from morello.errors import MorelloError
+from morello.goals import Goal
+from morello.host import missing_features
+from morello.plugins.registry import installed
+from morello.tuning.beam import Options
+from morello.tuning.proposers import proposer
+from morello.tuning.proposers.openai import Settings, settings
+from morello.tuning.proposers.prompts import chosen_item, schedule_in
+from morello.tuning.tuner import Tuned, Tuner
+
+from .conftest import SPECS
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+KEY = "sk-secret-of-mine-123"
+GOOD = "Here it is:\n```\nmove 0 to L1\nmove 1 to L1\nselect VectorRelu\n```"
+PLAN = "item: kernel\nUse the vector kernel in L1."
+
+
+@attrs.define
+class Server:
+    """Answers each prompt by `script`, which is given its texts and returns a status, headers and a body."""
+
+    script: Callable[[list[str]], tuple[int, dict[str, str], bytes]]
+    prompts: list[list[str]] = attrs.field(factory=list[list[str]])
+    headers: list[dict[str, str]] = attrs.field(factory=list[dict[str, str]])
+    at_once: int = 0
+    most: int = 0
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+def completion(text: str, tokens: int = 10) -> tuple[int, dict[str, str], bytes]:
+    usage = {"prompt_tokens": tokens, "completion_tokens": 2 * tokens}
+    body = {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": usage}
+    return 200, {}, json.dumps(body).encode()
+
+
+def is_plan(texts: list[str]) -> bool:
+    return "Select exactly one optimization" in texts[-1]
+
+
+def answering(edit: str, repaired: str | None = None, plan: str = PLAN) -> Callable[[list[str]], Any]:
+    def script(texts: list[str]) -> Any:
+        if is_plan(texts):
+            return completion(plan)
+        return completion(edit if len(texts) == 2 else repaired or edit)
+
+    return script
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    running: list[ThreadingHTTPServer] = []
+
+    def start(script: Callable[[list[str]], Any], **options: Any) -> Server:
+        state = Server(script)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                texts = [one["content"] for one in body["messages"]]
+                with state.lock:
+                    state.prompts.append(texts)
+                    state.headers.append(dict(self.headers))
+                    state.at_once += 1
+                    state.most = max(state.most, state.at_once)
+                try:
+                    code, headers, answer = state.script(texts)
+                finally:
+                    with state.lock:
+                        state.at_once -= 1
+                try:
+                    self.send_response(code)
+                    for name, value in headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(answer)
+                except OSError:
+                    pass  # who asked has gone
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        running.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        given = {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": "stub", "key": KEY, "backoff": 0.01}
+        for name, value in {**given, "timeout": 5, **options}.items():
+            monkeypatch.setenv(f"MORELLO_OPENAI_{name.upper()}", str(value))
+        return state
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def slow() -> Goal:
+    goal = api.goal(SPECS["relu"], target="x86_avx2", profile="base")
+    text = "move 0 to GL as col_major\nmove 1 to GL as col_major"
+    return goal.apply(text).synthesize(db=False, progress=False)
+
+
+def tune(goal: Goal, trace: Path | None = None, name: str = "openai", **sizes: Any) -> Tuned:
+    given = {"plans": 1, "implementations": 1, "iterations": 1, "dropout": 0.0, **sizes}
+    return Tuner(
+        goal=goal, proposer=proposer(name, "x86_avx2", installed()), options=Options(**given), trace=trace
+    ).run()
+
+
+def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp_path: Path) -> None:
+    server, trace = serve(answering(GOOD)), tmp_path / "trace.jsonl"
+    done = tune(slow, trace)
+    assert done.verdicts == {"accepted": 1}
+    assert done.samples[0].proposal.item == "kernel"
+    assert done.gain > 1.1
+    assert done.facts == {"requests": 2, "retries": 0, "tokens in": 20, "tokens out": 40, "money": 0}
+    plan, edit = server.prompts
+    for words in (
+        "AVX2",
+        "Relu(64×64",
+        "Schedule:",
+        "move 0 to GL as col_major",
+        "Measured:",
+        "ns per call",
+        "- kernel: ",
+    ):
+        assert words in plan[1]
+    for words in ("- kernel: ", "Rules:", "L1 32768 bytes", "of which", "iteration 1 of 1", "costs of the model"):
+        assert words in plan[1]
+    for words in ("- tile [SIZES, ...] [parallel]", "Plan:", "Use the vector kernel", "whole new schedule"):
+        assert words in edit[1]
+    assert all(one["Authorization"] == f"Bearer {KEY}" for one in server.headers)
+    assert KEY not in trace.read_text()
+
+
+@pytest.mark.parametrize(
+    ("edit", "repaired", "verdict", "reason", "prompts"),
+    [
+        # Illegal at first, and mended when told why.
+        ("```\nselect Nothing\n```", GOOD, "accepted", "", 3),
+        # Malformed twice: there is one repair.
+        ("```\ntile [1,\n```", None, "refused", "asked again for", 3),
+        ("```\ntile [128, 128]\n```", None, "refused", "larger than 64", 3),
+        # What is no schedule at all, and what tries to be more than one.
+        ("import os; os.system('true')", None, "refused", "error: ", 3),
+        ("\x00\x1b[2J…" * 50, None, "refused", "error: ", 3),
+    ],
+)
+def test_answers_are_refused_as_schedules_of_people_are(
+    serve: Callable[..., Server], slow: Goal, edit: str, repaired: str | None, verdict: str, reason: str, prompts: int
+) -> None:
+    server = serve(answering(edit, repaired))
+    done = tune(slow)
+    assert [one.verdict for one in done.samples] == [verdict]
+    assert reason in done.samples[0].reason
+    assert len(server.prompts) == prompts
+    repair = server.prompts[2]
+    # The conversation, and the message that a person gets.
+    assert repair[2] == edit
+    assert "refused:\n<answer>:" in repair[3] or "refused:\n" in repair[3]
+    assert "hint: " in repair[3]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "reason"),
+    [
+        (lambda texts: (200, {}, b"<html>"), {}, "no chat completion"),
+        (lambda texts: (200, {}, b'{"choices": []}'), {}, "no chat completion"),
+        (lambda texts: (200, {}, b"[" * 100000), {}, "no chat completion"),
+        (lambda texts: completion("  "), {}, "answered nothing"),
+        (lambda texts: (500, {}, b"out of order"), {"retries": 1}, "answered 500: out of order; tried 2 times"),
+        (lambda texts: (time.sleep(0.5), completion(PLAN))[1], {"timeout": 0.1, "retries": 0}, "timed out; tried 1"),
+        (lambda texts: completion("I would rather not."), {}, "names no single item of the menu"),
+    ],
+)
+def test_models_that_fail_cost_a_sample_and_no_more(
+    serve: Callable[..., Server], slow: Goal, script: Any, options: dict[str, Any], reason: str
+) -> None:
+    serve(script, **options)
+    done = tune(slow)
+    assert [one.verdict for one in done.samples] == ["refused"]
+    assert reason in done.samples[0].reason
+
+
+def test_rate_limits_are_waited_for(serve: Callable[..., Server], slow: Goal) -> None:
+    tries: list[float] = []
+
+    def script(texts: list[str]) -> Any:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            return 429, {"Retry-After": "0.2"}, b"slowly"
+        return completion(PLAN if is_plan(texts) else GOOD)
+
+    serve(script)
+    done = tune(slow)
+    assert done.verdicts == {"accepted": 1}
+    assert tries[1] - tries[0] >= 0.2
+    assert done.facts["retries"] == 1
+
+
+def test_requests_are_parallel_and_no_more_than_may_be(serve: Callable[..., Server], slow: Goal) -> None:
+    def script(texts: list[str]) -> Any:
+        time.sleep(0.05)
+        return completion(PLAN if is_plan(texts) else GOOD)
+
+    server = serve(script, parallel=3)
+    done = tune(slow, plans=6)
+    assert server.most == 3
+    assert done.verdicts == {"duplicate": 5, "accepted": 1}
+    server = serve(answering(GOOD), per_minute=600)
+    start = time.monotonic()
+    tune(slow, plans=2)
+    assert time.monotonic() - start >= 0.3
+
+
+@pytest.mark.parametrize("budget", [{"tokens": 60}, {"money": 0.00006, "price_in": 1, "price_out": 1}])
+def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal, budget: dict[str, Any]) -> None:
+    server = serve(answering(GOOD), parallel=1, **budget)
+    done = tune(slow, plans=3, iterations=5)
+    # Two answers of 30 tokens, then nothing more is asked.
+    assert len(server.prompts) == 2
+    assert len(done.samples) <= 2
+
+
+def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
+    serve(lambda texts: (401, {}, f"wrong key {KEY}".encode()))
+    with pytest.raises(MorelloError, match=r"answered 401: wrong key \*\*\*") as caught:
+        tune(slow)
+    assert KEY not in str(caught.value) + repr(caught.value.__dict__)
+    assert KEY not in repr(Settings(key=KEY))
+    # Not even another place that the endpoint names is given it.
+    other = serve(answering(GOOD))
+    serve(lambda texts: (302, {"Location": "http://127.0.0.1:1/"}, b""))
+    with pytest.raises(MorelloError, match="answered 302"):
+        tune(slow)
+    assert not other.prompts
+    assert KEY not in "".join(capsys.readouterr())
+
+
+def test_settings_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(MorelloError, match="needs the name of a model"):
+        settings()
+    (tmp_path / "morello").mkdir()
+    file = tmp_path / "morello" / "openai.toml"
+    file.write_text('model = "one"\nparallel = 2\n')
+    assert (settings().model, settings().parallel, settings("two").model) == ("one", 2, "two")
+    monkeypatch.setenv("MORELLO_OPENAI_PARALLEL", "7")
+    assert settings().parallel == 7
+    for text, word in (
+        ('model = "one"\nkex = "a"', "has 'kex'"),
+        ('model = "one"\nbase_url = "file:///etc"', "begins with http"),
+        ('model = "one"\nkey = "a\\nb"', "characters that no header may have"),
+        ('model = "one"\nmoney = 1', "needs prices"),
+        ('model = "one"\ntokens = "many"', "the setting tokens of openai is a int"),
+        ("model =", "cannot read"),
+    ):
+        file.write_text(text)
+        with pytest.raises(MorelloError, match=word):
+            settings()
+
+
+def test_a_command_answers_too(slow: Goal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(
+        f"import sys\ntext = sys.stdin.read()\nprint({PLAN!r} if text.endswith('to what.') else {GOOD!r})\n"
+    )
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", f"python {script}")
+    done = tune(slow, name="command")
+    assert done.verdicts == {"accepted": 1}
+    assert done.facts == {"runs": 2}
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "python -c 'import sys; sys.exit(\"no\")'")
+    assert "ended with exit code 1: no" in tune(slow, name="command").samples[0].reason
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
+    monkeypatch.setenv("MORELLO_TUNE_TIMEOUT", "0.2")
+    assert "ran for 0.2 s" in tune(slow, name="command").samples[0].reason
+    for command, word in (("", "needs a command"), ("/missing/model", "cannot be started"), ("'", "No closing")):
+        monkeypatch.setenv("MORELLO_TUNE_COMMAND", command)
+        with pytest.raises(MorelloError, match=word):
+            tune(slow, name="command")
+
+
+def test_an_ensemble_divides_requests(serve: Callable[..., Server], slow: Goal) -> None:
+    server = serve(answering(GOOD))
+    done = tune(slow, name="ensemble:offline,openai:stub", plans=4)
+    assert sum(map(is_plan, server.prompts)) == 2
+    assert len(done.samples) == 4
+    assert done.facts["openai:stub"]["requests"] == 4
+
+
+def test_plans_and_schedules_are_found_in_answers() -> None:
+    from morello.tuning.menu import STANDARD
+
+    for answer in ("item: tile\nMake it 128.", "**Item:** `tile`", "I choose register_tile? No."):
+        item = chosen_item(answer, STANDARD)
+        assert item is not None
+        assert item.name in ("tile", "register_tile")
+    assert chosen_item("tile, then reorder", STANDARD) is None
+    assert schedule_in("```\na\n```\nthen\n```spec\nschedule x for y {\n  b\n}\n```").strip() == "b"
