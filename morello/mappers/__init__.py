@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from morello.errors import PluginError
 from morello.mappers.conv_lp import CONV_LP
+from morello.mappers.cosa import COSA
 from morello.mappers.greedy import GREEDY
 from morello.mappers.hybrid import HYBRID, hybrid
 from morello.mappers.integer_tile import INTEGER_TILE
@@ -15,7 +16,7 @@ from morello.plugins.mapper import Mapper
 from morello.plugins.registry import Registry
 
 #: Those that every target has.
-STANDARD = (LP, CONV_LP, INTEGER_TILE, GREEDY, RANDOM)
+STANDARD = (LP, CONV_LP, INTEGER_TILE, COSA, GREEDY, RANDOM)
 
 
 def mappers_for(target: str, registry: Registry) -> Mapping[str, Mapper]:
@@ -31,4 +32,4 @@ def mappers_for(target: str, registry: Registry) -> Mapping[str, Mapper]:
     return {**found, HYBRID: hybrid([*found.values()])}
 
 
-__all__ = ["CONV_LP", "GREEDY", "HYBRID", "INTEGER_TILE", "LP", "RANDOM", "STANDARD", "hybrid", "mappers_for"]
+__all__ = ["CONV_LP", "COSA", "GREEDY", "HYBRID", "INTEGER_TILE", "LP", "RANDOM", "STANDARD", "hybrid", "mappers_for"]

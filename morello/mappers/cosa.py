@@ -123,7 +123,7 @@ class _Deal:
                 self.program.at_most({rank[loop][1]: 1.0 for rank in ranks}, 1)
                 here = {rank[loop][0]: 1.0 for rank in ranks}
                 self.program.equal(added(here, times(self.logs[slot][loop], -1)), 0)
-            for inner, outer in zip(ranks, [*ranks[1:], {}], strict=True):
+            for inner, outer in zip(ranks, [*ranks[1:], {}][: len(ranks)], strict=True):
                 taken = {there: 1.0 for _, there in inner.values()}
                 self.program.at_most(taken, 1)
                 self.program.at_least(added(taken, {there: -1.0 for _, there in outer.values()}))

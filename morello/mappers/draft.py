@@ -104,7 +104,8 @@ def drafts(spec: Spec, target: Target, choose: Choice, shared: Sequence[int] | N
 
     Some also move operands to each level, those that stay while tiles go on before the others; some leave it to search
     where operands are, as kernels may read them where they were. Some tile sums, and some keep them whole, so that
-    these stay in registers. Threads share tiles of these sizes, by default of the longest loop. All steps apply. None is empty: where there are no steps, there is no schedule.
+    these stay in registers. Threads share tiles of the sizes `shared`, by default of the longest loop. All steps apply.
+    None is empty: where there are no steps, there is no schedule.
     """
     for moves, whole in ((True, False), (False, False), (False, True), (True, True)):
         if steps := _draft(spec, target, choose, moves, whole, shared):
@@ -193,7 +194,7 @@ class _Draft:
         return True
 
     def share(self, sizes: Sequence[int] | None) -> None:
-        """Let threads share tiles of these sizes, or of the longest loop that they can share."""
+        """Let threads share tiles of these sizes or, where there are none, of the longest loop that they can share."""
         spec, threads = self.spec, self.target.weights.threads
         assert spec is not None
         shape = tuple(map(int, spec.logical.shape))
