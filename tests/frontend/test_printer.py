@@ -108,7 +108,8 @@ def specs(draw, target):
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
     except SpecError:
         # The operation does not take these data types.
-        own = tuple(attrs.evolve(state, dtype=dtypes.F32) for state in own)
+        types = [dtypes.U32 if place in op.indirect else dtypes.F32 for place in range(len(own))]
+        own = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(own, types, strict=True))
         assume(all(state.vector in (None, 4, 8) for state in own))
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
 
