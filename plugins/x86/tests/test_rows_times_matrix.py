@@ -15,12 +15,14 @@ from morello.runtime import Compiler, available_compilers
 from morello.schedule import lines, schedule_of
 
 PLUGINS = pytest.mark.parametrize("plugin", [AVX2, AVX512], ids=lambda plugin: plugin.info.name)
-KERNEL = "RowsTimesMatrixAccum"
+KERNEL, OF_BF16 = "RowsTimesMatrixAccum", "RowsTimesMatrixBf16Accum"
 
 
-def product(shape: tuple[int, int, int], lhs: str, rhs: str, out: str, op: str = "MatmulAccum") -> str:
-    m, k, n = shape
-    return f"{op}(1×{m}×{k}×{n}, (f32, {lhs}), (f32, {rhs}), (f32, {out}), serial)"
+def product(
+    shape: tuple[int, int, int], lhs: str, rhs: str, out: str, op: str = "MatmulAccum", types: str = "f32 f32"
+) -> str:
+    (m, k, n), (left, right) = shape, types.split()
+    return f"{op}(1×{m}×{k}×{n}, ({left}, {lhs}), ({right}, {rhs}), (f32, {out}), serial)"
 
 
 @pytest.mark.slow
@@ -35,7 +37,13 @@ def test_tails_and_strides_of_all_operands(plugin: TargetPlugin, compiler: Compi
         product((3, 21, 100), apart, apart, near),
         product((8, 6, 79), "GL, col_major", "L1", near),
     ]
-    check(Registry.of(x86=plugin), plugin.info.name, dict.fromkeys(specs, f"select {KERNEL}"), compiler)
+    narrow = [
+        product((1, 7, 198), "GL, ua", apart, "L1, ua", types="bf16 bf16"),
+        product((3, 21, 100), apart, apart, near, types="f32 bf16"),
+        product((8, 6, 78), "GL, col_major", "L1", near, types="bf16 f32"),
+    ]
+    chosen = dict.fromkeys(specs, f"select {KERNEL}") | dict.fromkeys(narrow, f"select {OF_BF16}")
+    check(Registry.of(x86=plugin), plugin.info.name, chosen, compiler)
 
 
 @pytest.mark.parametrize(("shape", "fits"), [((8, 4, 64), True), ((9, 4, 64), False), ((1, 3, 64), False)])
@@ -46,11 +54,28 @@ def test_rows_are_few_and_the_matrix_is_not(plugin: TargetPlugin, shape: tuple[i
     assert bool(target.kernels_by_name[KERNEL].accepts(spec)) == fits
 
 
+@pytest.mark.parametrize(("types", "chosen"), [("f32 f32", KERNEL), ("bf16 bf16", OF_BF16)])
 @PLUGINS
-def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin) -> None:
-    text = product((1, 512, 1024), "GL", "GL", "GL", op="Matmul")
+def test_search_lets_a_large_matrix_stream_by(plugin: TargetPlugin, types: str, chosen: str) -> None:
+    text = product((1, 512, 1024), "GL", "GL", "GL", op="Matmul", types=types)
     kernel = api.compile(f"target {plugin.info.name}\nspec problem = {text}\n", db=False)
-    assert f"select {KERNEL}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
+    assert f"select {chosen}" in [line.strip() for line in lines(schedule_of(kernel.impl))]
+
+
+@pytest.mark.parametrize("kernel", ["RegisterTileAccum", "RegisterTileBf16Accum", KERNEL, OF_BF16])
+@PLUGINS
+def test_rows_far_apart_cost_no_less_a_few_at_a_time(plugin: TargetPlugin, kernel: str) -> None:
+    """A piece of one row is contiguous, so that nothing tells it from one that the next piece follows."""
+    target = Registry.of(x86=plugin).target(plugin.info.name)
+
+    def cost(steps: int) -> int:
+        types = "bf16 bf16" if "Bf16" in kernel else "f32 f32"
+        matrix = "GL, row_major, c1, s4096" if steps > 1 else "GL"
+        spec = parse_spec(product((1, steps, 64), "L1", matrix, "L1", types=types), target).logical
+        return int(target.kernels_by_name[kernel].cost(spec, target))
+
+    few = 4 if "Rows" in kernel else 1
+    assert 64 // few * cost(few) >= cost(64)
 
 
 def cost(plugin: TargetPlugin, shape: tuple[int, int, int], state: str = "") -> int:

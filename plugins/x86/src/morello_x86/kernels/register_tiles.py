@@ -74,6 +74,11 @@ def _fetches(spec: LogicalSpec, taken: int) -> bool:
     return rhs.level == "GL" and rhs.spacing == PAGE_BYTES and int(spec.shape[2]) // taken >= 2 * AHEAD
 
 
+def loads_tails(lanes: Lanes, columns: Num) -> Mask:
+    """Return True if the last of so many columns can be loaded: masked loads of AVX2 are of 4 bytes."""
+    return lanes.size != 32 or columns % lanes.values * lanes.adds.sum_bytes % (8 if lanes.halves else 4) == 0
+
+
 def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec], Mask]:
     """Return the condition that the registers suffice, and that tails can be loaded."""
 
@@ -82,11 +87,7 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
         valid: Mask = vector_registers(spec.shape[1], spec.shape[3], lanes) <= registers
         if adds is NARROW:
             valid = valid & (spec.shape[3] <= lanes.values)
-        if size == 32:
-            # Its masked loads are of 4 bytes.
-            valid = valid & (
-                spec.shape[3] % lanes.values * spec.states[2].dtype.bytes % (8 if lanes.halves else 4) == 0
-            )
+        valid = valid & loads_tails(lanes, spec.shape[3])
         rhs = spec.states[1]
         if rhs.layout == _COLUMNS and adds.taken > 1:
             return valid & (spec.shape[2] == adds.taken)

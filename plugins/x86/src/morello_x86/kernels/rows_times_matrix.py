@@ -6,7 +6,7 @@ it in order: such products wait for memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import numpy as np
@@ -19,8 +19,8 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.core import LINE
 from morello_x86.kernels.common import MEMORIES
-from morello_x86.kernels.multiply_add import F32_FMA, Lanes
-from morello_x86.kernels.register_tiles import PLAIN, side_by_side
+from morello_x86.kernels.multiply_add import BF16_FMA, F32_FMA, Lanes, MultiplyAdd
+from morello_x86.kernels.register_tiles import PLAIN, loads_tails, side_by_side
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import smooth_maximum
 from morello_x86.kernels.tile_tables import cycles_of
@@ -33,6 +33,8 @@ _MOST = 8
 #: Percent of its multiply-adds that a step takes, by bytes of a vector: registers do not hold all values of the
 #: left-hand side, and sums are loaded and stored. Measured on a core of Zen 5, where 1 to 8 rows differ little.
 _PERCENT = {32: 137, 64: 112}
+#: Percent of a row's multiply-adds that it takes besides to make bf16 of the matrix f32.
+_WIDENING = {32: 96, 64: 80}
 #: Tenths of a cycle that each run of lines from beyond L2 takes to begin, where prefetchers start anew, by bytes of a
 #: vector: computing in narrow ones hides it. Measured with 4 and 16 MiB on a core of Zen 5, and so is what follows.
 _RUN = {32: 0, 64: 700}
@@ -100,15 +102,21 @@ class _Code:
         return tile.lines(a, b, c)
 
 
-def _emit(size: int):
+def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
+    lhs, rhs, out = (state.dtype for state in spec.states)
+    return Lanes(adds, size, (lhs, rhs, out))
+
+
+def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
-        dtypes = [state.dtype for state in site.spec.states]
-        lanes = Lanes(F32_FMA, size, (dtypes[0], dtypes[1], dtypes[2]))
+        lanes = _lanes(adds, size, site.spec)
         names = [site.fresh(name) for name in ("lhs", "rhs", "out")]
         site.line("{")
-        for name, operand, dtype, const in zip(names, (lhs, rhs, out), dtypes, ("const ", "const ", ""), strict=True):
+        for name, operand, dtype, const in zip(
+            names, (lhs, rhs, out), lanes.types, ("const ", "const ", ""), strict=True
+        ):
             site.line(f"    {const}{dtype.c_name} *const {name} = {operand.pointer()};")
         a = Matrix(names[0], lhs.stride(_ROW), lhs.stride(_COLUMN))
         b, c = Matrix(names[1], rhs.stride(_ROW)), Matrix(names[2], out.stride(_ROW))
@@ -119,16 +127,17 @@ def _emit(size: int):
     return emit
 
 
-def _cost(size: int):
+def _cost(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec, Machine], Num]:
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         """Return the cost: computing overlaps with the lines that stream by, but for some friction."""
         _, m, k, n = spec.shape
-        cycles = cycles_of(machine, F32_FMA, size)
+        cycles = cycles_of(machine, adds, size)
         vectors = ceil_div(n, cycles.values)
-        computing = k * m * vectors * cycles.add * _PERCENT[size] // 1000 + _TURN * ceil_div(k, _TAKEN)
+        percent = m * _PERCENT[size] + _lanes(adds, size, spec).halves * _WIDENING[size]
+        computing = k * vectors * cycles.add * percent // 1000 + _TURN * ceil_div(k, _TAKEN)
         stream, friction = cycles.reading(spec)
         if spec.states[1].level == "GL":
-            friction = friction + (spec.operand(1).runs - 1) * _RUN[size]
+            friction = friction + spec.operand(1).runs * _RUN[size]
         spilled = (m + _TAKEN) * n * F32.bytes > _L1
         stream = stream + choose(spilled, ceil_div(k, _TAKEN) * spec.operand(2).lines(LINE) * _SPILLED[size], 0)
         total = np.rint(smooth_maximum(computing, stream)).astype(np.int64) + friction + _CALL
@@ -137,32 +146,33 @@ def _cost(size: int):
     return cost
 
 
-def _fits(size: int):
+def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
         """Return True for few rows and whole vectors: shorter products are for register tiles."""
         _, m, k, n = spec.shape
-        return (m <= _MOST) & (k >= _TAKEN) & (n >= size)
+        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & loads_tails(_lanes(adds, size, spec), n)
 
     return fits
 
 
 def kernels(size: int, registers: int) -> tuple[Microkernel, ...]:
-    """Return the products of few rows of f32 of a core with so many registers for vectors of `size` bytes."""
-    f32 = ("f32",)
-    rows = OperandPattern(levels=MEMORIES, dtypes=f32, contiguous=False, layout="row_major", when=side_by_side)
-    return (
+    """Return the products of few rows of f32 and bf16 of a core with so many registers for vectors of `size` bytes."""
+    rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
+    return tuple(
         Microkernel(
-            name="RowsTimesMatrixAccum",
+            name=f"RowsTimesMatrix{adds.name}Accum",
             op=Matmul(accumulate=True),
             operands=(
-                attrs.evolve(rows, layout="any", layouts=PLAIN, when=None),
-                rows,
-                attrs.evolve(rows, levels=("L1",)),
+                attrs.evolve(rows, dtypes=adds.lhs, layout="any", layouts=PLAIN, when=None),
+                attrs.evolve(rows, dtypes=adds.rhs),
+                attrs.evolve(rows, dtypes=adds.out, levels=("L1",)),
             ),
+            types=adds.types,
             shape=(1, None, None, None),
-            when=_fits(size),
-            cost=_cost(size),
+            when=_fits(adds, size),
+            cost=_cost(adds, size),
             registers={"VRF": registers},
-            emit=_emit(size),
-        ),
+            emit=_emit(adds, size),
+        )
+        for adds in (F32_FMA, BF16_FMA)
     )

@@ -182,7 +182,7 @@ class TileCycles:
     def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
         """Return the tenths of a cycle that reading matrices takes: what overlaps with sums, and what does not."""
         stream, friction = self.reading_factors(spec)
-        return stream, friction + self._evicted(spec)
+        return stream, friction + self._evicted(spec) + self._begun(spec.operand(1))
 
     def reading_factors(self, spec: LogicalSpec) -> tuple[Num, Num]:
         """Return the same of the first two operands of any operation, but for what their rows evict of each other."""
@@ -211,6 +211,16 @@ class TileCycles:
         if not state.contiguous and state.spacing != PAGE_BYTES:
             return 0
         return self._once(("evicted", state.contiguous, *_runs_key(lhs)), lambda: _evicting(lhs))
+
+    def _begun(self, rhs: TensorSpec) -> Num:
+        """Return the tenths of a cycle that a single short row from beyond L2 takes to begin: the next may be anywhere.
+
+        Without that, products of one step each would cost less than of all, which tell how far rows lie apart.
+        """
+        if rhs.state.level != "GL":
+            return 0
+        begins = self.levels["GL"].page * np.maximum(_PAGE - rhs.lines_of_run(LINE), 0) // _PAGE
+        return self._once(("begun", *_runs_key(rhs)), lambda: choose(rhs.runs == 1, begins, 0))
 
     def _reading(self, operand: TensorSpec, level: str) -> tuple[Num, Num]:
         """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
