@@ -89,7 +89,9 @@ def save(error: BaseException, **facts: Fact) -> Path | None:
 
 def report(error: BaseException, **facts: Fact) -> str:
     """Return all that is known of a fault: what was being done, with what, and the traceback."""
-    environment = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("MORELLO_")]
+    told = sorted((name, value) for name, value in os.environ.items() if name.startswith("MORELLO_"))
+    # Whoever gets this is to see no secrets.
+    environment = [f"{name}={'***' if name.endswith('_KEY') else value}" for name, value in told]
     sections = {
         "fault": _headline(error),
         "command": shlex.join([sys.executable, *sys.argv]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from morello.ir.program import Program
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.runtime import CompiledKernel, Compiler, available_compilers, empty
+from morello.runtime.build import build
 from morello.testing.sanitize import SANITIZERS, run_sanitized
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
@@ -67,17 +67,14 @@ def avx2() -> Target:
     return installed().target("x86_avx2")
 
 
-def warnings(program: Program, compiler: Compiler, folder: Path) -> str:
-    """Return the compiler's warnings of a program, with all of them on."""
-    (folder / f"{program.name}.c").write_text(program.including(f"{program.name}.h"))
-    (folder / f"{program.name}.h").write_text(program.header)
-    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *program.flags]
-    command = [*compiler.command, *flags, "-c", "-o", "warnings.o", f"{program.name}.c"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120).stderr
+def built(program: Program, compiler: Compiler) -> Path:
+    """Build a program as kernels are built, with all of the compiler's warnings on, which are errors."""
+    sources = {f"{program.name}.c": program.including(f"{program.name}.h"), f"{program.name}.h": program.header}
+    return build(sources, (*program.flags, "-Wall", "-Wextra", "-Werror"), compiler)
 
 
 @pytest.fixture
-def prove(tmp_path: Path, pytestconfig: pytest.Config) -> Prove:
+def prove(pytestconfig: pytest.Config) -> Prove:
     """Emit a program and hold it against numpy, the reference, the compilers' warnings and the sanitizers.
 
     A run without slow tests takes one compiler and no sanitizers, as compiling is most of what such a run does.
@@ -90,8 +87,8 @@ def prove(tmp_path: Path, pytestconfig: pytest.Config) -> Prove:
         program = target.emitter.emit(impl, target, name)
         kernel = None
         for compiler in compilers or available_compilers()[: 1 if quick else None]:
-            assert warnings(program, compiler, tmp_path) == ""
             kernel = CompiledKernel(impl, target, program, compiler)
+            kernel.library = built(program, compiler)
             kernel.check()
             if quick:
                 continue

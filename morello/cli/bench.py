@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from morello.cli.common import (
     cc_option,
@@ -24,6 +25,7 @@ from morello.goals import Goal
 from morello.progress import Doing
 from morello.report.tables import Column, print_table
 from morello.runtime.compiled import CompiledKernel
+from morello.runtime.metrics import Reading
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 
@@ -62,32 +64,58 @@ def command(
     The library gets the same types, layouts without strips, and as many threads; it writes into arrays that are there
     already, wherever it can. Its times are by the same clock. Ratios are of the least times and of the medians, each
     without what a call takes that has nothing to compute; where that is most of the time, there is no ratio.
+
+    Programs of a target that has metrics are measured by these, and not timed; no library is.
     """
     find_compiler(cc)  # before the search, so that a mistake costs no time
+    counted: list[tuple[CompiledKernel, Sequence[Reading]]] = []
     timed: list[tuple[CompiledKernel, Speed]] = []
     for goal in goals:
         kernel = make(goal, db, cc).kernel
         tell_compiler(kernel)
+        if goal.target.metrics:
+            with Doing(f"counting {goal.name}"):
+                counted.append((kernel, kernel.readings(seed)))
+            continue
         with Doing(f"timing {goal.name}"):
             speed = measure(kernel, against, min_time, seed, threads)
         speed.warn()
         timed.append((kernel, speed))
     if as_json:
-        print_json([_as_dict(kernel, speed, seed) for kernel, speed in timed])
+        rows = [(kernel, {"metrics": [_reading(one) for one in found]}) for kernel, found in counted]
+        rows += [(kernel, speed.as_dict()) for kernel, speed in timed]
+        print_json([{**_of(kernel), "seed": seed, **facts} for kernel, facts in rows])
+    elif counted:
+        _print_counted(counted)
+        if click.get_current_context().get_parameter_source("against") is not ParameterSource.DEFAULT:
+            click.echo(f"not compared: {against} has none of these metrics", err=True)
     else:
         _print(timed, against)
         _tell(timed)
 
 
-def _as_dict(kernel: CompiledKernel, speed: Speed, seed: int) -> dict[str, Any]:
+def _of(kernel: CompiledKernel) -> dict[str, Any]:
+    """Return what was measured, for programs."""
     return {
         "spec": kernel.program.name,
         "target": kernel.target.name,
         "profile": kernel.target.profile,
         "compiler": str(kernel.compiler),
-        "seed": seed,
-        **speed.as_dict(),
     }
+
+
+def _reading(one: Reading) -> dict[str, Any]:
+    return {"name": one.metric.name, "value": one.value, "unit": one.metric.unit}
+
+
+def _print_counted(counted: Sequence[tuple[CompiledKernel, Sequence[Reading]]]) -> None:
+    columns = [Column("spec"), Column("target", spare=1), Column("metric"), Column("value", True), Column("unit")]
+    rows = [
+        (kernel.program.name, kernel.target.name, one.metric.name, one.amount, one.metric.unit)
+        for kernel, found in counted
+        for one in found
+    ]
+    print_table(columns, rows)
 
 
 def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:

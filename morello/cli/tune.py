@@ -58,7 +58,7 @@ class _Budget(click.ParamType):
 
 
 class TuneDisplay(Display):
-    """Shows the best program so far, in a narrow line."""
+    """Shows the best program so far, and what became of samples, in a narrow line."""
 
     def __init__(self, name: str):
         super().__init__()
@@ -76,10 +76,17 @@ class TuneDisplay(Display):
             return []
         state, evaluator = self._told
         kept = sum(one.verdict == "accepted" for one in state.samples)
-        return [rate(state.best, evaluator.goal), f"{short(len(state.samples))} samples", f"{short(kept)} kept"]
+        told = [rate(state.best, evaluator.goal, evaluator.judged_by), f"{short(len(state.samples))} samples"]
+        return [*told, f"{short(kept)} kept", *_lost(state)]
 
     def interrupted(self, error: KeyboardInterrupt) -> str:
         return f"interrupted the tuning of {self._name}, before anything was measured"
+
+
+def _lost(state: State) -> list[str]:
+    """Return how many samples were not kept for each reason, the last one's first."""
+    reasons = [one.verdict for one in reversed(state.samples) if one.verdict != "accepted"]
+    return [f"{short(reasons.count(one))} {one}" for one in dict.fromkeys(reasons)]
 
 
 def rate(one: Measured, goal: Goal, metric: str = "") -> str:

@@ -7,7 +7,7 @@ from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.mapper import Mapper
-from morello.plugins.measure import Clock, Measurement, Meter
+from morello.plugins.measure import Clock, Measurement, Meter, Peak
 from morello.plugins.profile import Profile
 from morello.plugins.tuning import (
     Candidate,
@@ -39,6 +39,7 @@ __all__ = [
     "Multiple",
     "OperandPattern",
     "Outcome",
+    "Peak",
     "Profile",
     "Proposal",
     "Proposer",

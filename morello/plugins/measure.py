@@ -12,15 +12,29 @@ Rows: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @attrs.frozen(kw_only=True)
+class Peak:
+    """C that does nothing but multiply and add, as much at a time as a core can: no product is faster.
+
+    `source` defines `static void morello_peak(void *memory)`, which is built with `flags`; a call does `flops`
+    operations, of which a multiplication and an addition are two.
+    """
+
+    source: str
+    flops: int
+    flags: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Clock:
     """C that takes a known number of units of a target's costs on every machine.
 
     `source` defines `static void morello_clock(void *memory)`; a call takes `units`, such as a chain of instructions
-    whose latency is known.
+    whose latency is known. `peak` gives the peak of this machine for operands of these types, by name, if there is one.
     """
 
     source: str
     units: int
+    peak: Callable[[tuple[str, ...]], Peak | None] = lambda types: None
 
 
 class Meter(Protocol):

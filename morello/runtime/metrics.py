@@ -23,9 +23,13 @@ class Reading:
     metric: Metric
     value: float
 
+    @property
+    def amount(self) -> str:
+        """Return the value in digits."""
+        return f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
+
     def __str__(self) -> str:
-        value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
-        return f"{self.metric.name} {value} {self.metric.unit}"
+        return f"{self.metric.name} {self.amount} {self.metric.unit}"
 
 
 def readings(kernel: Kernel, seed: int = 0) -> tuple[Reading, ...]:

@@ -17,7 +17,7 @@ from morello.host import missing_features
 from morello.ir import dtypes
 from morello.ir.dtypes import DType
 from morello.ir.impl import Node
-from morello.ir.layout import Layout, col_major, row_major
+from morello.ir.layout import Layout, canonical, col_major, row_major
 from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operand, Operation
 from morello.ir.spec import LogicalSpec, Spec
@@ -44,7 +44,7 @@ _ENOUGH = 10_000
 #: Specs around which a loop is put for kernels whose calls are printed together.
 _JAMMED = 2
 #: Kernels whose Specs are built together.
-_GROUP = 12
+_GROUP = 24
 
 
 def accepted_specs(target: Target, kernel: Microkernel, count: int = 8, seed: int = 0) -> list[Spec]:
@@ -93,7 +93,7 @@ def kernel_checks(
 ) -> list[KernelCheck]:
     """Return a check of each microkernel of `target` on `count` Specs or more: see `accepted_specs` and `Trials`.
 
-    Nothing is generated or compiled before the first check runs; then, a dozen kernels at a time.
+    Nothing is generated or compiled before the first check runs; then, two dozen kernels at a time.
     """
     checks = []
     for start in range(0, len(target.kernels), _GROUP):
@@ -389,16 +389,17 @@ class _Drawing:
             ]
             alike = model.vector if model else None
             vector = alike if alike in sizes else rng.choice(sizes) if sizes else None
-        if not layout.applies(extents):
+        found = canonical(layout, extents)
+        if found is None:
             return None
-        tensor = TensorSpec(extents, target.state(level.name, dtype, layout, vector=vector)).canonical()
-        contig = tensor.state.contig
+        layout, contig = found
         loose = not pattern.contiguous and rng.random() < 0.5
         aligned = pattern.aligned or rng.random() < 0.6
-        state = attrs.evolve(
-            tensor.state, contig=rng.randrange(contig) if loose and contig else contig, aligned=aligned
-        )
-        tensor = TensorSpec(extents, state).canonical()
+        run = rng.randrange(contig) if loose and contig else contig
+        state = target.state(level.name, dtype, layout, contig=run, aligned=aligned, vector=vector)
+        tensor = TensorSpec(extents, state)
+        if run != contig:
+            tensor = tensor.canonical()
         return tensor.state if tensor.has_whole_vectors() else None
 
     def _layout(self, pattern: OperandPattern, dtype: DType, rank: int) -> Layout:

@@ -7,6 +7,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import get_args
 
 import attrs
@@ -112,9 +113,13 @@ def _value(rng: random.Random, field: attrs.Attribute, kind: type) -> Value:
 
 def layout_choices(target: Target, dtype: DType, rank: int) -> tuple[Layout, ...]:
     """Layouts to draw from: those that the target offers, and every order of up to four dimensions."""
-    orders = map(tuple, itertools.permutations(range(rank))) if rank <= 4 else ()
-    permuted = (Layout(tuple(map(Dynamic, order))) for order in orders)
-    return tuple(dict.fromkeys((*target.layouts(dtype, rank), *permuted)))
+    return tuple(dict.fromkeys((*target.layouts(dtype, rank), *_permuted(rank))))
+
+
+@cache
+def _permuted(rank: int) -> tuple[Layout, ...]:
+    orders = itertools.permutations(range(rank)) if rank <= 4 else ()
+    return tuple(Layout(tuple(map(Dynamic, order))) for order in orders)
 
 
 #: Wildness of the last try: microkernels first, then loops down to single values.

@@ -28,7 +28,7 @@ from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
 from morello.search.effort import Effort
-from morello.tuning.peak import peak_rate, unit_seconds
+from morello.tuning.peak import PeakMeter
 
 #: Specs that search takes apart to complete a schedule, and seconds at most, for each Spec that it leaves.
 EFFORT = Effort(expansions=20_000, seconds=30.0)
@@ -94,9 +94,6 @@ class Evaluator:
     _searches: Searches = attrs.field(init=False)
     _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
     _verification: Verification | None = attrs.field(default=None, init=False)
-    #: FLOPs per second that no program is expected to exceed, and seconds of a unit of cost; 0: not known.
-    _peak: float = attrs.field(default=0.0, init=False)
-    _unit: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._searches = Searches(self.goal.target)
@@ -193,8 +190,6 @@ class Evaluator:
         built.kernel.check(self.seed)
         if self.metric:
             return self._measured(built, self._value(built), 0.0)
-        if self.clock and peak_rate(impl, self.goal.target):
-            self._unit = unit_seconds(self.goal.target, self.clock, built.kernel.compiler)
         same = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
         self.noise = max(_LEAST, same.noise)
         return self._measured(built, same.first, same.spread)
@@ -229,19 +224,26 @@ class Evaluator:
 
     def _measured(self, built: Built, value: float, spread: float, relative: float = 1.0) -> Measured:
         target, impl = self.goal.target, built.impl
-        flops = self.goal.spec.logical.flops
-        if self._unit:
-            threads = min(self._threads(built), target.weights.threads)
-            self._peak = max(self._peak, threads * peak_rate(impl, target) / self._unit)
         feedback = Feedback(
             value=value,
             spread=spread,
-            percent=100 * flops / value / self._peak if self._peak and not self.metric else None,
+            percent=self._percent(built, value),
             cost=built.cost,
             holds=by_level(built.kernel.peak, target),
             shares=balance(impl, target).shares,
         )
         return Measured(built, Candidate(target=target, impl=impl, feedback=feedback), value, spread, relative)
+
+    def _percent(self, built: Built, value: float) -> float | None:
+        """Return the part of the peak that a program comes to, None where none is known.
+
+        The peak is timed right after the program, as the speed that a core runs at changes.
+        """
+        if self.clock is None or self.metric:
+            return None
+        peak = PeakMeter(self.goal.target, self.clock, built.kernel.compiler).rate(built.impl)
+        threads = min(self._threads(built), os.cpu_count() or 1)
+        return 100 * self.goal.spec.logical.flops / value / (threads * peak) if peak else None
 
 
 def percent(ratio: float) -> str:

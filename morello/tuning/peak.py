@@ -1,4 +1,4 @@
-"""The peak that programs are held against: what the fastest kernel of one does on this machine."""
+"""The peak that programs are held against: the multiply-adds that a core does when nothing else keeps it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,44 @@ from morello.calibration.meter import Timer
 from morello.ir.impl import Impl, KernelCall, walk
 from morello.kernels.target import Target
 from morello.plugins.measure import Clock
+from morello.runtime.paired import pinned
 from morello.runtime.toolchain import Compiler
 
-#: Seconds that the clock is timed for at most.
-_SECONDS = 2.0
+#: Seconds that a peak is timed for at most, and bytes of the memory that it is handed.
+_SECONDS, _MEMORY = 1.0, 1 << 16
 
 
-def unit_seconds(target: Target, clock: Clock, compiler: Compiler) -> float:
-    """Return the seconds of a unit of cost on this machine, as fast as its core runs now. Raises ToolchainError."""
-    timer = Timer(compiler, getattr(target.emitter, "flags", ()), 1 << 16, True, time.monotonic() + _SECONDS)
-    (seconds,) = timer.seconds(clock.source, ["morello_clock"])
-    return seconds / clock.units
+@attrs.frozen
+class PeakMeter:
+    """Times the peaks of a target, on the core that programs are timed on."""
+
+    target: Target
+    clock: Clock
+    compiler: Compiler
+
+    def rate(self, impl: Impl) -> float:
+        """Return the FLOPs per second that one core does now, of the types whose peak is the highest of a program's.
+
+        It is 0 where no peak is known of any: functions of each value, say, are bound by memory. Raises ToolchainError.
+        """
+        return max(map(self._rate, _types(impl)), default=0.0)
+
+    def _rate(self, types: tuple[str, ...]) -> float:
+        peak = self.clock.peak(types)
+        if peak is None:
+            return 0.0
+        flags = getattr(self.target.emitter, "flags", ())
+        with pinned():
+            timer = Timer(self.compiler, flags, _MEMORY, True, time.monotonic() + _SECONDS)
+            (seconds,) = timer.seconds(peak.source, ["morello_peak"], peak.flags)
+        return peak.flops / seconds
 
 
-def peak_rate(impl: Impl, target: Target) -> float:
-    """Return the most FLOPs per unit of cost of a program's kernels that sum, with all operands near; 0 without any."""
-    return max((_rate(node, target) for node in walk(impl)), default=0.0)
-
-
-def _rate(node: Impl, target: Target) -> float:
-    expansion = getattr(node, "expansion", None)
-    if not isinstance(expansion, KernelCall):
-        return 0.0
-    logical = node.spec.logical
-    if not logical.op.reductions(len(logical.shape)) or not logical.flops:
-        # Functions of each value are bound by memory: they have no peak.
-        return 0.0
-    near = next(level.name for level in target.levels if not level.is_register)
-    states = tuple(
-        state if target.level(state.level).is_register else attrs.evolve(state, level=near) for state in logical.states
-    )
-    kernel = target.kernels_by_name[expansion.kernel]
-    return logical.flops / int(kernel.cost(attrs.evolve(logical, states=states), target))
+def _types(impl: Impl) -> set[tuple[str, ...]]:
+    """Return the types of operands of all kernels that sum."""
+    calls = (node.spec.logical for node in walk(impl) if isinstance(getattr(node, "expansion", None), KernelCall))
+    return {
+        tuple(state.dtype.name for state in logical.states)
+        for logical in calls
+        if logical.op.reductions(len(logical.shape))
+    }

@@ -53,6 +53,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_message_and_a_file(place: str, write: Write, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLACES[place](), fails(KeyError("bf16")))
     monkeypatch.setenv("MORELLO_THREADS", "1")
+    monkeypatch.setenv("MORELLO_OPENAI_KEY", "sk-secret")
     path = write()
     result = CliRunner().invoke(main, ["compile", path, "--no-db"])
     assert result.exit_code == 70
@@ -65,6 +66,7 @@ def test_one_message_and_a_file(place: str, write: Write, state: Path, monkeypat
         Path(path).read_text(encoding="utf-8"),
         "Traceback (most recent call last)",
         "MORELLO_THREADS=1",
+        "MORELLO_OPENAI_KEY=***",
         "morello-x86-avx2",
         f"python {sys.version.split()[0]}",
         "numpy ",

@@ -107,8 +107,12 @@ def feedback_text(feedback: Feedback, candidate: Candidate) -> str:
         if used
     )
     shares = ", ".join(f"{name} {share:.0f} %" for name, share in feedback.shares.items())
+    metric = next(iter(target.metrics), None)
+    value = (
+        f"{metric.name} {feedback.value:,.6g} {metric.unit}" if metric else f"{1e9 * feedback.value:,.0f} ns per call"
+    )
     return (
-        f"{1e9 * feedback.value:,.0f} ns per call{peak}\nheld at most: {held or memory(dict(feedback.holds))}\n"
+        f"{value}{peak}\nheld at most: {held or memory(dict(feedback.holds))}\n"
         f"cost {cost_words(feedback.cost, target)}, of which {shares}"
     )
 

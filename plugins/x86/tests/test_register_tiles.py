@@ -53,7 +53,7 @@ def trials(values: int, specs: dict[str, str], *others: Microkernel, compiler: C
     [
         pytest.param(one, marks=pytest.mark.xdist_group(f"tiles of {one.group}"), id=str(one))
         for values in PLUGINS
-        for one in kernel_checks(target(values), 24, sanitize=True)
+        for one in kernel_checks(target(values), 12, sanitize=True)
     ],
 )
 def test_tiles_compute_what_they_declare(check: KernelCheck) -> None:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import attrs
 
-from morello.plugins import Clock, Measurement, Meter, Profile, Tables
+from morello.plugins import Clock, Measurement, Meter, Peak, Profile, Tables
 from morello.plugins.measure import Rows
 from morello.plugins.profile import ALL_CPUS, THIS_CPU, ProfileFile
 from morello_x86.core import UNITS_PER_CYCLE
@@ -20,8 +20,7 @@ _ROUNDS, _UNROLLED, _LATENCY = 1_000, 8, 3
 
 #: A chain of multiplications of integers, each of which takes three cycles on every core since 2008. One of additions
 #: tells nothing: some cores leave them out.
-CLOCK = Clock(
-    source=f"""\
+_CLOCK = f"""\
 static void morello_clock(void *memory) {{
     uint64_t x = 3;
     (void)memory;
@@ -29,11 +28,22 @@ static void morello_clock(void *memory) {{
         __asm__ volatile("{"imul %0, %0; " * _UNROLLED}" : "+r"(x));
     }}
 }}
-""",
-    units=UNITS_PER_CYCLE * _LATENCY * _UNROLLED * _ROUNDS,
-)
+"""
 #: Rounds of timing, and of quick timing.
 _REPEATS, _FEW = 30, 6
+
+
+def clock(size: int) -> Clock:
+    """Return the clock, with the peaks of multiply-adds in vectors of up to `size` bytes."""
+    units = UNITS_PER_CYCLE * _LATENCY * _UNROLLED * _ROUNDS
+    return Clock(source=_CLOCK, units=units, peak=partial(_peak, size))
+
+
+def _peak(size: int, types: tuple[str, ...]) -> Peak | None:
+    # What measures is no part of what costs depend on.
+    from morello_x86_testing.peak import peak
+
+    return peak(size, types)
 
 
 def profiles(package: str, target: str) -> tuple[Profile | ProfileFile, ...]:

@@ -18,7 +18,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from morello_x86.emitter import X86Emitter
 from morello_x86.kernels.multiply_add import MULTIPLY_ADDS, Lanes, MultiplyAdd
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import TileCycles, TileTimes
@@ -29,8 +28,8 @@ from morello.ir.dtypes import by_name as dtype_named
 from morello.ir.index import as_index
 from morello.runtime import Compiler, available_compilers
 from morello.runtime.build import build
+from morello_x86_testing.peak import FEATURES, MULTIPLY_ADDS_OF_LIMIT, flags_of, limit
 
-FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
 REGISTERS = {32: 16, 64: 32}
 #: Bytes of both factors at most, so that they stay in L1, and steps of k.
 _NEAR, _STEPS = 24 << 10, 256
@@ -73,21 +72,6 @@ uint64_t chain(int64_t count) {{
     return __rdtsc() - start;
 }}
 """
-#: Multiply-adds without loads, enough of them to hide their latency: no product is faster. None is computed just once.
-_LIMIT = """
-static void limit(const void *a_, const void *b_, char *c_) {{
-    const {lhs} *const a = a_;
-    const {rhs} *const b = b_;
-    {out} *const c = (void *)c_;
-    {factors} x = {x}, y = {y};
-    {kind} {sums};
-    for (int k = 0; k < {steps}; ++k) {{
-        {added}
-    }}
-    {stored}
-}}
-"""
-_SUMS, _LIMIT_STEPS = 12, 500
 
 
 @attrs.frozen
@@ -121,7 +105,7 @@ class _Library:
 
     def __init__(self, lanes: Lanes, tiles: Sequence[tuple[int, int]], compiler: Compiler):
         self.programs: list[_Program] = []
-        functions, names = [_limit(lanes)], ["limit"]
+        functions, names = [limit(lanes)], ["limit"]
         for rows, vectors in tiles:
             across = 4 * (rows + lanes.size // 4 * vectors)
             longest = min(_STEPS, _NEAR // across // 16 * 16)
@@ -131,10 +115,7 @@ class _Library:
                 names.append(f"tile_{len(names)}")
                 functions.append(_function(names[-1], lanes, rows, vectors, count, accumulate))
         source = _SOURCE.format(functions="\n".join(functions), names=", ".join(names), outputs=_OUTPUTS)
-        emitter = X86Emitter()
-        extensions = (*FEATURES[lanes.size], "fma", *lanes.adds.cpu_features)
-        flags = [flag for one in extensions for flag in emitter.feature_flags(one)]
-        self._library: Any = ctypes.CDLL(str(build({"tiles.c": source}, flags, compiler)))
+        self._library: Any = ctypes.CDLL(str(build({"tiles.c": source}, flags_of(lanes), compiler)))
         self._library.ticks.restype = self._library.chain.restype = ctypes.c_uint64
         self._memory = [_aligned(size) for size in (_NEAR, _NEAR, _OUTPUTS * 64 * lanes.size)]
 
@@ -164,28 +145,6 @@ def _function(name: str, lanes: Lanes, rows: int, vectors: int, steps: int, accu
     lines = code.lines(a, b, Matrix("(void *)c", as_index(across)))
     body = "\n".join(f"    {line}" for line in lines)
     return f"static void {name}(const void *a, const void *b, char *c) {{\n{body}\n}}"
-
-
-def _limit(lanes: Lanes) -> str:
-    """Return the C function whose multiply-adds are limited by nothing else."""
-    sums = [f"sum_{index}" for index in range(_SUMS)]
-    places = [(one, f"c + {lanes.values} * {index}") for index, one in enumerate(sums)]
-    none = ("", "")
-    factor = lanes.load_factors("b", 0, none)
-    lhs, rhs, out = (dtype.c_name for dtype in lanes.types)
-    return _LIMIT.format(
-        kind=lanes.sums,
-        factors=lanes.factors,
-        x=factor,
-        y=factor,
-        lhs=lhs,
-        rhs=rhs,
-        out=out,
-        sums=", ".join(f"{one} = {lanes.load_sums(place, 0, none)}" for one, place in places),
-        steps=_LIMIT_STEPS,
-        added=" ".join(f'__asm__ volatile("" : "+x"(x)); {one} = {lanes.added(one, "x", "y")};' for one in sums),
-        stored=" ".join(lanes.store_sums(place, 0, none, one) for one, place in places),
-    )
 
 
 def _aligned(size: int) -> np.ndarray:
@@ -259,7 +218,7 @@ def _measured(library: _Library, repeats: int) -> tuple[list[TileTimes], float]:
         step = (reads[1] - reads[0] + zeroes[1] - zeroes[0]) / (2 * (many - few))
         starts = [(sum(times) - step * (few + many)) / 2 for times in (reads, zeroes)]
         tiles.append(TileTimes(program.rows, program.vectors, round(100 * step), *(round(10 * one) for one in starts)))
-    return tiles, least[0] / cycle / (_SUMS * _LIMIT_STEPS)
+    return tiles, least[0] / cycle / MULTIPLY_ADDS_OF_LIMIT
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK, measurements, profiles
+from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
@@ -19,7 +19,7 @@ PLUGIN = TargetPlugin(
     kernels=kernels(target.VECTORS, registers=16, tile_rows=(3, 5, 6)),
     weights=target.WEIGHTS,
     profiles=profiles("morello_x86_avx2", target.NAME),
-    clock=CLOCK,
+    clock=clock(size=32),
     tables=tables(size=32),
     measurements=measurements(size=32),
     emitter=X86Emitter("-mavx2", "-mfma"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.calibration import CLOCK, measurements, profiles
+from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
@@ -33,7 +33,7 @@ PLUGIN = TargetPlugin(
     kernels=(*kernels(VECTORS, registers=32, tile_rows=(5, 6)), *KERNELS),
     weights=Weights(threads=24, sync=20_000),
     profiles=profiles("morello_x86_avx512", INFO.name),
-    clock=CLOCK,
+    clock=clock(size=64),
     tables=tables(size=64),
     measurements=measurements(size=64),
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),

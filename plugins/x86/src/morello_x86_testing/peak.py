@@ -1,0 +1,82 @@
+"""The peak of a core: multiply-adds of vectors that are limited by nothing but how many it computes at a time."""
+
+from __future__ import annotations
+
+from morello_x86.emitter import X86Emitter
+from morello_x86.kernels.multiply_add import Lanes, families
+
+from morello.host import missing_features
+from morello.ir.dtypes import by_name as dtype_named
+from morello.plugins import Peak
+
+FEATURES = {32: ("avx2", "fma"), 64: ("avx512f", "avx512vl", "avx512bw")}
+#: Multiply-adds without loads, enough of them to hide their latency: no product is faster. None is computed just once,
+#: and each before the next, as compilers run out of registers otherwise.
+_LIMIT = """
+static void limit(const void *a_, const void *b_, char *c_) {{
+    const {lhs} *const a = a_;
+    const {rhs} *const b = b_;
+    {out} *const c = (void *)c_;
+    {factors} x = {x}, y = {y};
+    {kind} {sums};
+    for (int k = 0; k < {steps}; ++k) {{
+        {added}
+    }}
+    {stored}
+}}
+"""
+_SUMS, _STEPS = 12, 500
+MULTIPLY_ADDS_OF_LIMIT = _SUMS * _STEPS
+_SEEN = '__asm__ volatile("" : "+x"(x), "+x"({}));'
+#: The three arrays of a call are in these parts of the memory, in bytes.
+_APART = 4096
+_PEAK = """
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+{limit}
+static void morello_peak(void *memory) {{
+    limit(memory, (char *)memory + {apart}, (char *)memory + 2 * {apart});
+}}
+"""
+
+
+def peak(widest: int, types: tuple[str, ...]) -> Peak | None:
+    """Return the peak of this CPU for factors and sums of these types, in vectors of up to so many bytes."""
+    for adds, size in families(widest):
+        if types in adds.types and not missing_features((*FEATURES[size], *adds.cpu_features)):
+            lhs, rhs, out = map(dtype_named, types)
+            lanes = Lanes(adds, size, (lhs, rhs, out))
+            flops = 2 * MULTIPLY_ADDS_OF_LIMIT * lanes.values * adds.taken
+            return Peak(source=_PEAK.format(limit=limit(lanes), apart=_APART), flops=flops, flags=flags_of(lanes))
+    return None
+
+
+def flags_of(lanes: Lanes) -> tuple[str, ...]:
+    """Return the compiler's flags for the instructions of a multiply-add."""
+    emitter, extensions = X86Emitter(), (*FEATURES[lanes.size], "fma", *lanes.adds.cpu_features)
+    return tuple(flag for one in extensions for flag in emitter.feature_flags(one))
+
+
+def limit(lanes: Lanes) -> str:
+    """Return the C function whose multiply-adds are limited by nothing else."""
+    sums = [f"sum_{index}" for index in range(_SUMS)]
+    places = [(one, f"c + {lanes.values} * {index}") for index, one in enumerate(sums)]
+    none = ("", "")
+    factor = lanes.load_factors("b", 0, none)
+    lhs, rhs, out = (dtype.c_name for dtype in lanes.types)
+    return _LIMIT.format(
+        kind=lanes.sums,
+        factors=lanes.factors,
+        x=factor,
+        y=factor,
+        lhs=lhs,
+        rhs=rhs,
+        out=out,
+        sums=", ".join(f"{one} = {lanes.load_sums(place, 0, none)}" for one, place in places),
+        steps=_STEPS,
+        added=" ".join(
+            f'{one} = {lanes.added(one, "x", "y")}; __asm__ volatile("" : "+x"(x), "+x"({one}));' for one in sums
+        ),
+        stored=" ".join(lanes.store_sums(place, 0, none, one) for one, place in places),
+    )
