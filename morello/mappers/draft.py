@@ -89,9 +89,19 @@ class Room:
                 high = middle
         return best
 
-    def innermost(self, tile: Sequence[int]) -> int:
-        """Return the loop along which tiles should go on first: the one with which least is moved."""
-        return min(range(len(tile)), key=lambda loop: (tile_moves(self.nest, tile, loop), loop))
+    def order(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Return loops along which tiles should go on first, the very first before others, so that little is moved."""
+        order: tuple[int, ...] = ()
+        moved: int | None = None
+        left = [loop for loop, size in enumerate(self.nest.sizes) if tile[loop] < size]
+        while left:
+            best = min(left, key=lambda loop: (tile_moves(self.nest, tile, *order, loop), loop))
+            then = tile_moves(self.nest, tile, *order, best)
+            if moved is not None and then >= moved:
+                break
+            order, moved = (*order, best), then
+            left.remove(best)
+        return order
 
 
 #: Chooses the sizes of tiles and the loops along which they go on first, the very first before others, which need not
