@@ -109,6 +109,30 @@ def held(array: Array, tile: Sequence[Num]) -> Num:
     return array.bytes * choose(box < points, box, points)
 
 
+def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
+    """Return the longest multiple of a shape whose parts fit into memory together, no longer than loops.
+
+    Of a dimension that is a sum of loops there is room for the sum of their sizes ([Dinh2023] §6.2).
+    """
+    low, high = 0.0, max(size / one for size, one in zip(nest.sizes, shape, strict=True))
+
+    def tile(factor: float) -> tuple[float, ...]:
+        return tuple(min(float(size), factor * one) for size, one in zip(nest.sizes, shape, strict=True))
+
+    def taken(sizes: Sequence[float]) -> float:
+        return sum(
+            array.bytes * math.prod(sum(abs(c) * sizes[loop] for loop, c in form) for form in array.index)
+            for array in nest.arrays
+        )
+
+    if taken(tile(high)) <= memory:
+        return tile(high)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if taken(tile(middle)) <= memory else (low, middle)
+    return tile(low)
+
+
 @attrs.frozen
 class Buffer:
     """Fast memory of `capacity` bytes for some arrays, by number."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from morello.errors import PluginError
+from morello.mappers.bo import BO, bayesian
 from morello.mappers.conv_lp import CONV_LP
 from morello.mappers.cosa import COSA
 from morello.mappers.greedy import GREEDY
+from morello.mappers.history import History
 from morello.mappers.hybrid import HYBRID, hybrid
 from morello.mappers.integer_tile import INTEGER_TILE
 from morello.mappers.lp import LP
@@ -16,11 +18,13 @@ from morello.plugins.mapper import Mapper
 from morello.plugins.registry import Registry
 
 #: Those that every target has.
-STANDARD = (LP, CONV_LP, INTEGER_TILE, COSA, GREEDY, RANDOM)
+STANDARD = (LP, CONV_LP, INTEGER_TILE, GREEDY, COSA, BO, RANDOM)
 
 
-def mappers_for(target: str, registry: Registry) -> Mapping[str, Mapper]:
+def mappers_for(target: str, registry: Registry, history: History | None = None) -> Mapping[str, Mapper]:
     """Return the mappers for a target by name: the standard ones, those of plugins, and `hybrid` of all of these.
+
+    With a `history`, `bo` learns from it and adds to it.
 
     Raises PluginError for one of a plugin whose name is taken, or that is none.
     """
@@ -29,7 +33,21 @@ def mappers_for(target: str, registry: Registry) -> Mapping[str, Mapper]:
         if name in added:
             raise PluginError(f"target {target}: a plugin has another mapper {name}", "rename it")
     found = {**{one.name: one for one in STANDARD}, **added}
+    if history is not None:
+        found[BO.name] = bayesian(history)
     return {**found, HYBRID: hybrid([*found.values()])}
 
 
-__all__ = ["CONV_LP", "COSA", "GREEDY", "HYBRID", "INTEGER_TILE", "LP", "RANDOM", "STANDARD", "hybrid", "mappers_for"]
+__all__ = [
+    "BO",
+    "CONV_LP",
+    "COSA",
+    "GREEDY",
+    "HYBRID",
+    "INTEGER_TILE",
+    "LP",
+    "RANDOM",
+    "STANDARD",
+    "hybrid",
+    "mappers_for",
+]

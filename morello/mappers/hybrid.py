@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.plugins.mapper import Mapper
+from morello.plugins.mapper import Mapper, told
 from morello.schedule import Schedule
 
 HYBRID = "hybrid"
@@ -15,8 +15,8 @@ HYBRID = "hybrid"
 def hybrid(others: Sequence[Mapper]) -> Mapper:
     """Return the mapper that proposes what others do."""
 
-    def propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
+    def propose(spec: Spec, target: Target, seed: int) -> Generator[Schedule, float | None, None]:
         for mapper in others:
-            yield from mapper.propose(spec, target, seed)
+            yield from told(mapper.propose(spec, target, seed))
 
     return Mapper(HYBRID, propose, f"the best of {', '.join(one.name for one in others)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -13,7 +13,7 @@ from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal
 from morello.ir.impl import figures
-from morello.plugins.mapper import Mapper
+from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.effort import Effort
@@ -74,11 +74,18 @@ class Mapping:
         """
         made: list[Mapped] = []
         faults: list[MorelloError] = []
-        for proposal in self._proposals(mapper, seed):
-            try:
-                made.append(self.program(mapper.name, proposal))
-            except _NO_PROGRAM as error:
-                faults.append(error)
+        values: dict[Schedule, float | None] = {}
+        proposals = _Proposals.of(mapper, self.goal, seed)
+        reply: float | None = None
+        while (proposal := proposals.next(reply)) is not None:
+            if proposal not in values:
+                values[proposal] = None
+                try:
+                    made.append(self.program(mapper.name, proposal))
+                    values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
+                except _NO_PROGRAM as error:
+                    faults.append(error)
+            reply = values[proposal]
         if made:
             return min(made, key=OBJECTIVES[objective])
         if faults:
@@ -120,18 +127,40 @@ class Mapping:
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
 
-    def _proposals(self, mapper: Mapper, seed: int) -> list[Schedule]:
-        """Return what a mapper proposes, each once. Raises PluginError where it fails or gives something else."""
+
+@attrs.define
+class _Proposals:
+    """What a mapper proposes, one after another."""
+
+    mapper: Mapper
+    _found: Generator[Schedule, float | None, None]
+
+    @classmethod
+    def of(cls, mapper: Mapper, goal: Goal, seed: int) -> _Proposals:
+        """Return the proposals for the Spec of a goal."""
+
+        def found() -> Generator[Schedule, float | None, None]:
+            yield from told(mapper.propose(goal.spec, goal.target, seed))
+
+        return cls(mapper, found())
+
+    def next(self, reply: float | None) -> Schedule | None:
+        """Return the next one, None after the last; `reply` is what the one before is worth.
+
+        Raises PluginError where the mapper fails or gives something else.
+        """
         try:
-            found = [tuple(one) for one in mapper.propose(self.goal.spec, self.goal.target, seed)]
+            proposal = tuple(self._found.send(reply))
+        except StopIteration:
+            return None
         except MorelloError:
             raise
         except Exception as error:
-            raise _fault(mapper, f"fails: {type(error).__name__}: {error}") from error
-        for statement in (statement for one in found for statement in one):
+            raise _fault(self.mapper, f"fails: {type(error).__name__}: {error}") from error
+        for statement in proposal:
             if not isinstance(statement, Rewrite | Subschedule | Synthesize):
-                raise _fault(mapper, f"proposes {statement!r}, which is no statement of a schedule")
-        return list(dict.fromkeys(found))
+                raise _fault(self.mapper, f"proposes {statement!r}, which is no statement of a schedule")
+        return proposal
 
 
 def _check_known(statement: Statement, goal: Goal) -> None:
