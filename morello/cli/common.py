@@ -135,15 +135,7 @@ def with_specs(command: Command) -> Command:
     The command is called with `goals` instead.
     """
 
-    @click.argument("file", metavar="FILE", shell_complete=completion.files)
-    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
-    @click.option(
-        "--target",
-        metavar="NAME",
-        shell_complete=completion.targets,
-        help="Read Specs for this target instead of the one that FILE names.",
-    )
-    @profile_option
+    @_with_file("Read Specs for this target instead of the one that FILE names.")
     @functools.wraps(command)
     def wrapped(file: str, spec: str | None, target: str | None, profile: str | None, **options: Any) -> None:
         text = read_file(file)
@@ -153,19 +145,29 @@ def with_specs(command: Command) -> Command:
     return wrapped
 
 
+def _with_file(target: str, several_targets: bool = False) -> Callable[[Command], Command]:
+    """Return what adds FILE and the options that say which of its Specs are meant, for which `target`, in words."""
+
+    def add(command: Command) -> Command:
+        @click.argument("file", metavar="FILE", shell_complete=completion.files)
+        @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
+        @click.option(
+            "--target", metavar="NAME", multiple=several_targets, shell_complete=completion.targets, help=target
+        )
+        @profile_option
+        @functools.wraps(command)
+        def wrapped(**options: Any) -> None:
+            command(**options)
+
+        return wrapped
+
+    return add
+
+
 def _with_goals(command: Command, several_targets: bool) -> Command:
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
-    @click.argument("file", metavar="FILE", shell_complete=completion.files)
-    @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
-    @click.option(
-        "--target",
-        metavar="NAME",
-        multiple=several_targets,
-        shell_complete=completion.targets,
-        help=f"Compile for this target instead of the one that FILE names.{more}",
-    )
-    @profile_option
+    @_with_file(f"Compile for this target instead of the one that FILE names.{more}", several_targets)
     @click.option(
         "--db",
         metavar="PATH",

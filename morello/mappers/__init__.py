@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from morello.errors import PluginError
 from morello.mappers.bo import BO, bayesian
 from morello.mappers.conv_lp import CONV_LP
 from morello.mappers.cosa import COSA
@@ -15,10 +14,10 @@ from morello.mappers.integer_tile import INTEGER_TILE
 from morello.mappers.lp import LP
 from morello.mappers.random import RANDOM
 from morello.plugins.mapper import Mapper
-from morello.plugins.registry import Registry
+from morello.plugins.registry import Registry, with_standard
 
 #: Those that every target has.
-STANDARD = (LP, CONV_LP, INTEGER_TILE, GREEDY, COSA, BO, RANDOM)
+STANDARD = (LP, CONV_LP, INTEGER_TILE, COSA, GREEDY, BO, RANDOM)
 
 
 def mappers_for(target: str, registry: Registry, history: History | None = None) -> Mapping[str, Mapper]:
@@ -28,11 +27,7 @@ def mappers_for(target: str, registry: Registry, history: History | None = None)
 
     Raises PluginError for one of a plugin whose name is taken, or that is none.
     """
-    added = registry.mappers(target)
-    for name in (*(one.name for one in STANDARD), HYBRID):
-        if name in added:
-            raise PluginError(f"target {target}: a plugin has another mapper {name}", "rename it")
-    found = {**{one.name: one for one in STANDARD}, **added}
+    found = with_standard(target, "mapper", STANDARD, registry.mappers(target), [HYBRID])
     if history is not None:
         found[BO.name] = bayesian(history)
     return {**found, HYBRID: hybrid([*found.values()])}

@@ -1,4 +1,4 @@
-"""hybrid: what all others propose; the best is taken of any mapper's proposals."""
+"""hybrid: what all others propose that learn nothing; the best is taken of any mapper's proposals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ HYBRID = "hybrid"
 
 
 def hybrid(others: Sequence[Mapper]) -> Mapper:
-    """Return the mapper that proposes what others do."""
+    """Return the mapper that proposes what others do, but those that are slow as they wait for what comes of it."""
+    others = [one for one in others if not one.adaptive]
 
     def propose(spec: Spec, target: Target, seed: int) -> Generator[Schedule, float | None, None]:
         for mapper in others:

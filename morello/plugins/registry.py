@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib.metadata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -32,6 +32,20 @@ from morello.plugins.validation import check_target, label_of, operation_rule
 _T = TypeVar("_T")
 #: What plugins have several of for a target, by name.
 _N = TypeVar("_N", Mapper, MenuItem, Proposer)
+
+
+def with_standard(
+    target: str, what: str, standard: Iterable[_N], added: Mapping[str, _N], reserved: Iterable[str] = ()
+) -> dict[str, _N]:
+    """Return what every target has, by name, then what plugins add for one.
+
+    Raises PluginError for one of a plugin whose name is taken, or `reserved`.
+    """
+    own = {one.name: one for one in standard}
+    for name in (*own, *reserved):
+        if name in added:
+            raise PluginError(f"target {target}: a plugin has another {what} {name}", "rename it")
+    return {**own, **added}
 
 
 def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -169,32 +170,22 @@ class Search:
         return outcomes
 
     def _sample(self, iteration: int, parent: Measured, proposal: Proposal, program: Built | Refusal) -> Sample:
-        def sample(verdict: str, reason: str = "", measured: Measured | None = None, paired: Paired | None = None):
-            return Sample(
-                iteration=iteration,
-                parent=parent,
-                proposal=proposal,
-                verdict=verdict,
-                reason=reason,
-                measured=measured,
-                paired=paired,
-            )
-
+        sample = partial(Sample, iteration=iteration, parent=parent, proposal=proposal)
         if isinstance(program, Refusal):
-            return sample(program.verdict, program.reason)
+            return sample(verdict=program.verdict, reason=program.reason)
         known = self.trace.known.get((parent.built.key, program.key))
         try:
             refusal = None if known else self.evaluator.verify(program)
             if refusal:
-                return sample(refusal.verdict, refusal.reason)
+                return sample(verdict=refusal.verdict, reason=refusal.reason)
             measured, paired = self.evaluator.measure(program, parent, known)
         except MorelloError as error:
-            return sample("not built", error.message)
+            return sample(verdict="not built", reason=error.message)
         measured = attrs.evolve(measured, way=(*parent.way, (proposal.item, paired.gain)))
         refusal = self.evaluator.verdict(paired)
         if refusal:
-            return sample(refusal.verdict, refusal.reason, measured, paired)
-        return sample("accepted", "", measured, paired)
+            return sample(verdict=refusal.verdict, reason=refusal.reason, measured=measured, paired=paired)
+        return sample(verdict="accepted", measured=measured, paired=paired)
 
     def _write(self, one: Sample, number: int) -> None:
         key = one.measured.built.key if one.measured else None

@@ -101,6 +101,11 @@ class Evaluator:
     def __attrs_post_init__(self) -> None:
         self._searches = Searches(self.goal.target)
 
+    @property
+    def judged_by(self) -> str:
+        """Return the name of the metric that programs are judged by, nothing for time."""
+        return self.metric.name if self.metric else ""
+
     def read(self, text: str) -> Schedule:
         """Return the schedule that a text is, if it applies to the Spec. Raises MorelloError as for a Spec file."""
         schedule = parse_schedule(text, self.goal.target, "<answer>")

@@ -7,12 +7,11 @@ from functools import partial
 
 import attrs
 
-from morello.errors import PluginError
 from morello.ir.impl import KernelCall, Loop
 from morello.ir.spec import LogicalSpec
 from morello.mappers import STANDARD as MAPPERS
 from morello.plugins.edits import Site, begun, edited, exchanged, inserted, normal, opened, removed, replaced, sites
-from morello.plugins.registry import Registry
+from morello.plugins.registry import Registry, with_standard
 from morello.plugins.tuning import Candidate, MenuItem
 from morello.rewrites.base import Rewrite, layout_name, rewrites_of
 from morello.rewrites.fit import ExactFit
@@ -33,11 +32,7 @@ def menu_for(target: str, registry: Registry) -> Mapping[str, MenuItem]:
 
     Raises PluginError for one of a plugin whose name is taken, or that is none.
     """
-    added = registry.menu(target)
-    for item in STANDARD:
-        if item.name in added:
-            raise PluginError(f"target {target}: a plugin has another menu item {item.name}", "rename it")
-    return {**{item.name: item for item in STANDARD}, **added}
+    return with_standard(target, "menu item", STANDARD, registry.menu(target))
 
 
 def sizes_near(extent: int, size: int, multiple: int = 1) -> list[int]:

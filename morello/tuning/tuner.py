@@ -20,7 +20,7 @@ from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.measured import machine_of
 from morello.plugins.registry import Registry, installed
-from morello.plugins.tuning import Candidate, MenuItem, Proposer, Task
+from morello.plugins.tuning import Candidate, MenuItem, Proposer, Task, TuningInfo
 from morello.progress import Listener
 from morello.runtime.paired import Paired
 from morello.runtime.toolchain import Compiler, find_compiler
@@ -105,7 +105,7 @@ class Tuned:
         by more than noise.
         """
         made = [(one.measured.built.cost, one.paired) for one in self.samples if one.measured and one.paired]
-        made.append((self.start.built.cost, Paired(self.start.value, self.start.value, 1.0, 1.0, 1.0)))
+        made.append((self.start.built.cost, _beside_itself(self.start)))
         pairs = wrong = 0
         worst = 1.0
         for (cost, one), (other_cost, other) in combinations(sorted(made, key=lambda each: each[0]), 2):
@@ -125,6 +125,11 @@ class Tuned:
         for one in self.samples:
             counts[one.verdict] = counts.get(one.verdict, 0) + 1
         return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _beside_itself(one: evaluate.Measured) -> Paired:
+    """Return what a program is beside itself, which needs no timing."""
+    return Paired(one.value, one.value, 1.0, 1.0, 1.0)
 
 
 def _paid(item: str, samples: Sequence[Sample]) -> Paid:
@@ -174,7 +179,8 @@ class Tuner:
         known = recipes(self.reuse, goal) if self.reuse else []
         menu = () if self.without_menu else tuple(menu_for(target.name, self.registry).values())
         task = self._task(evaluator, start, menu, info, known)
-        trace = Trace.open(self.trace, self._head(machine, evaluator.metric and evaluator.metric.name))
+        head = self._head(machine, evaluator)
+        trace = Trace.open(self.trace, head)
         search = Search(
             evaluator=evaluator,
             session=self.proposer.start(task),
@@ -185,7 +191,7 @@ class Tuner:
         )
         trace.write(
             "start",
-            **self._head(machine, evaluator.metric and evaluator.metric.name),
+            **head,
             name=goal.name,
             proposer=self.proposer.name,
             options=attrs.asdict(self.options),
@@ -211,7 +217,7 @@ class Tuner:
         evaluator: Evaluator,
         start: evaluate.Measured,
         menu: tuple[MenuItem, ...],
-        info: Any,
+        info: TuningInfo,
         known: Sequence[Recipe],
     ) -> Task:
         gains: dict[str, float] = {}
@@ -240,8 +246,8 @@ class Tuner:
 
         return MenuItem(name="any", text="change anything", edits=edits)
 
-    def _head(self, machine: Machine, metric: str | None) -> dict[str, Any]:
-        spec, target = self.goal.spec, self.goal.target
+    def _head(self, machine: Machine, evaluator: Evaluator) -> dict[str, Any]:
+        spec, target, metric = self.goal.spec, self.goal.target, evaluator.judged_by or None
         facts = {"spec": str(spec), "target": target.name, "profile": target.profile, "metric": metric}
         return {**facts, **attrs.asdict(machine)}
 
@@ -266,7 +272,7 @@ class Tuner:
                 start=state.start.value,
                 gain=gain,
                 samples=len(state.samples),
-                metric=evaluator.metric.name if evaluator.metric else "",
+                metric=evaluator.judged_by,
                 way=best.way,
             ),
         )
@@ -299,7 +305,7 @@ class Tuner:
             samples=tuple(state.samples),
             seconds=seconds,
             interrupted=interrupted,
-            metric=evaluator.metric.name if evaluator.metric else "",
+            metric=evaluator.judged_by,
             facts=facts,
         )
 
@@ -316,7 +322,7 @@ class Tuner:
             final = evaluator.compared(start.built, best.built)
             if not isinstance(evaluator.verdict(final), Refusal):
                 return best, final
-        return start, Paired(start.value, start.value, 1.0, 1.0, 1.0)
+        return start, _beside_itself(start)
 
 
 def _is_open(goal: Goal) -> bool:

@@ -108,7 +108,7 @@ def specs(draw, target):
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)
     except SpecError:
         # The operation does not take these data types.
-        types = [dtypes.U32 if place in op.indirect else dtypes.F32 for place in range(len(own))]
+        types = op.only_types or (dtypes.F32,) * len(own)
         own = tuple(attrs.evolve(state, dtype=dtype) for state, dtype in zip(own, types, strict=True))
         assume(all(state.vector in (None, 4, 8) for state in own))
         return target.spec(LogicalSpec(op, shape, own, draw(st.booleans())), limits)

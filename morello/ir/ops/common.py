@@ -10,6 +10,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import ErrorAnalysis, Operation, OperationT, parameter
+from morello.ir.ops.fill import FillZero
 
 #: Roundings that computing e^x may stand for, each of f32: kernels may use a polynomial that is off by 2 ulp at most.
 EXP_ROUNDINGS = 4
@@ -45,6 +46,19 @@ class Along(AnyRank):
             message = f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
             return SpecError(message, "leave `dim` out for the last")
         return None if shape else SpecError("a tensor of rank 0 has no dimension to go along", "write 1 for its shape")
+
+
+class Accumulating(Operation):
+    """An operation that adds its results to what its output holds if it is to `accumulate`, a field of its own."""
+
+    __slots__ = ()
+    accumulate: bool
+
+    def accumulating(self) -> Operation | None:
+        return None if self.accumulate else attrs.evolve(self, accumulate=True)
+
+    def initials(self) -> tuple[Operation | None, ...]:
+        return () if self.accumulate else (FillZero(),)
 
 
 class ErrorsOfSums(ErrorAnalysis[OperationT]):

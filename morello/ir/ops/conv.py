@@ -12,8 +12,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, Value, operand, parameter
-from morello.ir.ops.common import ErrorsOfSums, convertible
-from morello.ir.ops.fill import FillZero
+from morello.ir.ops.common import Accumulating, ErrorsOfSums, convertible
 from morello.ir.ops.hints import SearchHints
 
 Sizes = int | tuple[int, ...]
@@ -51,7 +50,7 @@ def _each(given: Sizes, count: int) -> tuple[int, ...]:
 
 
 @attrs.frozen(cache_hash=True)
-class _Convolution(Operation):
+class _Convolution(Accumulating):
     """Sums over channels and filter, on images that zeros surround: the base of Conv and GroupedConv.
 
     An image of height H fits exactly if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the
@@ -224,12 +223,6 @@ class _Convolution(Operation):
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * self.volume(shape)
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
-
-    def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (FillZero(),)
 
     def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
         height, width = self.operands(len(shape))[0].shape(shape)[-2:]

@@ -9,15 +9,14 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import I8, I16, U8, DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
-from morello.ir.ops.common import ErrorsOfSums
-from morello.ir.ops.fill import FillZero
+from morello.ir.ops.base import Operand, operand, parameter
+from morello.ir.ops.common import Accumulating, ErrorsOfSums
 
 B, M, K, N = range(4)
 
 
 @attrs.frozen(cache_hash=True)
-class Matmul(Operation):
+class Matmul(Accumulating):
     """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added.
 
     If `saturating`, the products of u8 and i8 are first added up in pairs along k, (0, 1), (2, 3), ...: each of these
@@ -65,12 +64,6 @@ class Matmul(Operation):
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * self.volume(shape)
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
-
-    def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (FillZero(),)
 
     def tile_multiple(self, dim: int) -> int:
         """Return pairs along k stay together."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import ErrorAnalysis, Operation
-from morello.ir.ops.common import as_type
+from morello.ir.ops.common import Accumulating, as_type
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.reduce import Reduction
 
 
 @attrs.frozen(cache_hash=True)
-class Max(Reduction):
+class Max(Reduction, Accumulating):
     """out = max of convert(src) along `dim`; MaxAccum: and of what out holds. Rows with NaN may give any value."""
 
     accumulate: bool = False
@@ -34,9 +34,6 @@ class Max(Reduction):
     @property
     def error_analysis(self) -> MaxErrors:
         return MaxErrors(self)
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (Fill("NegInf"),)

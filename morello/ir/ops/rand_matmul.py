@@ -15,7 +15,7 @@ import numpy.typing as npt
 from morello.errors import SpecError
 from morello.ir.dtypes import F32, U32, DType
 from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
-from morello.ir.ops.fill import FillZero
+from morello.ir.ops.common import Accumulating
 from morello.ir.ops.hints import SearchHints
 
 B, M, K, N = range(4)
@@ -125,7 +125,7 @@ class RandomErrors(ErrorAnalysis[Random]):
 
 
 @attrs.frozen(cache_hash=True)
-class RandMatmul(_Seeded):
+class RandMatmul(_Seeded, Accumulating):
     """out (+)= Random(rows, columns) · rhs for each b; values are multiplied and added as those of a Matmul."""
 
     accumulate: bool = False
@@ -166,12 +166,6 @@ class RandMatmul(_Seeded):
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 2 * self.volume(shape)
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
-
-    def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (FillZero(),)
 
 
 class RandMatmulErrors(ErrorAnalysis[RandMatmul]):

@@ -11,8 +11,7 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, flattened, operand
-from morello.ir.ops.common import Along, ErrorsOfSums, convertible, floats_only
-from morello.ir.ops.fill import FillZero
+from morello.ir.ops.common import Accumulating, Along, ErrorsOfSums, convertible, floats_only
 
 
 @attrs.frozen(cache_hash=True)
@@ -31,7 +30,7 @@ class Reduction(Along):
 
 
 @attrs.frozen(cache_hash=True)
-class Sum(Reduction):
+class Sum(Reduction, Accumulating):
     """out = Σ convert(src) along `dim`; SumAccum: added to what out holds. Integers wrap around."""
 
     accumulate: bool = False
@@ -50,12 +49,6 @@ class Sum(Reduction):
     @property
     def error_analysis(self) -> SumErrors:
         return SumErrors(self)
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
-
-    def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (FillZero(),)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return self.volume(shape)

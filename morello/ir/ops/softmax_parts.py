@@ -15,13 +15,13 @@ import numpy as np
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.ops.base import Operand, Operation, operand
-from morello.ir.ops.common import EXP_ROUNDINGS, TINY, exp, exp_error
+from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Accumulating, exp, exp_error
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.ops.softmax import SoftmaxLike, SoftmaxLikeErrors, below, error_from_logarithm, weight
 
 
 @attrs.frozen(cache_hash=True)
-class Accumulating(SoftmaxLike):
+class AccumulatingSoftmax(SoftmaxLike, Accumulating):
     """One of the family with an accumulating variant."""
 
     accumulate: bool = False
@@ -29,9 +29,6 @@ class Accumulating(SoftmaxLike):
     @property
     def name(self) -> str:
         return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
-
-    def accumulating(self) -> Operation | None:
-        return None if self.accumulate else attrs.evolve(self, accumulate=True)
 
     def result(self, rank: int, name: str) -> Operand:
         """Return a written operand with one value per row; read as well by the accumulating variant."""
@@ -41,7 +38,7 @@ class Accumulating(SoftmaxLike):
         return shape[self.axis(len(shape))]
 
 
-AccumulatingT = TypeVar("AccumulatingT", bound=Accumulating, covariant=True)
+AccumulatingT = TypeVar("AccumulatingT", bound=AccumulatingSoftmax, covariant=True)
 
 
 class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
@@ -55,7 +52,7 @@ class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
 
 
 @attrs.frozen(cache_hash=True)
-class _FromMax(Accumulating):
+class _FromMax(AccumulatingSoftmax):
     """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
@@ -75,9 +72,6 @@ class _FromMax(Accumulating):
     @property
     def error_analysis(self) -> FromMaxErrors[_FromMax]:
         return FromMaxErrors(self)
-
-    def initials(self) -> tuple[Operation | None, ...]:
-        return () if self.accumulate else (FillZero(),)
 
     def flops(self, shape: tuple[int, ...]) -> int:
         return 3 * self.volume(shape)
@@ -152,7 +146,7 @@ def holds_maxima(source: DType, largest: DType) -> SpecError | None:
 
 
 @attrs.frozen(cache_hash=True)
-class _Parts(Accumulating):
+class _Parts(AccumulatingSoftmax):
     """max = max_i m_i, denom = Σ d_i · e^(m_i − max), from parts (m_i, d_i)."""
 
     @abstractmethod

@@ -45,8 +45,10 @@ class Abstraction:
         known: dict[tuple[int, int], Kinds] = {}
         kinds: list[Kinds] = []
         for cuttable, tiles in zip(patterns.cuttable, patterns.tile, strict=True):
-            found = np.where(cuttable, tiles.kinds, np.int16(-1))
-            kinds.append(known.setdefault((id(cuttable), id(tiles.kinds)), found))
+            key = id(cuttable), id(tiles.kinds)
+            if key not in known:
+                known[key] = np.where(cuttable, tiles.kinds, np.int16(-1))
+            kinds.append(known[key])
         model = {
             **packing.common(),
             "spaces": self._count,

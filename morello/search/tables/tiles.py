@@ -19,3 +19,6 @@ class Tiles:
 
     kinds: Kinds
     made: npt.NDArray[np.int32]
+
+    def __attrs_post_init__(self) -> None:
+        assert len(self.made) <= np.iinfo(self.kinds.dtype).max, "there are few kinds"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from morello.errors import MorelloError, PluginError, suggestion
+from morello.errors import MorelloError, suggestion
 from morello.frontend.diagnostics import quoted
-from morello.plugins.registry import Registry
+from morello.plugins.registry import Registry, with_standard
 from morello.plugins.tuning import Proposer
 from morello.tuning.proposers.command import COMMAND
 from morello.tuning.proposers.ensemble import ensemble
@@ -25,11 +25,7 @@ def proposers_for(target: str, registry: Registry) -> Mapping[str, Proposer]:
 
     Raises PluginError for one of a plugin whose name is taken, or that is none.
     """
-    added = registry.proposers(target)
-    for one in STANDARD:
-        if one.name in added:
-            raise PluginError(f"target {target}: a plugin has another proposer {one.name}", "rename it")
-    return {**{one.name: one for one in STANDARD}, **added}
+    return with_standard(target, "proposer", STANDARD, registry.proposers(target))
 
 
 def proposer(name: str, target: str, registry: Registry) -> Proposer:

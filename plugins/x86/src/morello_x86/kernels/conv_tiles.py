@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from morello.ir.layout import Layout
-from morello.ir.numbers import Mask, Num, ceil_div
+from morello.ir.numbers import Mask, Num
 from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
@@ -19,6 +19,7 @@ from morello.kernels.site import KernelSite
 from morello.plugins import Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
+from morello_x86.kernels.register_tiles import vector_registers
 from morello_x86.kernels.tile_code import Around, Matrix, TilePrinter
 from morello_x86.kernels.tile_tables import cycles_of
 
@@ -90,13 +91,11 @@ class _Tiles:
         return Lanes(F32_FMA, self.size, (image, filters, out) if self.by_filters else (filters, image, out))
 
     def fits(self, spec: LogicalSpec) -> Mask:
-        op, lanes = _conv(spec), self._lanes(spec)
+        op = _conv(spec)
         if any(op.pads) or not (self.by_filters or op.strides[1] == 1):
             return False
         rows, columns = (spec.shape[dim] for dim in self._sides)
-        vectors = ceil_div(columns, lanes.values)
-        masks = (columns % lanes.values != 0) * (self.size == 32)
-        return rows * vectors + vectors + 1 + masks <= self.registers
+        return vector_registers(rows, columns, self._lanes(spec)) <= self.registers
 
     def cost(self, spec: LogicalSpec, machine: Machine) -> Num:
         cycles, shape = cycles_of(machine, F32_FMA, self.size), spec.shape

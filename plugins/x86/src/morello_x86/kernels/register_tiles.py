@@ -30,17 +30,15 @@ PLAIN = tuple(Layout(tuple(map(Dynamic, dims))) for dims in ((_ROW, _COLUMN), (_
 _COLUMNS = PLAIN[1]
 
 
-def vector_registers(spec: LogicalSpec, lanes: Lanes) -> Num:
+def vector_registers(rows: Num, columns: Num, lanes: Lanes) -> Num:
     """Return the registers of a tile: sums, a row of factors, values in all lanes, products, and AVX2's masks."""
-    _, m, _, n = spec.shape
-    return m * ceil_div(n, lanes.values) + _beside_sums(spec, lanes)
+    return rows * ceil_div(columns, lanes.values) + _beside_sums(columns, lanes)
 
 
-def _beside_sums(spec: LogicalSpec, lanes: Lanes) -> Num:
-    """Return the registers of a tile but for its sums."""
-    n = spec.shape[3]
-    masks = (n % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
-    return ceil_div(n, lanes.values) + 1 + lanes.adds.temporaries + masks
+def _beside_sums(columns: Num, lanes: Lanes) -> Num:
+    """Return the registers of a tile of so many columns but for its sums."""
+    masks = (columns % lanes.values != 0) * (lanes.size == 32) * (1 + lanes.halves)
+    return ceil_div(columns, lanes.values) + 1 + lanes.adds.temporaries + masks
 
 
 def _parts(spec: LogicalSpec, lanes: Lanes) -> Num:
@@ -81,7 +79,7 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
 
     def fits(spec: LogicalSpec) -> Mask:
         lanes = _lanes(adds, size, spec)
-        valid: Mask = vector_registers(spec, lanes) <= registers
+        valid: Mask = vector_registers(spec.shape[1], spec.shape[3], lanes) <= registers
         if adds is NARROW:
             valid = valid & (spec.shape[3] <= lanes.values)
         if size == 32:
@@ -134,7 +132,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
 
     def beside_sums(spec: LogicalSpec) -> Num:
         lanes = _lanes(adds, size, spec)
-        return _beside_sums(spec, lanes) + _parts(spec, lanes)
+        return _beside_sums(spec.shape[3], lanes) + _parts(spec, lanes)
 
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)
     # Without strips, so that search does not ask for each of those.
