@@ -12,12 +12,13 @@ from morello.mappers.history import History
 from morello.mappers.hybrid import HYBRID, hybrid
 from morello.mappers.integer_tile import INTEGER_TILE
 from morello.mappers.lp import LP
+from morello.mappers.mplp import MPLP
 from morello.mappers.random import RANDOM
 from morello.plugins.mapper import Mapper
 from morello.plugins.registry import Registry, with_standard
 
 #: Those that every target has.
-STANDARD = (LP, CONV_LP, INTEGER_TILE, COSA, GREEDY, BO, RANDOM)
+STANDARD = (LP, CONV_LP, MPLP, INTEGER_TILE, COSA, GREEDY, BO, RANDOM)
 
 
 def mappers_for(target: str, registry: Registry, history: History | None = None) -> Mapping[str, Mapper]:
@@ -41,6 +42,7 @@ __all__ = [
     "HYBRID",
     "INTEGER_TILE",
     "LP",
+    "MPLP",
     "RANDOM",
     "STANDARD",
     "hybrid",

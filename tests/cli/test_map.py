@@ -45,7 +45,7 @@ def test_a_seed_gives_the_same_again(cli, write):
 def test_mappers_are_listed(cli, write):
     result = cli("map", write(SPEC), "--list", "--no-db")
     assert [line.split()[1] for line in result.stdout.splitlines()] == [
-        *("mapper", "lp", "conv-lp", "integer-tile", "cosa", "greedy", "bo", "random", "hybrid")
+        *("mapper", "lp", "conv-lp", "mplp", "integer-tile", "cosa", "greedy", "bo", "random", "hybrid")
     ]
     told = json.loads(cli("map", write(SPEC), "--list", "--json", "--no-db").stdout)
     assert {one["name"]: one["does"] for one in told}["lp"].startswith("tiles with the most points")
