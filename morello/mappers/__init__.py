@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from morello.mappers.bo import BO, bayesian
 from morello.mappers.conv_lp import CONV_LP
 from morello.mappers.cosa import COSA
+from morello.mappers.gradient import GRADIENT
 from morello.mappers.greedy import GREEDY
 from morello.mappers.history import History
 from morello.mappers.hybrid import HYBRID, hybrid
@@ -18,7 +19,7 @@ from morello.plugins.mapper import Mapper
 from morello.plugins.registry import Registry, with_standard
 
 #: Those that every target has.
-STANDARD = (LP, CONV_LP, MPLP, INTEGER_TILE, COSA, GREEDY, BO, RANDOM)
+STANDARD = (LP, CONV_LP, MPLP, INTEGER_TILE, GRADIENT, COSA, GREEDY, BO, RANDOM)
 
 
 def mappers_for(target: str, registry: Registry, history: History | None = None) -> Mapping[str, Mapper]:
@@ -38,6 +39,7 @@ __all__ = [
     "BO",
     "CONV_LP",
     "COSA",
+    "GRADIENT",
     "GREEDY",
     "HYBRID",
     "INTEGER_TILE",

@@ -40,7 +40,7 @@ _STEP = 0.1
 #: How many times as much as the worst program no program counts.
 _NONE = 2.0
 #: Trials of other Specs that count at most, the latest ones: the work grows with their cube.
-_MOST = 400
+_MOST = 120
 
 
 @attrs.frozen
@@ -92,15 +92,20 @@ class Encoding:
 
 @attrs.frozen
 class Bayesian:
-    """Proposes points that are likely to be better than the best so far; adds what comes of them to a history."""
+    """Proposes points that are likely to be better than the best so far; adds what comes of them to a history.
 
-    history: History = attrs.field(factory=History)
+    Without one, nothing is learnt from one Spec for the next.
+    """
+
+    history: History | None = None
     trials: int = TRIALS
 
     def propose(self, spec: Spec, target: Target, seed: int) -> Generator[Schedule, float | None, None]:
         process = _process(seed)
         encoding, rng = Encoding(spec, target), np.random.default_rng(seed)
-        before = self.history.of(encoding.kind)[-_MOST:]
+        history = History() if self.history is None else self.history
+        sizes = len(encoding.task), encoding.size
+        before = [one for one in history.of(encoding.kind) if (len(one.task), len(one.point)) == sizes][-_MOST:]
         own: list[Trial] = []
         points = nest_of(spec).points
         for number in range(self.trials):
@@ -112,7 +117,7 @@ class Bayesian:
                 if reply is not None:
                     trial = attrs.evolve(trial, value=math.log2(max(reply, 1e-12) / points))
             own.append(trial)
-            self.history.add(encoding.kind, trial)
+            history.add(encoding.kind, trial)
 
 
 def _process(seed: int) -> Any:
@@ -169,7 +174,7 @@ def _expected(gain: Floats, spread: Floats) -> Floats:
 
 def bayesian(history: History | None = None, trials: int = TRIALS) -> Mapper:
     """Return the mapper, which learns from a history, and adds to it."""
-    learner = Bayesian(History() if history is None else history, trials)
+    learner = Bayesian(history, trials)
     does = "tiles of which a Gaussian process expects most, after each program that it learns from"
     return Mapper(NAME, learner.propose, does, adaptive=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
@@ -9,12 +10,15 @@ import attrs
 
 from morello.bounds.certificate import Cut
 from morello.bounds.moved import moved
+from morello.codegen.keys import program_key
+from morello.compiled import GoalKernel
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal
 from morello.ir.impl import figures
 from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
+from morello.runtime.timing import bench
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.effort import Effort
 
@@ -26,7 +30,7 @@ EFFORT = Effort(expansions=20_000)
 class Mapped:
     """A proposal made a program: the statements that were taken, and those refused with the reasons.
 
-    `moved` are the bytes that it moves across each cut that it was asked for.
+    `moved` are the bytes that it moves across each cut that it was asked for; `seconds` those of a call, if measured.
     """
 
     mapper: str
@@ -35,6 +39,7 @@ class Mapped:
     goal: Goal = attrs.field(repr=False)
     cost: int
     moved: tuple[int, ...]
+    seconds: float | None = None
 
     @property
     def text(self) -> str:
@@ -46,11 +51,16 @@ class Mapped:
 _NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
 
 #: What the best proposal has least of.
-Objective: TypeAlias = Callable[[Mapped], tuple[int, ...]]
+Objective: TypeAlias = Callable[[Mapped], tuple[float, ...]]
+#: The objective that programs are measured for.
+TIME = "time"
+#: Seconds that each program is measured for.
+_MEASURED = 0.05
 
 OBJECTIVES: dict[str, Objective] = {
     "cost": lambda one: (one.cost, sum(one.moved)),
     "bytes": lambda one: (sum(one.moved), one.cost),
+    TIME: lambda one: (math.inf if one.seconds is None else one.seconds, one.cost),
 }
 
 
@@ -61,7 +71,9 @@ class Mapping:
     goal: Goal
     cuts: Sequence[Cut]
     effort: Effort = EFFORT
+    compiler: str | None = None
     _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     _searches: Searches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -70,7 +82,8 @@ class Mapping:
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
 
-        Raises MorelloError where there is none, and PluginError for a mapper that fails.
+        For `time`, all programs are built and measured. Raises MorelloError where there is none, or none can be built,
+        and PluginError for a mapper that fails.
         """
         made: list[Mapped] = []
         faults: list[MorelloError] = []
@@ -81,7 +94,8 @@ class Mapping:
             if proposal not in values:
                 values[proposal] = None
                 try:
-                    made.append(self.program(mapper.name, proposal))
+                    program = self.program(mapper.name, proposal)
+                    made.append(self.timed(program) if objective == TIME else program)
                     values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
                 except _NO_PROGRAM as error:
                     faults.append(error)
@@ -105,6 +119,16 @@ class Mapping:
             raise known
         return attrs.evolve(known, mapper=name)
 
+    def timed(self, one: Mapped) -> Mapped:
+        """Return a program with the least seconds that a call took; those with the same C are measured once.
+
+        Raises MorelloError where it cannot be built or run.
+        """
+        key = program_key(one.goal.impl, one.goal.target)
+        if key not in self._timed:
+            self._timed[key] = seconds_of(one.goal, self.compiler)
+        return attrs.evolve(one, seconds=self._timed[key])
+
     def _completed(self, proposal: Sequence[Statement]) -> Mapped:
         target = self.goal.target
         goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
@@ -126,6 +150,12 @@ class Mapping:
         goal = goal.synthesize(db=False, progress=False, effort=self.effort)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
+
+
+def seconds_of(goal: Goal, compiler: str | None = None) -> float:
+    """Return the least seconds of a call of a goal's program. Raises MorelloError where it cannot be built or run."""
+    program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
+    return bench(GoalKernel(goal, program, compiler), _MEASURED).best
 
 
 @attrs.define
