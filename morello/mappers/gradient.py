@@ -24,6 +24,9 @@ from morello.schedule import Schedule
 
 Floats = npt.NDArray[np.float64]
 
+#: What a tile is worth that is e times as large, as a share of what is moved: of many that move the least, the largest.
+_LARGER = 0.05
+
 
 def log_held(array: Array, sizes: Floats, unit: int) -> tuple[float, Floats]:
     """Return the logarithm of the bytes that tiles of these sizes, [loops], take of an array, and its gradient.
@@ -66,7 +69,7 @@ def descended(
 ) -> tuple[float, ...] | None:
     """Return the sizes that move least, with all arrays' parts in memory together; loops `whole` stay so.
 
-    Lines have `unit` bytes. None where not even the smallest tile fits.
+    Lines have `unit` bytes, and tiles that move a little more may be larger. None where not even the smallest fits.
     """
     start = np.array([math.log(size) if loop in whole else 0.0 for loop, size in enumerate(nest.sizes)])
 
@@ -76,8 +79,13 @@ def descended(
 
     if room(start)[0] < 0:
         return None
+
+    def worth(logs: Floats) -> tuple[float, Floats]:
+        moved, slope = log_moved(nest, inner, np.exp(logs), unit)
+        return moved - _LARGER * float(logs.sum()), slope - _LARGER
+
     found = scipy_module("optimize").minimize(
-        lambda logs: log_moved(nest, inner, np.exp(logs), unit),
+        worth,
         start,
         jac=True,
         method="SLSQP",
@@ -89,7 +97,7 @@ def descended(
 
 def _choose(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return the rounded tile that moves least, of those for each loop that may go on first."""
-    best: tuple[int, tuple[int, ...], tuple[int, ...]] | None = None
+    best: tuple[int, int, tuple[int, ...], tuple[int, ...]] | None = None
     for inner, size in enumerate(room.nest.sizes):
         if size == 1 or room.memory < 1:
             continue
@@ -97,9 +105,9 @@ def _choose(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
         tile = room.fitted(shape) if shape else None
         if tile is not None:
             order = room.order(tile)
-            made = (tile_moves(room.nest, tile, *order), tile, order)
+            made = (tile_moves(room.nest, tile, *order), -math.prod(tile), tile, order)
             best = made if best is None else min(best, made)
-    return best and best[1:]
+    return best and best[2:]
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
