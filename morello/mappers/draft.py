@@ -20,6 +20,8 @@ from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
 
+#: Loops up to this size are short.
+_SHORT = 7
 #: Where tiles that fill a level are refused, since limits are rounded, those of so many parts of it are tried in turn.
 _SHARES = 8
 
@@ -73,16 +75,27 @@ class Room:
         return fit if fit % multiple == 0 else whole
 
     def fitted(self, shape: Sequence[float]) -> tuple[int, ...] | None:
-        """Return the largest rounded tile of about this shape that fits, None if not even the smallest does."""
-        low, high = 0.0, 1.0
-        best = self.rounded([1.0] * len(shape))
-        if not self.fits(best):
-            return None
+        """Return the largest rounded tile of about this shape that fits, None if not even the smallest does.
+
+        Short loops that are whole, as those of filters, stay so if they can: parts of them are of several sizes.
+        """
         if self.fits(full := self.rounded(shape)):
             return full
+        short = [extent <= _SHORT and size >= extent for size, extent in zip(shape, self.nest.sizes, strict=True)]
+        return self._shrunk(shape, short) or self._shrunk(shape, [False] * len(shape))
+
+    def _shrunk(self, shape: Sequence[float], stays: Sequence[bool]) -> tuple[int, ...] | None:
+        def smaller(factor: float) -> tuple[int, ...]:
+            sizes = zip(shape, stays, strict=True)
+            return self.rounded([size if whole else max(1.0, factor * size) for size, whole in sizes])
+
+        low, high = 0.0, 1.0
+        best = smaller(0.0)
+        if not self.fits(best):
+            return None
         for _ in range(20):
             middle = (low + high) / 2
-            tile = self.rounded([middle * size for size in shape])
+            tile = smaller(middle)
             if self.fits(tile):
                 low, best = middle, tile
             else:

@@ -36,7 +36,7 @@ def test_gradients_are_slopes(places: list[float], inner: int, unit: int) -> Non
 
 
 def test_sums_stay_in_square_tiles() -> None:
-    """Of 8192 values most are those of an output tile, whose sides are the same; it moves little more than the bound."""
+    """Of 8192 values most are those of an output tile, whose sides are the same; little more moves than the bound."""
     tile = descended(PRODUCT, 8192, 1)
     assert tile is not None
     assert tile[0] == pytest.approx(tile[2], rel=1e-3)
