@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from morello import api
-from morello.errors import MorelloError
+from morello.errors import MorelloError, Undecided
 from morello.goals import Goal
 from morello.ir.impl import figures
 from morello.mappers import mappers_for
@@ -60,7 +60,10 @@ def searched(goal: Goal, effort: int) -> Moments:
         if progress.high is not None and (not moments or progress.high < moments[-1][1]):
             moments.append((time.process_time(), progress.high))
 
-    cost = int(figures(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
+    try:
+        cost = int(figures(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
+    except Undecided:
+        return [(time.process_time(), 0)]
     return moments if moments and moments[-1][1] == cost else [*moments, (time.process_time(), cost)]
 
 
@@ -110,7 +113,7 @@ def main(only: str, mappers: tuple[str, ...], effort: int, one: tuple[str, str] 
         for moments in found.values():
             then = [cost for at, cost in search if at <= moments[-1][0]]
             row += [_words(moments[0], least) if len(moments) > 1 else "–", _words(moments[-1], least)]
-            row += [f"{then[-1] / least:.2f}" if then else "none"]
+            row += [f"{then[-1] / least:.2f}" if then and then[-1] else "none"]
         table.add_row(spec, *row)
         Console(stderr=True).print(spec, *row)
     Console(width=160).print(table)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import math
 from itertools import permutations
 from itertools import product as every
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -92,6 +95,21 @@ def test_tiles_fit_and_grow(m: int, k: int, n: int, bits: int) -> None:
 
 def test_what_does_not_fit_has_no_tiles() -> None:
     assert dealt(product(4, 4, 4), ((4.0,) * 3,), kept=frozenset([1])) is None
+
+
+def test_the_solver_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """HiGHS writes to standard output at times, past Python."""
+    optimize = importlib.import_module("scipy.optimize")
+    solve = optimize.milp
+
+    def noisy(*given: Any, **options: Any) -> Any:
+        ctypes.CDLL(None).puts(b"noise")
+        return solve(*given, **options)
+
+    monkeypatch.setattr(optimize, "milp", noisy)
+    assert dealt(product(2, 2, 4), ((4.0,) * 3,)) is not None
+    print("after")
+    assert capfd.readouterr().out == "after\n"
 
 
 @given(st.integers(1, 500))
