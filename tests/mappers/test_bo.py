@@ -131,4 +131,4 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     goal = product(8, 8, 8)
     with pytest.raises(MorelloError, match="scikit-learn") as caught:
         next(iter(bayesian().propose(goal.spec, goal.target, 0)))
-    assert "morello[bounds]" in caught.value.hint
+    assert "morello[bounds]" in str(caught.value.hint)
