@@ -108,7 +108,7 @@ def main(only: str, mappers: tuple[str, ...], effort: int, one: tuple[str, str] 
     for spec in (spec for spec in SPECS if only in spec):
         search = measured(spec, "search", effort)
         found = {name: measured(spec, name, effort) for name in chosen}
-        least = min(cost for moments in (search, *found.values()) for _, cost in moments if cost)
+        least = min((cost for moments in (search, *found.values()) for _, cost in moments if cost), default=1)
         row = [_words(search[0], least)]
         for moments in found.values():
             then = [cost for at, cost in search if at <= moments[-1][0]]
