@@ -98,9 +98,8 @@ def descended(
 def _choose(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return the rounded tile that moves least, of those for each loop that may go on first."""
     best: tuple[int, int, tuple[int, ...], tuple[int, ...]] | None = None
-    for inner, size in enumerate(room.nest.sizes):
-        if size == 1 or room.memory < 1:
-            continue
+    loops = [loop for loop, size in enumerate(room.nest.sizes) if size > 1] or [0]
+    for inner in loops if room.memory > 0 else ():
         shape = descended(room.nest, room.memory, inner, room.unit, room.whole)
         tile = room.fitted(shape) if shape else None
         if tile is not None:
