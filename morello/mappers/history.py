@@ -1,4 +1,4 @@
-"""What was tried before: points of mappers with what came of them, kept in a file of lines of JSON."""
+"""A file of trials: points of mappers with what came of them, in lines of JSON."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ import attrs
 from morello.bounds.certificate import Cut
 from morello.bounds.moved import moved
 from morello.codegen.keys import program_key
-from morello.compiled import GoalKernel
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal
 from morello.ir.impl import figures
 from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
+from morello.runtime.kernel import Kernel
 from morello.runtime.timing import bench
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.effort import Effort
@@ -155,12 +155,12 @@ class Mapping:
 def seconds_of(goal: Goal, compiler: str | None = None) -> float:
     """Return the least seconds of a call of a goal's program. Raises MorelloError where it cannot be built or run."""
     program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
-    return bench(GoalKernel(goal, program, compiler), _MEASURED).best
+    return bench(Kernel(goal.impl, goal.target, program, compiler), _MEASURED).best
 
 
 @attrs.define
 class _Proposals:
-    """What a mapper proposes, one after another."""
+    """Proposals of a mapper, one after another."""
 
     mapper: Mapper
     _found: Generator[Schedule, float | None, None]
