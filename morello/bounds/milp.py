@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from math import inf
 
 import attrs
@@ -58,19 +62,37 @@ class Program:
         places = [(row, one, value) for row, (terms, *_) in enumerate(self._rows) for one, value in terms.items()]
         rows, columns, values = zip(*places, strict=True)
         matrix = sparse.csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
-        answer = optimize.milp(
-            self._costs,
-            integrality=self._whole,
-            bounds=optimize.Bounds(self._lower, self._upper),
-            constraints=optimize.LinearConstraint(
-                matrix, [lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]
-            ),
-            options={"node_limit": nodes},
-        )
+        with _unheard():
+            answer = optimize.milp(
+                self._costs,
+                integrality=self._whole,
+                bounds=optimize.Bounds(self._lower, self._upper),
+                constraints=optimize.LinearConstraint(
+                    matrix, [lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]
+                ),
+                options={"node_limit": nodes},
+            )
         # A limit of nodes has no status of its own.
         if answer.status not in (0, 1, 2) and "limit" not in answer.message:
             raise MorelloError(f"an integer program fails: {answer.message}", "this is a bug: please report it")
         return None if answer.x is None else [*map(float, answer.x)]
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Let nothing be printed by C: HiGHS tells of some solutions whatever it is told, in the midst of JSON."""
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def added(*sums: Sum) -> dict[int, float]:

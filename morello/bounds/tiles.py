@@ -109,6 +109,30 @@ def held(array: Array, tile: Sequence[Num]) -> Num:
     return array.bytes * choose(box < points, box, points)
 
 
+def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
+    """Return the longest multiple of a shape whose parts fit into memory together, no longer than loops.
+
+    Of a dimension that is a sum of loops there is room for the sum of their sizes ([Dinh2023] §6.2).
+    """
+    low, high = 0.0, max(size / one for size, one in zip(nest.sizes, shape, strict=True))
+
+    def tile(factor: float) -> tuple[float, ...]:
+        return tuple(min(float(size), factor * one) for size, one in zip(nest.sizes, shape, strict=True))
+
+    def taken(sizes: Sequence[float]) -> float:
+        return sum(
+            array.bytes * math.prod(sum(abs(c) * sizes[loop] for loop, c in form) for form in array.index)
+            for array in nest.arrays
+        )
+
+    if taken(tile(high)) <= memory:
+        return tile(high)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if taken(tile(middle)) <= memory else (low, middle)
+    return tile(low)
+
+
 @attrs.frozen
 class Buffer:
     """Fast memory of `capacity` bytes for some arrays, by number."""
@@ -175,8 +199,22 @@ def _longest(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[Num], loop: i
     return low
 
 
-def tile_moves(nest: Nest, tile: Sequence[int], inner: int) -> int:
-    """Return the bytes that a nest moves which goes through tiles, along loop `inner` first.
+def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> int:
+    """Return how often an array's part of a tile is loaded, if tiles go on along the loops in this order.
+
+    `trips` are the tiles along each loop; the first of the order is the innermost. A part stays as long as none of its
+    loops goes on; loops that the order leaves out are outside.
+    """
+    stays: list[int] = []
+    for loop in order:
+        if loop in array.support and trips[loop] > 1:
+            break
+        stays.append(loop)
+    return math.prod(trip for loop, trip in enumerate(trips) if loop not in stays)
+
+
+def tile_moves(nest: Nest, tile: Sequence[int], *order: int) -> int:
+    """Return the bytes that a nest moves which goes through tiles, along the loops of the order first.
 
     Each array's part is loaded for each tile, unless it is that of the tile before; outputs that come again are loaded
     and stored.
@@ -184,9 +222,7 @@ def tile_moves(nest: Nest, tile: Sequence[int], inner: int) -> int:
     trips = [-(-size // part) for size, part in zip(nest.sizes, tile, strict=True)]
     moved = 0
     for array in nest.arrays:
-        stays = inner not in array.support
-        again = math.prod(trip for loop, trip in enumerate(trips) if loop not in array.support)
-        again //= trips[inner] if stays else 1
+        again = times_loaded(array, trips, order) // math.prod(trips[loop] for loop in array.support)
         once = nest.touched(array) if array.projective else _with_halos(nest, array, tile, trips)
         loads = once * array.bytes * again
         if array.writes:

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compare-conv": "Compare what algorithms for the convolutions of FILE move, and what they move at least.",
         "sensitivity": "Show what the cost of moving depends on for the Specs of FILE.",
         "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
+        "compare-mappers": "Compare programs by mappers: their costs, times, and how soon they are found.",
         "tune": "Make the programs of FILE faster by edits of their schedules, measured on this machine.",
         "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
         "targets": "List the installed targets, and what they have.",

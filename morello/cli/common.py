@@ -47,7 +47,7 @@ class Size(click.ParamType):
 #: Under which a command's context keeps whether to tell how the search went, what effort it may take, and whether
 #: programs that were measured are used.
 _VERBOSE, _EFFORT, _MEASURED = "morello.verbose", "morello.effort", "morello.measured"
-_IN_A_HURRY = ("run", "compile", "map", "tune")
+_IN_A_HURRY = ("run", "compile", "map", "compare-mappers", "tune")
 
 
 def print_json(data: Any) -> None:
@@ -129,6 +129,11 @@ def with_goals_for_targets(command: Command) -> Command:
     return _with_goals(command, several_targets=True)
 
 
+def with_goals_of_files(command: Command) -> Command:
+    """Do the same with any number of files, whose goals come one after another."""
+    return _with_goals(command, several_targets=False, several_files=True)
+
+
 def with_specs(command: Command) -> Command:
     """Add FILE and the options that say which of its Specs are meant, for which target; nothing is searched for.
 
@@ -145,11 +150,17 @@ def with_specs(command: Command) -> Command:
     return wrapped
 
 
-def _with_file(target: str, several_targets: bool = False) -> Callable[[Command], Command]:
+def _with_file(target: str, several_targets: bool = False, several_files: bool = False) -> Callable[[Command], Command]:
     """Return what adds FILE and the options that say which of its Specs are meant, for which `target`, in words."""
 
     def add(command: Command) -> Command:
-        @click.argument("file", metavar="FILE", shell_complete=completion.files)
+        @click.argument(
+            "file",
+            metavar="FILE..." if several_files else "FILE",
+            nargs=-1 if several_files else 1,
+            required=True,
+            shell_complete=completion.files,
+        )
         @click.option("--spec", metavar="NAME", help="Only the Spec of this name.")
         @click.option(
             "--target", metavar="NAME", multiple=several_targets, shell_complete=completion.targets, help=target
@@ -164,10 +175,10 @@ def _with_file(target: str, several_targets: bool = False) -> Callable[[Command]
     return add
 
 
-def _with_goals(command: Command, several_targets: bool) -> Command:
+def _with_goals(command: Command, several_targets: bool, several_files: bool = False) -> Command:
     more = "  Several make a library whose functions choose among them when they run." if several_targets else ""
 
-    @_with_file(f"Compile for this target instead of the one that FILE names.{more}", several_targets)
+    @_with_file(f"Compile for this target instead of the one that FILE names.{more}", several_targets, several_files)
     @click.option(
         "--db",
         metavar="PATH",
@@ -180,7 +191,7 @@ def _with_goals(command: Command, several_targets: bool) -> Command:
     @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
     def wrapped(
-        file: str,
+        file: str | tuple[str, ...],
         spec: str | None,
         target: str | tuple[str, ...] | None,
         profile: str | None,
@@ -195,9 +206,14 @@ def _with_goals(command: Command, several_targets: bool) -> Command:
         if len({*targets}) < len(targets):
             raise click.UsageError(f"--target {' --target '.join(map(str, targets))}: name each once")
         click.get_current_context().meta[_VERBOSE] = verbose
-        text = read_file(file)
-        with crash.telling(file=text):
-            goals = [goal for each in targets for goal in _chosen(text, file, spec, each, profile)]
+        texts = {one: read_file(one) for one in ([file] if isinstance(file, str) else file)}
+        with crash.telling(file="\n".join(texts.values())):
+            goals = [
+                goal
+                for each in targets
+                for one, text in texts.items()
+                for goal in _chosen(text, one, spec, each, profile)
+            ]
             command(goals=goals, db=None if no_db else _database(db), **options)
 
     return wrapped

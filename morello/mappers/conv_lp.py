@@ -23,7 +23,7 @@ def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
         nest = room.nest.lifted()
         kept = {*room.whole, *(inner for outer, inner, _ in nest.split if outer in room.whole)}
         tile = room.fitted(joined(nest, largest_tile(nest, room.memory, alpha, kept).sizes))
-        return (tile, (room.innermost(tile),)) if tile else None
+        return (tile, room.order(tile)) if tile else None
 
     for alpha in ALPHAS:
         yield from drafts(spec, target, lambda room, alpha=alpha: choose(room, alpha))

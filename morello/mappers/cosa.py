@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import product as choices
+from math import inf
 
 import attrs
 
@@ -26,6 +27,10 @@ from morello.schedule import Schedule
 
 #: What a factor of 2 counts in the objective: of memory that is used, threads that work, and bytes that are moved.
 _USED, _SHARED, _MOVED = -0.1, -10.0, 1.0
+#: The same of the first loop: of tiles that move as much, the one that is longest along it is best.
+_FIRST = -0.01
+#: Loops of a slot that are in order, from the innermost on; others count as if all of them loaded everything.
+_RANKS = 3
 #: Loops are as long as the next product of primes up to this.
 _LARGEST_PRIME = 7
 #: Nodes of branch and bound.
@@ -77,6 +82,8 @@ class _Deal:
     ranks: list[list[dict[int, tuple[int, int]]]] = attrs.field(
         factory=list[list[dict[int, tuple[int, int]]]], init=False
     )
+    #: For each slot between levels, the logarithm of the loops without a rank.
+    rests: list[Sum] = attrs.field(factory=list[Sum], init=False)
     #: For each level and array, the logarithms of the loops that load it.
     loads: list[list[Sum]] = attrs.field(factory=list[list[Sum]], init=False)
 
@@ -87,6 +94,7 @@ class _Deal:
             self.loads.append([self._array(level, at, bytes_) for at, bytes_ in enumerate(capacity)])
         for loop in self.loops:
             self.program.charge(self.logs[-1][loop], _SHARED)
+            self.program.charge(self.logs[0][loop], _FIRST * (1 - loop / len(self.nest.sizes)))
         found = self.program.solve(nodes)
         return None if found is None else self._read(found)
 
@@ -118,11 +126,13 @@ class _Deal:
         """Let each loop of a slot between levels have a rank; ranks are filled from the innermost on."""
         for slot in range(1, len(self.capacities) + 1):
             loops = [loop for loop in self.loops if loop not in self.kept]
-            ranks = [{loop: self._ranked(loop) for loop in loops} for _ in loops]
+            ranks = [{loop: self._ranked(loop) for loop in loops} for _ in loops[:_RANKS]]
+            rest = {loop: self.program.variable(inf if len(loops) > _RANKS else 0.0) for loop in loops}
             for loop in loops:
                 self.program.at_most({rank[loop][1]: 1.0 for rank in ranks}, 1)
-                here = {rank[loop][0]: 1.0 for rank in ranks}
+                here = {rest[loop]: 1.0, **{rank[loop][0]: 1.0 for rank in ranks}}
                 self.program.equal(added(here, times(self.logs[slot][loop], -1)), 0)
+            self.rests.append(dict.fromkeys(rest.values(), 1.0))
             for inner, outer in zip(ranks, [*ranks[1:], {}][: len(ranks)], strict=True):
                 taken = {there: 1.0 for _, there in inner.values()}
                 self.program.at_most(taken, 1)
@@ -155,7 +165,7 @@ class _Deal:
     def _loaded(self, level: int, array: Array) -> Sum:
         """Return the sum over ranks outside a level, from the innermost on that changes what is loaded."""
         before: int | None = None
-        total: dict[int, float] = {}
+        total = added(*self.rests[level:])
         most = sum(map(self._log, self.loops))
         for rank in (rank for slot in self.ranks[level:] for rank in slot):
             changed, counted = self.program.variable(1), self.program.variable()

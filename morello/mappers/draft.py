@@ -20,6 +20,8 @@ from morello.rewrites.tile import Tile
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
 
+#: Loops up to this size are short.
+_SHORT = 7
 #: Where tiles that fill a level are refused, since limits are rounded, those of so many parts of it are tried in turn.
 _SHARES = 8
 
@@ -73,25 +75,46 @@ class Room:
         return fit if fit % multiple == 0 else whole
 
     def fitted(self, shape: Sequence[float]) -> tuple[int, ...] | None:
-        """Return the largest rounded tile of about this shape that fits, None if not even the smallest does."""
-        low, high = 0.0, 1.0
-        best = self.rounded([1.0] * len(shape))
-        if not self.fits(best):
-            return None
+        """Return the largest rounded tile of about this shape that fits, None if not even the smallest does.
+
+        Short loops that are whole, as those of filters, stay so if they can: parts of them are of several sizes.
+        """
         if self.fits(full := self.rounded(shape)):
             return full
+        short = [extent <= _SHORT and size >= extent for size, extent in zip(shape, self.nest.sizes, strict=True)]
+        return self._shrunk(shape, short) or self._shrunk(shape, [False] * len(shape))
+
+    def _shrunk(self, shape: Sequence[float], stays: Sequence[bool]) -> tuple[int, ...] | None:
+        def smaller(factor: float) -> tuple[int, ...]:
+            sizes = zip(shape, stays, strict=True)
+            return self.rounded([size if whole else max(1.0, factor * size) for size, whole in sizes])
+
+        low, high = 0.0, 1.0
+        best = smaller(0.0)
+        if not self.fits(best):
+            return None
         for _ in range(20):
             middle = (low + high) / 2
-            tile = self.rounded([middle * size for size in shape])
+            tile = smaller(middle)
             if self.fits(tile):
                 low, best = middle, tile
             else:
                 high = middle
         return best
 
-    def innermost(self, tile: Sequence[int]) -> int:
-        """Return the loop along which tiles should go on first: the one with which least is moved."""
-        return min(range(len(tile)), key=lambda loop: (tile_moves(self.nest, tile, loop), loop))
+    def order(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """Return loops along which tiles should go on first, the very first before others, so that little is moved."""
+        order: tuple[int, ...] = ()
+        moved: int | None = None
+        left = [loop for loop, size in enumerate(self.nest.sizes) if tile[loop] < size]
+        while left:
+            best = min(left, key=lambda loop: (tile_moves(self.nest, tile, *order, loop), loop))
+            then = tile_moves(self.nest, tile, *order, best)
+            if moved is not None and then >= moved:
+                break
+            order, moved = (*order, best), then
+            left.remove(best)
+        return order
 
 
 #: Chooses the sizes of tiles and the loops along which they go on first, the very first before others, which need not

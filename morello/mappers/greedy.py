@@ -25,7 +25,7 @@ def _grown(room: Room, first: int) -> tuple[Sequence[int], Sequence[int]] | None
                 low, tile = middle, longer
             else:
                 high = middle - 1
-    return tile, (room.innermost(tile),)
+    return tile, room.order(tile)
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

@@ -19,7 +19,7 @@ _BRANCHES = 4096
 
 def _least_moved(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     found = best_tiling(room.nest, room.memory) if room.memory > 1 else None
-    return found and _allowed(room, found.tile, found.inner)
+    return found and _allowed(room, found.tile, (found.inner,))
 
 
 def _most_points(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
@@ -31,14 +31,14 @@ def _most_points(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
     except MorelloError:
         # Not even single points fit: there are no tiles.
         return None
-    return _allowed(room, tile, room.innermost(tile))
+    return _allowed(room, tile, room.order(tile))
 
 
-def _allowed(room: Room, tile: Sequence[int], inner: int) -> tuple[Sequence[int], Sequence[int]] | None:
+def _allowed(room: Room, tile: Sequence[int], order: Sequence[int]) -> tuple[Sequence[int], Sequence[int]] | None:
     """Return tiles as even as they can be, in as many parts; None where a loop that stays whole would be cut."""
     even = tuple(-(-size // -(-size // part)) for size, part in zip(room.nest.sizes, tile, strict=True))
     whole = all(even[loop] == room.nest.sizes[loop] for loop in room.whole)
-    return (even, (inner,)) if whole else None
+    return (even, order) if whole else None
 
 
 def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:

@@ -20,7 +20,7 @@ def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
         if room.memory < 2:
             return None
         tile = room.fitted(largest_tile(room.nest, room.memory, alpha, room.whole).sizes)
-        return (tile, (room.innermost(tile),)) if tile else None
+        return (tile, room.order(tile)) if tile else None
 
     for alpha in ALPHAS:
         yield from drafts(spec, target, lambda room, alpha=alpha: choose(room, alpha))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from morello.bounds.certificate import Cut
 from morello.bounds.moved import moved
+from morello.codegen.keys import program_key
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal
 from morello.ir.impl import figures
-from morello.plugins.mapper import Mapper
+from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
+from morello.runtime.kernel import Kernel
+from morello.runtime.timing import bench
 from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.effort import Effort
 
@@ -26,7 +30,7 @@ EFFORT = Effort(expansions=20_000)
 class Mapped:
     """A proposal made a program: the statements that were taken, and those refused with the reasons.
 
-    `moved` are the bytes that it moves across each cut that it was asked for.
+    `moved` are the bytes that it moves across each cut that it was asked for; `seconds` those of a call, if measured.
     """
 
     mapper: str
@@ -35,6 +39,7 @@ class Mapped:
     goal: Goal = attrs.field(repr=False)
     cost: int
     moved: tuple[int, ...]
+    seconds: float | None = None
 
     @property
     def text(self) -> str:
@@ -46,11 +51,16 @@ class Mapped:
 _NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
 
 #: What the best proposal has least of.
-Objective: TypeAlias = Callable[[Mapped], tuple[int, ...]]
+Objective: TypeAlias = Callable[[Mapped], tuple[float, ...]]
+#: The objective that programs are measured for.
+TIME = "time"
+#: Seconds that each program is measured for.
+_MEASURED = 0.05
 
 OBJECTIVES: dict[str, Objective] = {
     "cost": lambda one: (one.cost, sum(one.moved)),
     "bytes": lambda one: (sum(one.moved), one.cost),
+    TIME: lambda one: (math.inf if one.seconds is None else one.seconds, one.cost),
 }
 
 
@@ -61,7 +71,9 @@ class Mapping:
     goal: Goal
     cuts: Sequence[Cut]
     effort: Effort = EFFORT
+    compiler: str | None = None
     _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     _searches: Searches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -70,15 +82,24 @@ class Mapping:
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
 
-        Raises MorelloError where there is none, and PluginError for a mapper that fails.
+        For `time`, all programs are built and measured. Raises MorelloError where there is none, or none can be built,
+        and PluginError for a mapper that fails.
         """
         made: list[Mapped] = []
         faults: list[MorelloError] = []
-        for proposal in self._proposals(mapper, seed):
-            try:
-                made.append(self.program(mapper.name, proposal))
-            except _NO_PROGRAM as error:
-                faults.append(error)
+        values: dict[Schedule, float | None] = {}
+        proposals = _Proposals.of(mapper, self.goal, seed)
+        reply: float | None = None
+        while (proposal := proposals.next(reply)) is not None:
+            if proposal not in values:
+                values[proposal] = None
+                try:
+                    program = self.program(mapper.name, proposal)
+                    made.append(self.timed(program) if objective == TIME else program)
+                    values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
+                except _NO_PROGRAM as error:
+                    faults.append(error)
+            reply = values[proposal]
         if made:
             return min(made, key=OBJECTIVES[objective])
         if faults:
@@ -97,6 +118,16 @@ class Mapping:
         if isinstance(known, MorelloError):
             raise known
         return attrs.evolve(known, mapper=name)
+
+    def timed(self, one: Mapped) -> Mapped:
+        """Return a program with the least seconds that a call took; those with the same C are measured once.
+
+        Raises MorelloError where it cannot be built or run.
+        """
+        key = program_key(one.goal.impl, one.goal.target)
+        if key not in self._timed:
+            self._timed[key] = seconds_of(one.goal, self.compiler)
+        return attrs.evolve(one, seconds=self._timed[key])
 
     def _completed(self, proposal: Sequence[Statement]) -> Mapped:
         target = self.goal.target
@@ -120,18 +151,46 @@ class Mapping:
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
 
-    def _proposals(self, mapper: Mapper, seed: int) -> list[Schedule]:
-        """Return what a mapper proposes, each once. Raises PluginError where it fails or gives something else."""
+
+def seconds_of(goal: Goal, compiler: str | None = None) -> float:
+    """Return the least seconds of a call of a goal's program. Raises MorelloError where it cannot be built or run."""
+    program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
+    return bench(Kernel(goal.impl, goal.target, program, compiler), _MEASURED).best
+
+
+@attrs.define
+class _Proposals:
+    """Proposals of a mapper, one after another."""
+
+    mapper: Mapper
+    _found: Generator[Schedule, float | None, None]
+
+    @classmethod
+    def of(cls, mapper: Mapper, goal: Goal, seed: int) -> _Proposals:
+        """Return the proposals for the Spec of a goal."""
+
+        def found() -> Generator[Schedule, float | None, None]:
+            yield from told(mapper.propose(goal.spec, goal.target, seed))
+
+        return cls(mapper, found())
+
+    def next(self, reply: float | None) -> Schedule | None:
+        """Return the next one, None after the last; `reply` is what the one before is worth.
+
+        Raises PluginError where the mapper fails or gives something else.
+        """
         try:
-            found = [tuple(one) for one in mapper.propose(self.goal.spec, self.goal.target, seed)]
+            proposal = tuple(self._found.send(reply))
+        except StopIteration:
+            return None
         except MorelloError:
             raise
         except Exception as error:
-            raise _fault(mapper, f"fails: {type(error).__name__}: {error}") from error
-        for statement in (statement for one in found for statement in one):
+            raise _fault(self.mapper, f"fails: {type(error).__name__}: {error}") from error
+        for statement in proposal:
             if not isinstance(statement, Rewrite | Subschedule | Synthesize):
-                raise _fault(mapper, f"proposes {statement!r}, which is no statement of a schedule")
-        return list(dict.fromkeys(found))
+                raise _fault(self.mapper, f"proposes {statement!r}, which is no statement of a schedule")
+        return proposal
 
 
 def _check_known(statement: Statement, goal: Goal) -> None:

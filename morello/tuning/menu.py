@@ -270,7 +270,7 @@ def _mapper(candidate: Candidate) -> Iterator[Schedule]:
     def found() -> Iterator[Callable[[], Schedule]]:
         root = next(sites(candidate.impl))
         for mapper in MAPPERS:
-            for schedule in mapper.propose(candidate.spec, candidate.target, 0):
+            for schedule in () if mapper.adaptive else mapper.propose(candidate.spec, candidate.target, 0):
                 if all(isinstance(step, Rewrite) for step in schedule):
                     yield partial(begun, candidate, root, *(one for one in schedule if isinstance(one, Rewrite)))
 

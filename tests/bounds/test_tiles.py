@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from morello.bounds.hbl import tile_exponents
 from morello.bounds.nest import Nest, program
 from morello.bounds.regions import Table, table
-from morello.bounds.tiles import Buffer, best_tiling, held, largest_tile, tile_moves, whole_tile
+from morello.bounds.tiles import Buffer, best_tiling, held, largest_tile, stretched, tile_moves, whole_tile
 from morello.bounds.traffic import traffic
 from morello.errors import MorelloError
 
@@ -183,8 +183,53 @@ def test_regions_agree_with_the_program(regions: Table) -> None:
         assert max(a + b for a, b in zip(exponents, (*exponents[1:], exponents[0]), strict=True)) <= 1
 
 
-def test_regions_are_for_plain_dimensions_and_known_sizes(regions: Table) -> None:
-    with pytest.raises(MorelloError, match="sum of loops"):
-        table(convolution(2, 2, 2, 2))
+@pytest.mark.parametrize(
+    ("loops", "accesses", "regions"),
+    [
+        ("bckwr", "In[b,c,w+r] F[k,c,r] Out[b,k,w]", 26),
+        # Positions of the filter as r = 2r' + u and s = 2s' + v, for a stride of 2 ([Dinh2023] §4.2).
+        pytest.param("bckwhrsuv", "In[b,c,w+r,h+s,u,v] F[k,c,r,s,u,v] Out[b,k,w,h]", 116, marks=pytest.mark.slow),
+    ],
+)
+def test_regions_of_convolutions(loops: str, accesses: str, regions: int) -> None:
+    """They leave no gaps: random sizes find no other ones."""
+    nest = program(dict.fromkeys(loops, 1), accesses)
+    made = table(nest)
+    rng = random.Random(0)
+    for _ in range(60):
+        beta = [Fraction(rng.randrange(2001), 1000) for _ in loops]
+        sized = attrs.evolve(nest, sizes=tuple(round(4096 ** float(one)) for one in beta))
+        exact = [Fraction(math.log(size, 4096)).limit_denominator(10**7) for size in sized.sizes]
+        exponents = made.exponents(exact)
+        assert float(sum(exponents)) == pytest.approx(sum(largest_tile(sized, 4096).exponents), abs=1e-5)
+    assert len(made.regions) == regions
+
+
+def test_regions_of_sizes_there_are_not(regions: Table) -> None:
     with pytest.raises(MorelloError, match="no region"):
-        regions.exponents([Fraction(7)] * 3)
+        regions.exponents([Fraction(-1)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "accesses", "memory", "most"),
+    [
+        ("bckwhrs", "In[b,c,w+r,h+s] F[k,c,r,s]", 131_072, 12.724),
+        ("mkn", "A[m,k] B[k,n] C[m,n]", 8192, 52.256),
+    ],
+)
+def test_shapes_are_stretched_until_memory_is_full(sizes: str, accesses: str, memory: int, most: float) -> None:
+    """With all loops as long as each other: 12 fit, which take 103,680 of 131,072 values, and 13 do not."""
+    nest = program(dict.fromkeys(sizes, 1000), accesses)
+    assert stretched(nest, memory, [1.0] * len(sizes)) == pytest.approx([most] * len(sizes), rel=1e-4)
+    assert stretched(nest, 10**20, [1.0] * len(sizes)) == (1000.0,) * len(sizes)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.tuples(*[st.floats(0.01, 1)] * 7), st.integers(10, 10**6))
+def test_each_shape_is_a_tile_that_fits(shape: tuple[float, ...], memory: int) -> None:
+    layer = convolution(64, 64, 56, 3)
+    tile = stretched(layer, memory, shape)
+    whole = [max(1, int(one)) for one in tile]
+    assert all(one <= size for one, size in zip(tile, layer.sizes, strict=True))
+    if min(tile) >= 1:
+        assert sum(held(array, whole) for array in layer.arrays) <= memory

@@ -42,10 +42,30 @@ def test_a_seed_gives_the_same_again(cli, write):
     assert cli(*arguments).stdout == first
 
 
+def test_times_are_measured_where_they_are_the_objective(cli, write, runnable):
+    path = write("spec one = Matmul(1×4×4×8, (f32, GL), (f32, GL), (f32, GL), serial)\n", runnable)
+    result = cli("map", path, "--mapper", "greedy", "--objective", "time", "--json", "--no-db")
+    assert result.exit_code == 0, result.stderr
+    (told,) = json.loads(result.stdout)
+    assert told["objective"] == "time"
+    assert all(0 < one["seconds"] < 1 for one in (*told["mappers"], told["search"]))
+
+
+def test_trials_are_kept(cli, write, tmp_path):
+    history = tmp_path / "history"
+    arguments = ("map", write(SPEC), "--mapper", "bo", "--history", str(history), *OPTIONS)
+    assert cli(*arguments).exit_code == 0
+    before = history.read_text().count("\n")
+    assert before
+    other = SPEC.replace("1×4×4×8", "1×4×8×4")
+    assert cli("map", write(other, name="b.spec"), *arguments[2:]).exit_code == 0
+    assert history.read_text().count("\n") == 2 * before
+
+
 def test_mappers_are_listed(cli, write):
     result = cli("map", write(SPEC), "--list", "--no-db")
     assert [line.split()[1] for line in result.stdout.splitlines()] == [
-        *("mapper", "lp", "conv-lp", "integer-tile", "cosa", "greedy", "random", "hybrid")
+        *("mapper", "lp", "conv-lp", "mplp", "integer-tile", "gradient", "cosa", "greedy", "bo", "random", "hybrid")
     ]
     told = json.loads(cli("map", write(SPEC), "--list", "--json", "--no-db").stdout)
     assert {one["name"]: one["does"] for one in told}["lp"].startswith("tiles with the most points")

@@ -31,7 +31,7 @@ def test_options_are_those_there_are() -> None:
     assert having["--spec"] == set(COMMANDS) - others
     assert having["--db"] == set(COMMANDS) - others - {"compare-conv", "sensitivity"}
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    shown = {"check", "bench", "explain", "bound", "compare-conv", "sensitivity", "map", "tune"}
+    shown = {"check", "bench", "explain", "bound", "compare-conv", "sensitivity", "map", "compare-mappers", "tune"}
     assert having["--json"] == {*shown, "targets", "calibrate", "cache"}
 
 

@@ -18,9 +18,11 @@ from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Node, figures
-from morello.mappers import CONV_LP, GREEDY, INTEGER_TILE, LP, RANDOM, STANDARD, mappers_for
+from morello.mappers import BO, CONV_LP, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
+from morello.mappers.bo import bayesian
 from morello.mappers.draft import Room, drafts
 from morello.mappers.mapped import Mapping
+from morello.mappers.mplp import looked_up
 from morello.plugins import Mapper, hookimpl
 from morello.plugins.registry import Registry, installed
 from morello.rewrites import MoveStep, Tile
@@ -29,8 +31,8 @@ from morello.testing.trials import Trials
 
 #: Little memory, so that small products have several tiles in each level.
 LIMITS = "[64, 512, 512, 2048, 1048576]"
-#: All but that for windows.
-FOR_PRODUCTS = [one for one in STANDARD if one != CONV_LP]
+#: All but that for windows, with few trials.
+FOR_PRODUCTS = [*(one for one in STANDARD if one not in (BO, CONV_LP)), bayesian(trials=3)]
 
 
 def product(m: int, k: int, n: int, target: str = "x86_avx2", limits: str = LIMITS) -> Goal:
@@ -85,7 +87,7 @@ def test_the_same_seed_gives_the_same(mapper: Mapper) -> None:
     goal = product(16, 16, 24)
     first, again, other = ([*mapper.propose(goal.spec, goal.target, seed)] for seed in (5, 5, 6))
     assert first == again
-    assert (first == other) == (mapper != RANDOM)
+    assert (first == other) == (mapper not in (BO, RANDOM))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_the_same_seed_gives_the_same(mapper: Mapper) -> None:
 )
 def test_all_steps_of_proposals_apply(text: str) -> None:
     goal = api.goal(text, target="x86_avx2", profile="base")
-    for mapper in (LP, GREEDY, RANDOM):
+    for mapper in (LP, MPLP, GREEDY, RANDOM):
         proposals = [*mapper.propose(goal.spec, goal.target, 0)]
         assert proposals
         for proposal in proposals:
@@ -117,6 +119,15 @@ def test_convolutions_are_padded_before_they_are_tiled() -> None:
     assert any(max(statement.sizes[3:5]) < 28 for proposal in proposals for statement in _tiles(proposal))
     plain = product(8, 8, 8)
     assert not [*CONV_LP.propose(plain.spec, plain.target, 0)]
+
+
+def test_a_table_has_the_tiles_of_the_program() -> None:
+    """For values of four bytes in 2^14 bytes: 64×64×64; with k whole, 32 rows and columns of 2 KiB fit into 2^16."""
+    nest = nest_of(product(512, 512, 512).spec)
+    assert looked_up(nest, 1 << 14) == pytest.approx([1, 64, 64, 64], rel=1e-4)
+    found = looked_up(nest, 1 << 16, {2})
+    assert found == pytest.approx((1, 32, 512, 32), rel=1e-4)
+    assert looked_up(nest, 1 << 10, {2}) is None
 
 
 def _tiles(schedule: Sequence[Statement]) -> Iterator[Tile]:

@@ -1,0 +1,127 @@
+"""Measures how soon mappers have a program of what cost, beside the search that is told of none.
+
+    python benchmarks/first_programs.py [--only TEXT] [--mapper NAME]... [--effort 400000]
+
+Each search and each mapper has a process of its own. Seconds are the processor's from its start; costs are multiples of
+the cheapest program that any of them comes to. For search there are its first program and, for each mapper, what it has
+when that is done; for a mapper its first program, and the best of its first four proposals.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from itertools import islice
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from morello import api
+from morello.errors import MorelloError, Undecided
+from morello.goals import Goal
+from morello.ir.impl import figures
+from morello.mappers import mappers_for
+from morello.mappers.mapped import Mapping
+from morello.plugins.mapper import told
+from morello.plugins.registry import installed
+from morello.search.effort import Effort
+from morello.search.progress import Progress
+
+_FLOATS = "(f32, GL), (f32, GL), (f32, GL), serial)"
+SPECS = {
+    "256³": f"Matmul(1×256×256×256, {_FLOATS}",
+    "100³": f"Matmul(1×100×100×100, {_FLOATS}",
+    "1024³ u8·i8→i32": "Matmul(1×1024×1024×1024, (u8, GL), (i8, GL), (i32, GL), serial)",
+    "197×768×768": f"Matmul(1×197×768×768, {_FLOATS}",
+    "16×16,14,3": f"Conv[padding=1](1×16×16×14×14×3×3, {_FLOATS}",
+    "ResNet18-2 64,64,56,3": f"Conv[padding=1](1×64×64×56×56×3×3, {_FLOATS}",
+    "ResNet18-6 128,128,28,3": f"Conv[padding=1](1×128×128×28×28×3×3, {_FLOATS}",
+    "ResNet18-7 256,128,28,3 /2": f"Conv[padding=1, stride=2](1×256×128×14×14×3×3, {_FLOATS}",
+    "ResNet18-9 256,256,14,3": f"Conv[padding=1](1×256×256×14×14×3×3, {_FLOATS}",
+    "ResNet18-11 512,256,1 /2": f"Conv[stride=2](1×512×256×7×7×1×1, {_FLOATS}",
+    "Yolo-18 1024,512,17,3": f"Conv[padding=1](1×1024×512×17×17×3×3, {_FLOATS}",
+}
+MAPPERS = ("lp",)
+#: Proposals that a mapper makes at most.
+PROPOSALS = 4
+TARGET = "x86_avx2"
+#: Moments: seconds, and the cost of the best program by then, 0 for none.
+Moments = list[tuple[float, int]]
+
+
+def searched(goal: Goal, effort: int) -> Moments:
+    """Return the moments at which a search had a better program."""
+    moments: Moments = []
+
+    def hear(progress: Progress) -> None:
+        if progress.high is not None and (not moments or progress.high < moments[-1][1]):
+            moments.append((time.process_time(), progress.high))
+
+    try:
+        cost = int(figures(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
+    except Undecided:
+        return [(time.process_time(), 0)]
+    return moments if moments and moments[-1][1] == cost else [*moments, (time.process_time(), cost)]
+
+
+def mapped(goal: Goal, name: str) -> Moments:
+    """Return the moments at which a mapper had a better program, and the one at which it was done."""
+    mapping = Mapping(goal, ())
+    moments: Moments = []
+    proposals = mappers_for(TARGET, installed())[name].propose(goal.spec, goal.target, 0)
+    for proposal in islice(told(proposals), PROPOSALS):
+        try:
+            cost = mapping.program(name, proposal).cost
+        except MorelloError:
+            continue
+        if not moments or cost < moments[-1][1]:
+            moments.append((time.process_time(), cost))
+    return [*moments, (time.process_time(), moments[-1][1] if moments else 0)]
+
+
+def measured(spec: str, what: str, effort: int) -> Moments:
+    """Return the moments of a search, or of a mapper, in a process of its own."""
+    command = [sys.executable, __file__, "--one", spec, what, "--effort", str(effort)]
+    return [(one[0], one[1]) for one in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)]
+
+
+@click.command(help=(__doc__ or "").split("\n")[0])
+@click.option("--only", default="", help="Specs whose name contains this.")
+@click.option("--mapper", "mappers", multiple=True, help="This mapper; repeatable.  [default: lp]")
+@click.option("--effort", default=400_000, show_default=True, help="Specs that a search takes apart at most.")
+@click.option("--one", nargs=2, hidden=True)
+def main(only: str, mappers: tuple[str, ...], effort: int, one: tuple[str, str] | None) -> None:
+    """Measure searches and mappers, and print a table."""
+    if one:
+        goal = api.goal(SPECS[one[0]], target=TARGET, profile="base")
+        print(json.dumps(searched(goal, effort) if one[1] == "search" else mapped(goal, one[1])))
+        return
+    table = Table("Spec", "search's first", box=None, pad_edge=False, header_style="bold")
+    chosen = mappers or MAPPERS
+    for name in chosen:
+        table.add_column(f"{name}: first")
+        table.add_column("best")
+        table.add_column("search then")
+    for spec in (spec for spec in SPECS if only in spec):
+        search = measured(spec, "search", effort)
+        found = {name: measured(spec, name, effort) for name in chosen}
+        least = min((cost for moments in (search, *found.values()) for _, cost in moments if cost), default=1)
+        row = [_words(search[0], least)]
+        for moments in found.values():
+            then = [cost for at, cost in search if at <= moments[-1][0]]
+            row += [_words(moments[0], least) if len(moments) > 1 else "–", _words(moments[-1], least)]
+            row += [f"{then[-1] / least:.2f}" if then and then[-1] else "none"]
+        table.add_row(spec, *row)
+        Console(stderr=True).print(spec, *row)
+    Console(width=160).print(table)
+
+
+def _words(moment: tuple[float, int], least: int) -> str:
+    return f"{moment[0]:.1f} s {moment[1] / least:.2f}" if moment[1] else f"{moment[0]:.1f} s none"
+
+
+if __name__ == "__main__":
+    main()
