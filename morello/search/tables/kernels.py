@@ -155,7 +155,7 @@ class KernelTables(StepTables):
             if found:
                 (taken, needs), chosen = (
                     found,
-                    [[own[at] for at in each] for own, each in zip(choices, places, strict=True)],
+                    [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)],
                 )
                 yield places, (*self._costs(kernel, taken, chosen), needs)
 
