@@ -55,8 +55,13 @@ def answers(
         agreeing = [
             own.agreeing(place, frozenset(fields)) for own, place, fields in zip(alike, places, asked, strict=True)
         ]
-        unknown[np.ix_(*agreeing)] = False
+        unknown[box(agreeing)] = False
         yield agreeing, answer
+
+
+def box(places: Sequence[Ints]) -> tuple[Ints, ...]:
+    """Return the index of all tuples of these places, as `numpy.ix_` does, which takes five times as long."""
+    return tuple([at.reshape(-1, *[1] * behind) for behind, at in enumerate(reversed(places))][::-1])
 
 
 class _Alike:

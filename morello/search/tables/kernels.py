@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.tables.asked import answers
+from morello.search.tables.asked import answers, box
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
@@ -172,7 +172,7 @@ class KernelTables(StepTables):
             for places, value in answers(partial(self._part, kernel, part, taken), choices):
                 # In many states operands cost the same.
                 row = np.broadcast_to(np.asarray(value, dtype=np.int64), cells).tobytes()
-                number[np.ix_(*places)] = rows.setdefault(row, len(rows))
+                number[box(places)] = rows.setdefault(row, len(rows))
             parts.append((count, np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *cells)))
             codes, count = codes + count * number, count * len(rows)
         distinct, which = np.unique(codes, return_inverse=True)
@@ -228,7 +228,7 @@ def _choices(kernel: Microkernel, index: int, space: Space, states: States, cell
     choices: dict[tuple[object, ...], _Choice] = {}
     for number, (own, state) in enumerate(states.states):
         if own == rank and pattern.accepts(state, rank):
-            described = states.cost[number, tensors] < np.inf
+            described = states.described[number, tensors]
             key = (*kernel.compared(state), described.tobytes())
             choices.setdefault(key, _Choice(state, described)).states.append(number)
     by_same: _Choices = {}
