@@ -27,6 +27,8 @@ from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
 from morello.search.watch import check
 
+#: More than search counts exactly, which it says where it comes to that.
+_MOST = 1 << 62
 #: Costs that are worked out at once: so many stay in caches.
 _AT_ONCE = 1 << 17
 #: Bytes of each level that calls need, on which shapes, and their places among those asked for.
@@ -186,7 +188,8 @@ class KernelTables(StepTables):
 
     def _part(self, kernel: Microkernel, part: Cost, taken: LogicalSpec, states: Sequence[OperandState]) -> Num:
         """Return what goes into the costs of a kernel on operands in some states."""
-        return checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+        found = checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+        return min(found, _MOST) if isinstance(found, int) else found
 
 
 def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:
