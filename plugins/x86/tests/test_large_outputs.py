@@ -37,6 +37,11 @@ def transposes() -> dict[str, str]:
                 source, out = f"{dtype}, {level}, row_major{state}", f"{dtype}, {level}, col_major{state}"
                 specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrix{name}"
                 specs[f"Move(1×{columns}×{rows}, ({out}), ({source}), serial)"] = f"TransposeMatrix{name}"
+    for (rows, columns), dtype in (((16, 16), "u8"), ((81, 17), "i8"), ((17, 33), "bf16"), ((64, 145), "u16")):
+        bits = 8 if dtype in ("u8", "i8") else 16
+        for state in ("", ", c1, ua"):
+            source, out = f"{dtype}, L2, row_major{state}", f"{dtype}, L1, col_major{state}"
+            specs[f"Move({rows}×{columns}, ({source}), ({out}), serial)"] = f"TransposeMatrixOf{bits}Bits"
     for level, name in (("L2", ""), ("GL", "Streamed")):
         for shape, source, out in IMAGES:
             specs[f"Move({shape}, (f32, {level}, {source}), (f32, {level}, {out}), serial)"] = f"TransposeMatrix{name}"

@@ -1,4 +1,4 @@
-"""Transposes in memory: squares of 16 rows become whole cache lines, in registers on their way.
+"""Transposes in memory: blocks of 16 rows become columns in registers, those of 4-byte values whole cache lines.
 
 Rows of the matrix are the first dimensions of the source, and columns the others: channels and pixels of an image, or
 filters and all of their values.
@@ -22,10 +22,12 @@ from morello_x86.kernels.lanes import stream
 from morello_x86.kernels.streams import by_traffic
 from morello_x86.kernels.transpose import DTYPES_OF, square
 
-#: Rows of the source whose values of 4 bytes fill a line.
+#: Rows of a block of the source. Their values of 4 bytes fill a line.
 _ROWS = 16
-#: Tenths of a cycle of 16 rows of a vector of so many bytes in L1, and to start, measured on a core of Zen 5.
-_BLOCK, _START = {32: 185, 64: 230}, 60
+#: Tenths of a cycle of a block in L1, by bytes of a value and of a vector, and to start, measured on a core of Zen 5.
+_BLOCK, _START = {(4, 32): 185, (4, 64): 230, (2, 32): 220, (1, 16): 260}, 60
+#: Bytes of the vectors that hold rows of narrow values: 16 of them.
+_NARROW = {2: 32, 1: 16}
 
 _LINES = Template("""\
 static inline void lines_of_$kind(const $type *from, ptrdiff_t row, $type *to, ptrdiff_t column, int streams) {
@@ -48,7 +50,7 @@ _MATRIX = Template("""\
 static void matrix_of_$kind(
     const $type *from, ptrdiff_t row, $type *to, ptrdiff_t column, ptrdiff_t rows, ptrdiff_t columns, int streams
 ) {
-    const int lines = streams && ((uintptr_t)to | 4 * (uintptr_t)column) % 64 == 0;
+    const int lines = streams && ((uintptr_t)to | $bytes * (uintptr_t)column) % 64 == 0;
     for (ptrdiff_t panel = 0; panel < rows; panel += 64)
         for (ptrdiff_t line = 0; line < columns; line += 16)
             for (ptrdiff_t r = panel; r < rows && r < panel + 64; r += 16)
@@ -101,8 +103,8 @@ def _plain(state: OperandState) -> bool:
     return layout is not None and len(layout.dims) > 1 and not layout.has_strips and state.contig > 0
 
 
-def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
-    count = size // 4
+def _emit(count: int, streams: bool) -> Callable[[KernelSite], None]:
+    """Print the transpose in blocks of `count` columns."""
 
     def emit(site: KernelSite) -> None:
         found = sides(site.spec)
@@ -113,6 +115,7 @@ def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
         words = {
             "kind": kind,
             "type": dtype.c_name,
+            "bytes": str(dtype.bytes),
             "n": str(count),
             "parts": str(_ROWS // count),
             "square": square(site, dtype, count),
@@ -130,21 +133,22 @@ def _emit(size: int, streams: bool) -> Callable[[KernelSite], None]:
     return emit
 
 
-def kernels(size: int) -> tuple[Microkernel, ...]:
-    """Return the transposes of 4-byte values in vectors of `size` bytes: in L1, and past the caches."""
+def _kernels(width: int, size: int) -> tuple[Microkernel, ...]:
+    """Return the transposes of values of `width` bytes in vectors of `size`."""
+    count = size // width
 
     def fits(spec: LogicalSpec) -> Mask:
         found = sides(spec)
         if found is None:
             return False
         rows, columns = found.sizes(spec)
-        return (rows >= _ROWS) & (columns >= size // 4)
+        return (rows >= _ROWS) & (columns >= count)
 
     def shuffling(spec: LogicalSpec) -> Num:
         found = sides(spec)
         assert found is not None, "the kernel fits"
         rows, columns = found.sizes(spec)
-        return _START + _BLOCK[size] * ceil_div(rows, _ROWS) * ceil_div(columns, size // 4)
+        return _START + _BLOCK[width, size] * ceil_div(rows, _ROWS) * ceil_div(columns, count)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         # Shuffles hide what L1 takes.
@@ -157,7 +161,7 @@ def kernels(size: int) -> tuple[Microkernel, ...]:
     def kernel(
         name: str, levels: tuple[str, ...], cost: Callable[[LogicalSpec, Machine], Num], streams: bool
     ) -> Microkernel:
-        pattern = OperandPattern(levels=levels, dtypes=DTYPES_OF[4], contiguous=False, when=_plain)
+        pattern = OperandPattern(levels=levels, dtypes=DTYPES_OF[width], contiguous=False, when=_plain)
         return Microkernel(
             name=name,
             op=Move(),
@@ -166,10 +170,17 @@ def kernels(size: int) -> tuple[Microkernel, ...]:
             when=fits,
             cost=cost,
             registers={"VRF": _ROWS},
-            emit=_emit(size, streams),
+            emit=_emit(count, streams),
         )
 
+    if width < 4:
+        return (kernel(f"TransposeMatrixOf{8 * width}Bits", MEMORIES, cost, streams=False),)
     return (
         kernel("TransposeMatrix", MEMORIES, cost, streams=False),
         kernel("TransposeMatrixStreamed", ("GL",), streamed, streams=True),
     )
+
+
+def kernels(size: int) -> tuple[Microkernel, ...]:
+    """Return the transposes in L1 and beyond, of 4-byte values in vectors of `size` bytes also past the caches."""
+    return (*_kernels(4, size), *(one for width, narrow in _NARROW.items() for one in _kernels(width, narrow)))
