@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from morello.bounds.nest import distinct
 from morello.errors import MorelloError
+from morello.ir.limits import Limits
 from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.wiring import Extent
@@ -181,15 +183,8 @@ def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operat
     shapes = [space.operand_shapes(index).prod(axis=0) for index in range(len(space.operands))]
     work = _work(key, space, families)
     moves = not work and (not key.op.initializes or spec.op.initializes)
-    cheapest: dict[tuple[tuple[int, ...], tuple[int, ...]], npt.NDArray[np.float64]] = {}
-    states = tables.states
-    for table in tables.of(KernelTables).by_key[key]:
-        if all(need <= limit for need, limit in zip(table.needs, spec.limits, strict=True)):
-            levels = tuple(int(states.level[number]) for number in table.states)
-            sizes = tuple(states.states[number][1].dtype.bytes for number in table.states)
-            table.lower(cheapest.setdefault((levels, sizes), np.full(space.count, np.inf)))
     home = {tables.states.levels[state.level] for state in spec.logical.states}
-    for (levels, sizes), cost in sorted(cheapest.items()):
+    for (levels, sizes), cost in sorted(_cheapest(key, tables, spec.limits).items()):
         held = np.stack([count * size for count, size in zip(shapes, sizes, strict=True)])
         fits = np.isfinite(cost)
         for level in {*levels} - home:
@@ -206,6 +201,25 @@ def _calls(key: Key, tables: SearchTables, spec: Spec, families: list[set[Operat
                 {family: points[fits] for family, points in work.items()},
                 moves,
             )
+
+
+def _cheapest(
+    key: Key, tables: SearchTables, limits: Limits
+) -> dict[tuple[tuple[int, ...], tuple[int, ...]], npt.NDArray[np.float64]]:
+    """Return the least costs of kernels that fit, [shapes], by their operands' levels, and by their types' bytes."""
+    count = tables.spaces.by_key[key].count
+    cheapest: dict[tuple[tuple[int, ...], tuple[int, ...]], npt.NDArray[np.float64]]
+    cheapest = defaultdict(lambda: np.full(count, np.inf))
+    sizes = np.array([state.dtype.bytes for _, state in tables.states.states], dtype=np.int64)
+    for table in tables.of(KernelTables).by_key[key]:
+        if all(need <= limit for need, limit in zip(table.needs, limits, strict=True)):
+            kinds = np.stack([tables.states.level[table.states], sizes[table.states]], axis=1)
+            distinct, kind = np.unique(kinds, axis=0, return_inverse=True)
+            for each, costs in zip(*table.least(kind.reshape(-1)), strict=True):
+                levels, bytes_ = map(tuple, distinct[each].tolist())
+                own = cheapest[levels, bytes_]
+                own[table.shapes] = np.minimum(own[table.shapes], costs)
+    return cheapest
 
 
 def _work(key: Key, space: Space, families: list[set[Operation]]) -> dict[int, Ints]:

@@ -65,7 +65,7 @@ def _contributed(target: Target) -> Iterator[Any]:
     """Return what plugins contributed that has sources."""
     yield from (target.emitter, target.info.layouts, *target.rewrites, *target.operations.values())
     for one in target.kernels:
-        yield from (type(one), one.op, one.cost, one.emit, one.template, one.when, *one.registers.values())
+        yield from (type(one), one.op, *one.cost_parts, one.emit, one.template, one.when, *one.registers.values())
 
 
 def _module(value: Any) -> str:

@@ -80,6 +80,25 @@ def agree(field: str, states: Sequence[OperandState]) -> bool:
     return len(layouts) <= 1 and len({state.vector for state in states if state.vector}) <= 1
 
 
+#: What calls of a microkernel cost, given the Spec and the target, which knows levels, weights and tables.
+Cost = Callable[[LogicalSpec, Machine], Num]
+
+
+@attrs.frozen
+class Combined:
+    """A cost that is worked out of integers each of which depends on little: on one operand, or on sizes alone.
+
+    Search asks for each of the `parts` once for all operand states that agree in what it looks at, and has `combine`
+    work on whole arrays of them, value by value.
+    """
+
+    combine: Callable[..., Num]
+    parts: tuple[Cost, ...]
+
+    def __call__(self, spec: LogicalSpec, machine: Machine) -> Num:
+        return self.combine(*(part(spec, machine) for part in self.parts))
+
+
 @attrs.frozen(kw_only=True)
 class Multiple:
     """A size that is a multiple of `of`."""
@@ -119,19 +138,19 @@ class Microkernel:
     equal in all operands ("dtype", "layout", "vector"; "lanes": the layouts of those that have more than one value, and
     the vector sizes of those in vector registers). `types` are the data types that go together, one for each operand;
     where there are none, all that the patterns take do. `when` adds a condition, and `cost` gives the cost;
-    both must work on ints and on arrays of sizes alike. `registers` are the temporaries the kernel needs
-    beside its operands, by level: a number, or a function of the Spec that works on arrays like `cost`. `tile_sizes`
-    are the sizes, by iteration dimension, that tiles should have for it: search makes dimensions up of neighbouring
-    ones exactly (`fit`). `template` is its C where that is one line per vector (`kernels/template.py`); else
-    `emit` prints it through the site it is handed. `cpu_features` are what its
-    code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero. `jam`
-    says how calls are printed together.
+    both must work on ints and on arrays of sizes alike. `Combined` makes search faster where many states cost
+    differently. `registers` are the temporaries the kernel needs beside its operands, by level: a number, or a function
+    of the Spec that works on arrays like `cost`. `tile_sizes` are the sizes, by iteration dimension, that tiles should
+    have for it: search makes dimensions up of neighbouring ones exactly (`fit`). `template` is its C where that is one
+    line per vector (`kernels/template.py`); else `emit` prints it through the site it is handed. `cpu_features` are
+    what its code needs of a CPU besides what the target does. A kernel that `flushes` takes subnormal numbers for zero.
+    `jam` says how calls are printed together.
     """
 
     name: str
     op: Operation | type[Operation]
     operands: tuple[OperandPattern, ...]
-    cost: Callable[[LogicalSpec, Machine], Num]
+    cost: Cost
     template: Template | None = None
     emit: Callable[[KernelSite], None] | None = None
     shape: tuple[SizeRule, ...] | None = None
@@ -143,6 +162,11 @@ class Microkernel:
     cpu_features: tuple[str, ...] = ()
     flushes: bool = False
     jam: Jam | None = None
+
+    @property
+    def cost_parts(self) -> tuple[Cost, ...]:
+        """Return what goes into the cost: the cost itself, unless it is `Combined`."""
+        return self.cost.parts if isinstance(self.cost, Combined) else (self.cost,)
 
     def print(self, site: KernelSite) -> None:
         """Print a call, by the template or by `emit`, whichever there is."""

@@ -2,7 +2,7 @@
 
 from morello.kernels.machine import Machine, MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.metric import Metric
-from morello.kernels.microkernel import Jam, LayoutRule, Microkernel, Multiple, OperandPattern
+from morello.kernels.microkernel import Combined, Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
@@ -25,6 +25,7 @@ from morello.plugins.tuning import (
 __all__ = [
     "Candidate",
     "Clock",
+    "Combined",
     "Feedback",
     "Jam",
     "LayoutRule",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Self, TypeVar
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
 from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
-from morello.kernels.microkernel import Microkernel
+from morello.kernels.microkernel import Combined, Cost, Microkernel
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, select_cells
 
@@ -77,20 +78,44 @@ def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, leve
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
     """Return the kernel's costs. Raises PluginError unless they are integers of at least 1 for every Spec."""
-    cost = _asked(kernel, target, "cost", lambda: kernel.cost(logical, target))
-    if isinstance(cost, int) and cost >= 1:
+    cost = checked_part(kernel, kernel.cost, logical, target)
+    return _positive(kernel, cost, target)
+
+
+def checked_part(kernel: Microkernel, part: Cost, logical: LogicalSpec, target: Target) -> Num:
+    """Return what goes into the kernel's costs. Raises PluginError unless it is one integer, or one for every Spec."""
+    cost = _asked(kernel, target, "cost", lambda: part(logical, target))
+    if isinstance(cost, int):
         return cost
-    values = np.asarray(cost)
-    if values.dtype.kind not in "iu":
-        wrong = repr(values.flat[0].item() if isinstance(cost, np.ndarray) and cost.size else cost)
-        raise target.fault(kernel, f"its cost is an integer of at least 1, not {wrong}")
-    if np.any(values < 1):
-        raise target.fault(kernel, f"its cost is an integer of at least 1, not {values.min()}")
+    values = _integers(kernel, cost, target)
     shapes = {size.shape for size in logical.shape if isinstance(size, np.ndarray)}
     cells = next(iter(shapes)) if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     if values.shape not in ((), cells):
         raise target.fault(kernel, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
     return cost
+
+
+def combined_costs(kernel: Microkernel, parts: Sequence[Num], target: Target) -> Num:
+    """Return costs, given what goes into them: the kernel's `cost_parts`. Raises PluginError as `checked_cost` does."""
+    cost = kernel.cost
+    costs = _asked(kernel, target, "cost", lambda: cost.combine(*parts) if isinstance(cost, Combined) else parts[0])
+    return _positive(kernel, _integers(kernel, costs, target), target)
+
+
+def _integers(kernel: Microkernel, cost: Num, target: Target) -> npt.NDArray[np.int64]:
+    """Return costs as an array. Raises PluginError unless they are integers."""
+    values = np.asarray(cost)
+    if values.dtype.kind not in "iu":
+        wrong = repr(values.flat[0].item() if isinstance(cost, np.ndarray) and cost.size else cost)
+        raise target.fault(kernel, f"its cost is an integer of at least 1, not {wrong}")
+    return values
+
+
+def _positive(kernel: Microkernel, costs: Num, target: Target) -> Num:
+    """Return costs. Raises PluginError unless they are at least 1."""
+    if np.any(np.asarray(costs) < 1):
+        raise target.fault(kernel, f"its cost is an integer of at least 1, not {np.min(costs)}")
+    return costs
 
 
 def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], T]) -> T:

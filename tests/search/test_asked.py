@@ -1,4 +1,4 @@
-"""Answers kept by the fields of operand states that were looked at: always those that the function would give."""
+"""Answers for all states that agree in what was looked at: always those that the function would give."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import cache
 from itertools import product
 
 import attrs
+import numpy as np
 import pytest
 
 from morello.ir.dtypes import F32, U8
 from morello.ir.layout import row_major
 from morello.ir.tensor import OperandState
-from morello.search.tables.asked import Answers
+from morello.search.tables.asked import answers
 
 _L1 = OperandState(F32, "L1", row_major(2), contig=2)
 _STATES = tuple(
@@ -51,22 +52,23 @@ def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_
         calls += 1
         return function(states)
 
-    answers = Answers(counted)
-    for states in product(_STATES, _STATES):
-        assert answers(states) == function(states)
+    seen = np.zeros((len(_STATES), len(_STATES)), dtype=np.int64)
+    for places, answer in answers(counted, [_STATES, _STATES]):
+        seen[np.ix_(*places)] += 1
+        for first, second in product(*(at.tolist() for at in places)):
+            assert answer == function([_STATES[first], _STATES[second]])
+    assert np.all(seen == 1)
     assert calls <= most
 
 
 def test_states_made_of_watched_ones_are_plain() -> None:
-    made = Answers(lambda states: attrs.evolve(states[0], level="GL"))([_L1])
+    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), [[_L1]])
     assert type(made) is OperandState
 
 
-def test_what_fails_is_asked_again() -> None:
+def test_what_fails_says_so() -> None:
     def fails(states: Sequence[OperandState]) -> object:
         raise ValueError(states[0].level)
 
-    answers = Answers(fails)
-    for _ in range(2):
-        with pytest.raises(ValueError, match="L1"):
-            answers([_L1])
+    with pytest.raises(ValueError, match="L1"):
+        next(answers(fails, [[_L1]]))

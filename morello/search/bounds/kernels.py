@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from morello.search.arrays import Floats, Ints
-from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
+from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
 from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
@@ -23,11 +24,10 @@ class KernelBounds(StepBounds):
         self.by_key = relaxed.tables.of(KernelTables).by_key
 
     def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
-        taken = np.unique(np.array([table.states for table in self.by_key[key]], dtype=np.int64), axis=0)
-        if len(taken):
-            codes = self.relaxed.by_key[key].codes
-            there = np.isin(codes(classes), codes(self.relaxed.states.cls[taken]))
-            yield Way(np.flatnonzero(there), (), ())
+        codes, cls = self.relaxed.by_key[key].codes, self.relaxed.states.cls
+        taken = [codes(cls[table.states]) for table in self.by_key[key]]
+        if taken:
+            yield Way(np.flatnonzero(np.isin(codes(classes), np.concatenate(taken))), (), ())
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from ()
@@ -37,18 +37,18 @@ class KernelBounds(StepBounds):
         return np.full(len(classes), bits(levels))
 
     def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
-        found = [(self._fitting(bounds, classes, needs), costs) for (classes, needs), costs in self._cheapest(bounds)]
-        first = np.cumsum([0, *(len(columns) for columns, _ in found)])
+        cheapest = self._cheapest(bounds)
+        columns = [self._fitting(bounds, number, needs) for number, needs in cheapest]
+        first = np.cumsum([0, *map(len, columns)])
         return {
-            "kernels": len(found),
+            "kernels": len(cheapest),
             "kernel_first": structs.array(first, "int64_t"),
-            "kernel_column": structs.array(np.concatenate([[0], *(columns for columns, _ in found)])[1:], "int32_t"),
-            "kernel_cost": structs.rows([costs for _, costs in found], "double"),
+            "kernel_column": structs.array(np.concatenate([[0], *columns])[1:], "int32_t"),
+            "kernel_cost": structs.rows([*cheapest.values()], "double"),
         }
 
-    def _fitting(self, bounds: SpaceBounds, classes: Classes, needs: tuple[int, ...]) -> Ints:
+    def _fitting(self, bounds: SpaceBounds, number: int, needs: tuple[int, ...]) -> Ints:
         """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
-        number = bounds.tuples[classes]
         columns = [np.array([bounds.full[number]])]
         for level, (need, ladder) in enumerate(zip(needs, bounds.ladders[number, :-1].tolist(), strict=True)):
             limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
@@ -58,18 +58,13 @@ class KernelBounds(StepBounds):
                 columns.append(ladder + np.flatnonzero(limits >= need))
         return np.concatenate(columns)
 
-    def _cheapest(self, bounds: SpaceBounds) -> list[tuple[tuple[Classes, tuple[int, ...]], Floats]]:
-        """Return the least cost of kernels, [shapes], by class tuples that have columns and by needs."""
-        cheapest: dict[tuple[Classes, tuple[int, ...]], Floats] = {}
-        number = self.relaxed.states.cls.tolist()
-        # In many states of a class operands cost the same.
-        distinct = {
-            (tuple([number[state] for state in table.states]), table.needs, id(table.cost)): table
-            for table in self.by_key[bounds.space.key]
-        }
-        for (classes, needs, _), table in distinct.items():
-            if classes in bounds.tuples:
-                if (classes, needs) not in cheapest:
-                    cheapest[classes, needs] = np.full(bounds.space.count, np.inf)
-                table.lower(cheapest[classes, needs])
-        return [*cheapest.items()]
+    def _cheapest(self, bounds: SpaceBounds) -> dict[tuple[int, tuple[int, ...]], Floats]:
+        """Return the least cost of kernels, [shapes], by the class tuple, of those that there are, and by needs."""
+        cheapest: dict[tuple[int, tuple[int, ...]], Floats] = defaultdict(lambda: np.full(bounds.space.count, np.inf))
+        for table in self.by_key[bounds.space.key]:
+            numbers, least = table.least(bounds.number(self.relaxed.states.cls[table.states]))
+            for number, costs in zip(numbers.tolist(), least, strict=True):
+                if number >= 0:
+                    own = cheapest[number, table.needs]
+                    own[table.shapes] = np.minimum(own[table.shapes], costs)
+        return cheapest

@@ -19,16 +19,16 @@ class KernelLayouts(LayoutSteps):
         counts = self.patterns.members.sum(axis=0)
         kernels: list[dict[str, Any]] = []
         for table in self.grids.tables.of(KernelTables).by_key[self.key]:
-            source, destination = table.states
-            kernels.append(
-                {
-                    "cells": len(table.shapes),
-                    "shape": structs.array(table.shapes, "int32_t"),
-                    "cost": structs.array(table.cost, "double"),
-                    "sources": int(counts[source]),
-                    "source": standing[source],
-                    "destinations": int(counts[destination]),
-                    "destination": standing[destination],
-                }
-            )
+            for (source, destination), which in zip(table.states.tolist(), table.which.tolist(), strict=True):
+                kernels.append(
+                    {
+                        "cells": len(table.shapes),
+                        "shape": structs.array(table.shapes, "int32_t"),
+                        "cost": structs.array(table.costs[which], "double"),
+                        "sources": int(counts[source]),
+                        "source": standing[source],
+                        "destinations": int(counts[destination]),
+                        "destination": standing[destination],
+                    }
+                )
         return {"kernels": len(kernels), "kernel": structs.structs("GridKernel", kernels)}

@@ -12,7 +12,6 @@ from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import Changes, LayoutBounds
 from morello.search.solve.packing import Packing
-from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.tables.tiles import Kinds
@@ -132,10 +131,8 @@ class Abstraction:
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return kernels by the patterns that stand for the states they take: the cheapest that there is."""
         packing, costs = self._packing, self._packing.kernel_costs(space.key)
-        # Many states that a pattern stands for cost the same.
-        tables = self._bounds.tables.of(KernelTables).by_key[space.key]
-        pairs = {(*table.states, costs.numbers[id(table.cost)]): None for table in tables}
-        rows = self._standing(np.array([*pairs], dtype=np.int64).reshape(len(pairs), len(space.operands) + 1))
+        pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs.tables]
+        rows = self._standing(np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs]))
         first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
         return {
             "kernels": len(first),

@@ -17,7 +17,7 @@ from morello.search.bounds.pipelines import PipelineBounds, PipelineClasses
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
 from morello.search.structs import Structs
-from morello.search.tables.kernels import KernelTables
+from morello.search.tables.kernels import KernelTable, KernelTables
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
 from morello.search.tables.moves import MoveTables
@@ -70,9 +70,12 @@ class Lanes:
 
 @attrs.frozen
 class KernelCosts:
-    """The costs of kernels on one space: their `numbers`, by the arrays' identity, and fields of `Space`."""
+    """The costs of kernels on one space: per table the number of the cost of each of its tuples of states, [n].
 
-    numbers: dict[int, int]
+    `fields` are those of `Space` that tell of costs.
+    """
+
+    tables: list[tuple[KernelTable, Ints]]
     fields: dict[str, Any]
 
 
@@ -183,37 +186,47 @@ class Packing(Structs):
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
-        tables = self._bounds.tables.of(KernelTables).by_key[space.key]
-        least = {needs: self._lanes.least(needs) for needs in {table.needs for table in tables}}
-        needs = [(row, least[row.needs]) for row in tables]
-        rows = sorted(((row, need) for row, need in needs if need is not None), key=lambda pair: pair[0].states)
         costs = self.kernel_costs(space.key)
+        kernels = [(table, self._lanes.least(table.needs), of) for table, of in costs.tables]
+        fitting = [(table, need, of) for table, need, of in kernels if need is not None]
+        counts = np.array([len(table.states) for table, _, _ in fitting], dtype=np.int64)
+        states = np.concatenate(
+            [np.zeros((0, len(space.operands)), dtype=np.int64), *(table.states for table, _, _ in fitting)]
+        )
+        order = np.lexsort(states.T[::-1])
+        needs = np.array([need for _, need, _ in fitting], dtype=np.uint64)
+        priorities = np.array([table.priority for table, _, _ in fitting], dtype=np.int64)
         return {
-            "kernels": len(rows),
-            "kernel_states": self.array([row.states for row, _ in rows], "int32_t"),
-            "kernel_first": self.array(np.arange(len(rows) + 1), "int32_t"),
-            "kernel_costs": self.array([costs.numbers[id(row.cost)] for row, _ in rows], "int32_t"),
+            "kernels": len(order),
+            "kernel_states": self.array(states[order], "int32_t"),
+            "kernel_first": self.array(np.arange(len(order) + 1), "int32_t"),
+            "kernel_costs": self.array(
+                np.concatenate([states[:0, 0], *(of for _, _, of in fitting)])[order], "int32_t"
+            ),
             **costs.fields,
-            "kernel_needs": self.array([need for _, need in rows], "uint64_t"),
-            "kernel_priority": self.array([row.priority for row, _ in rows], "int64_t"),
+            "kernel_needs": self.array(np.repeat(needs, counts)[order], "uint64_t"),
+            "kernel_priority": self.array(np.repeat(priorities, counts)[order], "int64_t"),
         }
 
     def kernel_costs(self, key: Key) -> KernelCosts:
         """Return all costs of kernels on a space."""
         if key not in self._kernel_costs:
-            tables = {id(table.cost): table for table in self._bounds.tables.of(KernelTables).by_key[key]}
-            count = self._bounds.by_key[key].space.count
-            sets = {table.shapes.tobytes(): table.shapes for table in tables.values()}
-            number = {content: place for place, content in enumerate(sets)}
-            places = np.full((len(sets), count), -1)
+            tables = self._bounds.tables.of(KernelTables).by_key[key]
+            sets = {table.shapes.tobytes(): table.shapes for table in tables}
+            places = np.full((len(sets), self._bounds.by_key[key].space.count), -1)
             for row, shapes in zip(places, sets.values(), strict=True):
                 row[shapes] = np.arange(len(shapes))
-            values = [np.zeros(0), *(table.cost for table in tables.values())]
+            number = {content: place for place, content in enumerate(sets)}
+            own = np.array([number[table.shapes.tobytes()] for table in tables], dtype=np.int64)
+            counts = np.array([len(table.costs) for table in tables], dtype=np.int64)
+            lengths = np.repeat(np.array([len(table.shapes) for table in tables], dtype=np.int64), counts)
+            starts = np.cumsum(counts) - counts
+            values = [np.zeros(0), *(table.costs.reshape(-1) for table in tables)]
             self._kernel_costs[key] = KernelCosts(
-                {each: place for place, each in enumerate(tables)},
+                [(table, start + table.which) for table, start in zip(tables, starts.tolist(), strict=True)],
                 {
-                    "cost_shapes": self.array([number[one.shapes.tobytes()] for one in tables.values()], "int32_t"),
-                    "cost_first": self.array(np.cumsum([len(each) for each in values])[:-1], "int64_t"),
+                    "cost_shapes": self.array(np.repeat(own, counts), "int32_t"),
+                    "cost_first": self.array(np.cumsum(lengths) - lengths, "int64_t"),
                     "shape_place": self.array(places, "int32_t"),
                     "cost_values": self.array(np.concatenate(values), "double"),
                 },

@@ -1,35 +1,40 @@
-"""Microkernels: for every tuple of operand states that a kernel takes, its cost on all shapes at once."""
+"""Microkernels: for all tuples of operand states that a kernel takes, its costs on all shapes at once."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from operator import itemgetter
+from math import prod
 
 import attrs
 import numpy as np
 
 from morello.errors import Inapplicable
-from morello.ir.numbers import CellIndices, Num, partition, take
+from morello.ir.numbers import CellIndices, Num, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import Microkernel, Multiple
+from morello.kernels.microkernel import Cost, Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
-from morello.rewrites.select import Select, checked_cost, checked_needs, fulfilled
+from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.tables.asked import Answers
+from morello.search.tables.asked import answers, box
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
 from morello.search.tables.step_tables import StepTables, overridden
 from morello.search.watch import check
 
-#: The shapes that a kernel applies to, its costs there, and what it needs in bytes.
-_Costs = tuple[Ints, Floats, tuple[int, ...]]
-_Ask = Callable[[Sequence[OperandState]], list[_Costs]]
+#: More than search counts exactly, which it says where it comes to that.
+_MOST = 1 << 62
+#: Costs that are worked out at once: so many stay in caches.
+_AT_ONCE = 1 << 17
+#: Bytes of each level that calls need, on which shapes, and their places among those asked for.
+_Needs = tuple[tuple[int, ...], Ints, CellIndices]
+#: Costs of calls, [distinct, shapes], which of them each tuple of states has, and what calls need.
+_Calls = tuple[Floats, Ints, list[_Needs]]
 
 
 @attrs.frozen
@@ -45,23 +50,27 @@ class _Choice:
 _Choices = dict[tuple[object, ...], list[_Choice]]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class KernelTable:
-    """One kernel on operands in these states: the shapes it applies to, [n], and its `cost`, [n]; `needs` in bytes.
+    """One kernel on some of the shapes that it applies to, `shapes`, [m], and on operands in some `states`,
+    [n, operands].
 
-    Many tables share their arrays.
+    It needs `needs` bytes of each level, and its cost is one of `costs`, [distinct, m]: `which` says for each n.
     """
 
-    states: tuple[int, ...]
     step: Select
     priority: int
+    states: Ints
+    which: Ints
     shapes: Ints
-    cost: Floats
+    costs: Floats
     needs: tuple[int, ...]
 
-    def lower(self, costs: Floats) -> None:
-        """Lower costs, [shapes of the space], to this kernel's where it applies."""
-        costs[self.shapes] = np.minimum(costs[self.shapes], self.cost)
+    def least(self, groups: Ints) -> tuple[Ints, Floats]:
+        """Return the least costs, [groups, m], of states that are grouped by a number, [n], and these numbers."""
+        group, which = np.divmod(np.unique(groups * len(self.costs) + self.which), len(self.costs))
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        return group[first], np.minimum.reduceat(self.costs[which], first, axis=0)
 
 
 class KernelTables(StepTables):
@@ -98,66 +107,92 @@ class KernelTables(StepTables):
         self, step: Select, kernel: Microkernel, space: Space, states: States, priority: int
     ) -> Iterator[KernelTable]:
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
-        if not len(cells):
-            return
-        asked: dict[bytes, _Ask] = {}
-        for numbers, described in _state_tuples(kernel, space, states, cells):
-            place = described.tobytes()
-            if place not in asked:
-                asked[place] = self._ask(step, kernel, space, cells[described])
-            for shapes, cost, needs in asked[place]([states.states[number][1] for number in numbers]):
-                yield KernelTable(numbers, step, priority, shapes, cost, needs)
+        ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
+        for chosen, described in _agreeing(kernel, space, states, cells):
+            numbers = [np.array(choice.states, dtype=np.int64) for choice in chosen]
+            operands = [[states.states[number][1] for number in choice.states] for choice in chosen]
+            for places, (costs, which, needs) in ask(step, space, cells[described], operands):
+                own = np.meshgrid(*(each[at] for each, at in zip(numbers, places, strict=True)), indexing="ij")
+                tuples = np.stack(own, axis=-1).reshape(-1, len(own))
+                for need, shapes, part in needs:
+                    taken = costs if part is None else costs[:, part]
+                    yield KernelTable(step, priority, tuples, which, shapes, taken, need)
 
-    def _ask(self, step: Select, kernel: Microkernel, space: Space, inside: Ints) -> _Ask:
-        """Return a function that gives the costs of a kernel on these shapes in any states that its patterns accept."""
-        if overridden(type(step), Select):
-            return Answers(partial(self._by_cases, step, space, inside))
-        fitting = Answers(partial(self._fitting, kernel, space, inside))
-        return lambda states: fitting(states)(states)
+    def _by_cases(
+        self, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]]
+    ) -> Iterator[tuple[list[Ints], _Calls]]:
+        """Yield the calls of a kernel where `cases` are not those of Select."""
 
-    def _by_cases(self, step: Select, space: Space, inside: Ints, states: Sequence[OperandState]) -> list[_Costs]:
-        """Return the costs of a kernel where `cases` are not those of Select; none where it does not apply."""
-        check()
-        costs: list[_Costs] = []
-        with contextlib.suppress(Inapplicable):
-            for case in step.cases(space.batch(states, inside), self.target):
-                fitting = inside if case.cells is None else inside[case.cells]
-                costs += _spread(case.expansion.cost, _by_needs(case.expansion.needs, fitting))
-        return costs
+        def ask(states: Sequence[OperandState]) -> list[tuple[Floats, list[_Needs]]]:
+            check()
+            found: list[tuple[Floats, list[_Needs]]] = []
+            with contextlib.suppress(Inapplicable):
+                for case in step.cases(space.batch(states, inside), self.target):
+                    fitting = inside if case.cells is None else inside[case.cells]
+                    cost = np.broadcast_to(np.asarray(case.expansion.cost, dtype=np.float64), (1, len(fitting)))
+                    found.append((cost, [*_by_needs(case.expansion.needs, fitting)]))
+            return found
 
-    def _fitting(self, kernel: Microkernel, space: Space, inside: Ints, states: Sequence[OperandState]) -> _Ask:
-        """Return what `_ask` does: the kernel's condition and needs look at fewer fields of states than its cost."""
-        check()
-        logical = space.batch(states, inside)
-        mask = fulfilled(kernel, logical, self.target)
-        if not np.any(mask):
-            return lambda states: []
-        cells = masked(None, mask)
-        fitting = inside if cells is None else inside[cells]
-        taken = select_cells(logical, cells)
-        needs = checked_needs(kernel, taken, self.target)
-        parts = [*_by_needs(needs, fitting)]
-        spread: dict[bytes, list[_Costs]] = {}
+        for places, found in answers(ask, choices):
+            for cost, needs in found:
+                yield places, (cost, np.zeros(prod(map(len, places)), dtype=np.int64), needs)
 
-        def costs(states: Sequence[OperandState]) -> list[_Costs]:
-            asked = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
-            cost = checked_cost(kernel, asked, self.target)
-            # In many states operands cost the same.
-            content = np.asarray(cost).tobytes()
-            if content not in spread:
-                spread[content] = _spread(cost, parts)
-            return spread[content]
+    def _by_parts(
+        self, kernel: Microkernel, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]]
+    ) -> Iterator[tuple[list[Ints], _Calls]]:
+        """Yield the calls of a kernel: its condition and needs look at fewer fields of states than its cost."""
 
-        return Answers(costs)
+        def ask(states: Sequence[OperandState]) -> tuple[LogicalSpec, list[_Needs]] | None:
+            check()
+            logical = space.batch(states, inside)
+            mask = fulfilled(kernel, logical, self.target)
+            if not np.any(mask):
+                return None
+            cells = masked(None, mask)
+            taken = select_cells(logical, cells)
+            needs = checked_needs(kernel, taken, self.target)
+            return taken, [*_by_needs(needs, inside if cells is None else inside[cells])]
+
+        for places, found in answers(ask, choices):
+            if found:
+                (taken, needs), chosen = (
+                    found,
+                    [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)],
+                )
+                yield places, (*self._costs(kernel, taken, chosen), needs)
+
+    def _costs(
+        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Sequence[OperandState]]
+    ) -> tuple[Floats, Ints]:
+        """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
+        cells = np.broadcast_shapes(*map(np.shape, taken.shape))
+        codes = np.zeros([len(states) for states in choices], dtype=np.int64)
+        parts: list[tuple[int, Ints]] = []
+        count = 1
+        for part in kernel.cost_parts:
+            number, rows = np.zeros_like(codes), dict[bytes, int]()
+            for places, value in answers(partial(self._part, kernel, part, taken), choices):
+                # In many states operands cost the same.
+                row = np.broadcast_to(np.asarray(value, dtype=np.int64), cells).tobytes()
+                number[box(places)] = rows.setdefault(row, len(rows))
+            parts.append((count, np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *cells)))
+            codes, count = codes + count * number, count * len(rows)
+        distinct, which = np.unique(codes, return_inverse=True)
+        size = prod(cells) * len(distinct)
+        check(8 * size)
+        costs = [
+            combined_costs(kernel, [own[some // weight % len(own)] for weight, own in parts], self.target)
+            for some in np.array_split(distinct, size // _AT_ONCE + 1)
+        ]
+        return np.concatenate(costs, dtype=np.float64), which.reshape(-1)
+
+    def _part(self, kernel: Microkernel, part: Cost, taken: LogicalSpec, states: Sequence[OperandState]) -> Num:
+        """Return what goes into the costs of a kernel on operands in some states."""
+        found = checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+        return min(found, _MOST) if isinstance(found, int) else found
 
 
-def _spread(cost: Num, parts: Iterable[tuple[tuple[int, ...], Ints, CellIndices]]) -> list[_Costs]:
-    """Return costs of a batch of calls for each part of it that needs the same."""
-    costs = ((shapes, np.asarray(take(cost, part), dtype=np.float64), needs) for needs, shapes, part in parts)
-    return [(shapes, np.broadcast_to(own, shapes.shape), needs) for shapes, own, needs in costs]
-
-
-def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[tuple[tuple[int, ...], Ints, CellIndices]]:
+def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:
     """Yield the bytes per level that calls on some shapes need, which shapes need them, and their places."""
     if all(isinstance(need, int) for need in needs):
         yield tuple(map(int, needs)), shapes, None
@@ -178,15 +213,15 @@ def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
     return allowed
 
 
-def _state_tuples(
+def _agreeing(
     kernel: Microkernel, space: Space, states: States, cells: Ints
-) -> Iterator[tuple[tuple[int, ...], Bools]]:
-    """Yield tuples of states that the operands' patterns accept and that go together, and which cells they describe."""
+) -> Iterator[tuple[tuple[_Choice, ...], Bools]]:
+    """Yield choices of states, one per operand, that go together, and which of the cells all of them describe.
+
+    A choice stands for all its states.
+    """
     choices = [_choices(kernel, index, space, states, cells) for index in range(len(kernel.operands))]
-    tuples: dict[tuple[int, ...], Bools] = {}
-    for chosen, described in _agreeing((), np.ones(len(cells), dtype=np.bool_), choices, kernel):
-        tuples |= dict.fromkeys(itertools.product(*(choice.states for choice in chosen)), described)
-    yield from sorted(tuples.items(), key=itemgetter(0))
+    yield from _extended((), np.ones(len(cells), dtype=np.bool_), choices, kernel)
 
 
 def _choices(kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
@@ -196,7 +231,7 @@ def _choices(kernel: Microkernel, index: int, space: Space, states: States, cell
     choices: dict[tuple[object, ...], _Choice] = {}
     for number, (own, state) in enumerate(states.states):
         if own == rank and pattern.accepts(state, rank):
-            described = states.cost[number, tensors] < np.inf
+            described = states.described[number, tensors]
             key = (*kernel.compared(state), described.tobytes())
             choices.setdefault(key, _Choice(state, described)).states.append(number)
     by_same: _Choices = {}
@@ -206,7 +241,7 @@ def _choices(kernel: Microkernel, index: int, space: Space, states: States, cell
     return by_same
 
 
-def _agreeing(
+def _extended(
     chosen: tuple[_Choice, ...], described: Bools, choices: Sequence[_Choices], kernel: Microkernel
 ) -> Iterator[tuple[tuple[_Choice, ...], Bools]]:
     """Yield one of each of the choices after those `chosen`, such that all go together and describe some cell."""
@@ -218,4 +253,4 @@ def _agreeing(
     for choice in own.get(kernel.shared(known[0]), []) if known else itertools.chain(*own.values()):
         both = described & choice.described
         if kernel.agreed([*known, choice.state]) and both.any():
-            yield from _agreeing((*chosen, choice), both, choices, kernel)
+            yield from _extended((*chosen, choice), both, choices, kernel)

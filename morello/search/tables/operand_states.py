@@ -51,7 +51,8 @@ class States:
     """All operand states that Specs in `spaces` can have, beginning with those of the goals.
 
     `cost` and `bytes` are [states, tensors of the state's rank]: what a move of such a tensor costs (m of
-    [Kaufman2025]; infinite where the state does not describe the shape), and the bytes it takes of its own level.
+    [Kaufman2025]; infinite where the state does not describe the shape, see `described`), and the bytes it takes of its
+    own level.
     `cls` and `level`, [states], number the class and the level of each.
     """
 
@@ -81,6 +82,7 @@ class States:
                 kind.follow(self, number)
         self.cost = stacked(self._costs, np.inf)
         self._costs.clear()
+        self.described: Bools = self.cost < np.inf
         self.bytes = stacked(self._bytes, NEVER)
         self._bytes.clear()
         self.cls = np.array(self.class_of, dtype=np.int64)

@@ -16,11 +16,12 @@ from morello.ir.ops.conv import Conv
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import F32_FMA, Lanes
 from morello_x86.kernels.register_tiles import vector_registers
 from morello_x86.kernels.tile_code import Around, Matrix, TilePrinter
+from morello_x86.kernels.tile_cost import Taken, TileCycles, overlapping
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Iteration dimensions: filters, channels, columns of pixels, and the rows and columns of a filter.
@@ -97,15 +98,30 @@ class _Tiles:
         rows, columns = (spec.shape[dim] for dim in self._sides)
         return vector_registers(rows, columns, self._lanes(spec)) <= self.registers
 
-    def cost(self, spec: LogicalSpec, machine: Machine) -> Num:
-        cycles, shape = cycles_of(machine, F32_FMA, self.size), spec.shape
+    @property
+    def cost(self) -> Combined:
+        return overlapping(
+            self._computing,
+            lambda spec, machine: self._cycles(machine).reading(spec, 0),
+            lambda spec, machine: self._cycles(machine).reading(spec, 1),
+            self._writing,
+        )
+
+    def _cycles(self, machine: Machine) -> TileCycles:
+        return cycles_of(machine, F32_FMA, self.size)
+
+    def _computing(self, spec: LogicalSpec, machine: Machine) -> Num:
+        shape = spec.shape
         rows, columns = (shape[dim] for dim in self._sides)
+        return self._cycles(machine).sums(spec, rows, shape[_C] * shape[_FH] * shape[_FW], columns)
+
+    def _writing(self, spec: LogicalSpec, machine: Machine) -> Taken:
+        """Return what the output takes, and the loops around the innermost one."""
         turns: Num = 1
-        summed = [_SUMMED[dim] for dim in _summed(spec)]
-        for dim in summed[:-1]:
-            turns = turns * shape[dim]
-        steps = shape[_C] * shape[_FH] * shape[_FW]
-        return cycles.of_any(spec, (rows, steps, columns)) + (turns - 1) * _TURN
+        for dim in _summed(spec)[:-1]:
+            turns = turns * spec.shape[_SUMMED[dim]]
+        stream, friction = self._cycles(machine).writing(spec)
+        return stream, friction + (turns - 1) * _TURN
 
     def emit(self, site: KernelSite) -> None:
         op, shape = _conv(site.spec), site.spec.shape

@@ -14,11 +14,11 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.microkernel import Registers, SizeRule
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, Multiple, OperandPattern
+from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import NARROW, Lanes, MultiplyAdd, families
 from morello_x86.kernels.tile_code import AHEAD, Matrix, TilePrinter, parts_of
-from morello_x86.kernels.tile_cost import PAGE_BYTES
+from morello_x86.kernels.tile_cost import PAGE_BYTES, cost_of_tiles
 from morello_x86.kernels.tile_tables import cycles_of
 
 #: Dimensions of the operands, each of which has a batch first: rows and columns.
@@ -128,9 +128,6 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     """
     values = size // adds.sum_bytes
 
-    def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return cycles_of(machine, adds, size).cost(spec)
-
     def beside_sums(spec: LogicalSpec) -> Num:
         lanes = _lanes(adds, size, spec)
         return _beside_sums(spec.shape[3], lanes) + _parts(spec, lanes)
@@ -158,7 +155,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
             types=adds.types,
             shape=(1, None, None, columns),
             when=_fits(adds, size, registers),
-            cost=cost,
+            cost=cost_of_tiles(lambda machine: cycles_of(machine, adds, size)),
             registers={"VRF": taken},
             tile_sizes={_ROW: tile_rows, **columns_made},
             cpu_features=adds.cpu_features,

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import attrs
-import numpy as np
 
 from morello.ir.dtypes import F32
 from morello.ir.numbers import Mask, Num, ceil_div, choose
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_x86.core import LINE
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import BF16_FMA, F32_FMA, Lanes, MultiplyAdd
 from morello_x86.kernels.register_tiles import PLAIN, loads_tails, side_by_side
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
-from morello_x86.kernels.tile_cost import smooth_maximum
+from morello_x86.kernels.tile_cost import Taken, overlapping
 from morello_x86.kernels.tile_tables import cycles_of
 
 _ROW, _COLUMN = 1, 2
@@ -127,23 +126,29 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     return emit
 
 
-def _cost(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec, Machine], Num]:
-    def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        """Return the cost: computing overlaps with the lines that stream by, but for some friction."""
+def _cost(adds: MultiplyAdd, size: int) -> Combined:
+    """Return the cost: computing overlaps with the lines that stream by, but for some friction."""
+
+    def computing(spec: LogicalSpec, machine: Machine) -> Num:
         _, m, k, n = spec.shape
         cycles = cycles_of(machine, adds, size)
         vectors = ceil_div(n, cycles.values)
         percent = m * _PERCENT[size] + _lanes(adds, size, spec).halves * _WIDENING[size]
-        computing = k * vectors * cycles.add * percent // 1000 + _TURN * ceil_div(k, _TAKEN)
-        stream, friction = cycles.reading(spec)
-        if spec.states[1].level == "GL":
-            friction = friction + spec.operand(1).runs * _RUN[size]
-        spilled = (m + _TAKEN) * n * F32.bytes > _L1
-        stream = stream + choose(spilled, ceil_div(k, _TAKEN) * spec.operand(2).lines(LINE) * _SPILLED[size], 0)
-        total = np.rint(smooth_maximum(computing, stream)).astype(np.int64) + friction + _CALL
-        return total if total.ndim else int(total)
+        return k * vectors * cycles.add * percent // 1000 + _TURN * ceil_div(k, _TAKEN)
 
-    return cost
+    def rows(spec: LogicalSpec, machine: Machine) -> Taken:
+        return cycles_of(machine, adds, size).reading_rows(spec)
+
+    def matrix(spec: LogicalSpec, machine: Machine) -> Taken:
+        stream, friction = cycles_of(machine, adds, size).reading_matrix(spec)
+        return stream, friction + (spec.operand(1).runs * _RUN[size] if spec.states[1].level == "GL" else 0)
+
+    def sums(spec: LogicalSpec, machine: Machine) -> Taken:
+        _, m, k, n = spec.shape
+        spilled = (m + _TAKEN) * n * F32.bytes > _L1
+        return choose(spilled, ceil_div(k, _TAKEN) * spec.operand(2).lines(LINE) * _SPILLED[size], 0), _CALL
+
+    return overlapping(computing, rows, matrix, sums)
 
 
 def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:

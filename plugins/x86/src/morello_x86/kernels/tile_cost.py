@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -12,11 +11,11 @@ import numpy.typing as npt
 
 from morello.ir.numbers import Num, ceil_div, choose
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import OperandState, TensorSpec
+from morello.ir.tensor import TensorSpec
+from morello.kernels.microkernel import Cost
+from morello.plugins import Combined, Machine
 from morello_x86.core import LINE
 from morello_x86.kernels.tile_code import MANY_STEPS, parts_of
-
-T = TypeVar("T")
 
 #: Rows and vectors past which tables do not go.
 _MOST = 32
@@ -30,12 +29,12 @@ _ROWS, _EVICTED = 8, 50
 _COLUMN = 2
 #: Steps of k that two calls overlap in at least: what starts a tile is never hidden altogether.
 _CALL = 60
-#: How many answers are kept.
-_MOST_KEPT = 1 << 11
-#: The key of the sizes that were asked about last.
-_LAST = "last"
 #: What reading sums that the call before stored takes, and steps of k that come behind it at most in the least cost.
 _FORWARDED, _FEW = 80, 4
+
+
+#: What an operand takes: what overlaps with computing, and what does not.
+Taken = tuple[Num, Num]
 
 
 @attrs.frozen
@@ -113,62 +112,16 @@ class TileCycles:
             starts[:, one.rows, one.vectors] = one.start, one.zero
         return starts
 
-    @cached_property
-    def _kept(self) -> dict[object, object]:
-        """Keep what was worked out of sizes, which are the same for many operand states."""
-        return {}
-
-    def _once(self, key: object, make: Callable[[], T]) -> T:
-        """Return what is made once for a key, of which it may depend on nothing else."""
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = make()
-        found: T = self._kept[key]  # pyright: ignore[reportAssignmentType]
-        return found
-
-    def cost(self, spec: LogicalSpec) -> Num:
-        """Return the tenths of a cycle of one call on matrices."""
-        lhs, rhs, _ = spec.states
-        zero, sizes = _starts_at_zero(spec), self._sizes(spec.shape)
-        total = self._once((zero, sizes, _read_key(lhs), _read_key(rhs)), lambda: self._without_out(spec, zero))
-        return total + self._writing(spec, zero)
-
-    def of_any(self, spec: LogicalSpec, sizes: tuple[Num, Num, Num]) -> Num:
-        """Return the tenths of a cycle of one call of any operation of two factors, of rows, steps and columns."""
-        zero = _starts_at_zero(spec)
-        sums = self._once((zero, *map(_content, sizes)), lambda: self._sums(*sizes, zero))
-        return self._overlapped(sums, *self.reading_factors(spec)) + self._writing(spec, zero)
-
-    def _sizes(self, shape: tuple[Num, ...]) -> _Sizes:
-        """Return what stands for sizes in keys."""
-        known = self._kept.get(_LAST)
-        if not isinstance(known, _Sizes) or known.shape is not shape:
-            known = self._kept[_LAST] = _Sizes(shape, tuple(map(_content, shape)))
-        return known
-
-    def _without_out(self, spec: LogicalSpec, zero: int) -> Num:
-        """Return what a call takes but for its output."""
-        _, m, k, n = spec.shape
-        sums = self._once((zero, self._sizes(spec.shape)), lambda: self._sums(m, k, n, zero))
-        return self._overlapped(sums, *self.reading(spec))
-
-    def _overlapped(self, sums: Num, stream: Num, friction: Num) -> Num:
-        """Return what sums and reading take together, save for some friction."""
-        total = np.rint(smooth_maximum(sums, stream)).astype(np.int64) + friction
-        return total if total.ndim else int(total)
-
-    def _writing(self, spec: LogicalSpec, zero: int) -> Num:
+    def writing(self, spec: LogicalSpec) -> Taken:
         """Return what the lines of the output take: they are read as well, unless sums start at 0."""
-        out = spec.states[2]
-        in_memory = self.levels.get(out.level)
+        in_memory = self.levels.get(spec.states[2].level)
         if in_memory is None or not in_memory.out:
-            return 0
-        key = self._sizes(spec.shape), out.layout, out.contig, out.dtype.bytes
-        return self._once(key, lambda: spec.operand(2).lines(LINE)) * in_memory.out * (1 if zero else 2)
+            return 0, 0
+        return 0, spec.operand(2).lines(LINE) * in_memory.out * (1 if _starts_at_zero(spec) else 2)
 
-    def _sums(self, m: Num, k: Num, n: Num, zero: int) -> npt.NDArray[np.int64]:
-        """Return what a tile takes whose operands are at hand."""
+    def sums(self, spec: LogicalSpec, m: Num, k: Num, n: Num) -> npt.NDArray[np.int64]:
+        """Return what a tile of so many rows, steps and columns takes whose operands are at hand."""
+        zero = _starts_at_zero(spec)
         steps = ceil_div(k, self.taken)
         vectors = ceil_div(n, self.values)
         entry = np.minimum(m, _MOST - 1), np.minimum(vectors, _MOST - 1)
@@ -179,25 +132,21 @@ class TileCycles:
             floor = np.maximum(floor, _FORWARDED + np.minimum(steps, _FEW) * self.latency // 10)
         return np.maximum(steps * step // 10 + self._starts[(zero, *entry)], floor)
 
-    def reading(self, spec: LogicalSpec) -> tuple[Num, Num]:
-        """Return the tenths of a cycle that reading matrices takes: what overlaps with sums, and what does not."""
-        stream, friction = self.reading_factors(spec)
-        return stream, friction + self._evicted(spec) + self._begun(spec.operand(1))
+    def reading(self, spec: LogicalSpec, index: int) -> Taken:
+        """Return the tenths of a cycle that reading an operand takes: what overlaps with sums, and what does not."""
+        operand, state = spec.operand(index), spec.states[index]
+        read = self._reading(operand, state.level)
+        if state.spacing == PAGE_BYTES and state.level == "L1":
+            # Of rows so far apart a set keeps few: where there are more, all come from L2 each time.
+            evicted = operand.runs > _ROWS
+            again = self._reading(operand, "L2")
+            read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
+        return read
 
-    def reading_factors(self, spec: LogicalSpec) -> tuple[Num, Num]:
-        """Return the same of the first two operands of any operation, but for what their rows evict of each other."""
-        stream: Num = 0
-        friction: Num = 0
-        for index in (0, 1):
-            operand, state = spec.operand(index), spec.states[index]
-            read = self._reading(operand, state.level)
-            if state.spacing == PAGE_BYTES and state.level == "L1":
-                # Of rows so far apart a set keeps few: where there are more, all come from L2 each time.
-                evicted = operand.runs > _ROWS
-                again = self._reading(operand, "L2")
-                read = choose(evicted, again[0], read[0]), choose(evicted, again[1], read[1])
-            stream, friction = stream + read[0], friction + read[1]
-        return stream, friction
+    def reading_rows(self, spec: LogicalSpec) -> Taken:
+        """Return the same of the left-hand side of matrices, whose rows may evict one another."""
+        stream, friction = self.reading(spec, 0)
+        return stream, friction + self._evicted(spec)
 
     def _evicted(self, spec: LogicalSpec) -> Num:
         """Return the tenths of a cycle that rows of the left-hand side take which evict one another from L1.
@@ -210,7 +159,12 @@ class TileCycles:
             return 0
         if not state.contiguous and state.spacing != PAGE_BYTES:
             return 0
-        return self._once(("evicted", state.contiguous, *_runs_key(lhs)), lambda: _evicting(lhs))
+        return _evicting(lhs)
+
+    def reading_matrix(self, spec: LogicalSpec) -> Taken:
+        """Return the same of the right-hand side of matrices, of which a single row may be read at a time."""
+        stream, friction = self.reading(spec, 1)
+        return stream, friction + self._begun(spec.operand(1))
 
     def _begun(self, rhs: TensorSpec) -> Num:
         """Return the tenths of a cycle that a single short row from beyond L2 takes to begin: the next may be anywhere.
@@ -219,29 +173,42 @@ class TileCycles:
         """
         if rhs.state.level != "GL":
             return 0
-        begins = self.levels["GL"].page * np.maximum(_PAGE - rhs.lines_of_run(LINE), 0) // _PAGE
-        return self._once(("begun", *_runs_key(rhs)), lambda: choose(rhs.runs == 1, begins, 0))
+        short = np.maximum(_PAGE - rhs.lines_of_run(LINE), 0)
+        return choose(rhs.runs == 1, self.levels["GL"].page * short // _PAGE, 0)
 
-    def _reading(self, operand: TensorSpec, level: str) -> tuple[Num, Num]:
+    def _reading(self, operand: TensorSpec, level: str) -> Taken:
         """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
         lines = self.levels[level]
         spaced = lines.spaced(operand.state.spacing)
         if not (lines.stream or lines.run or lines.apart or spaced):
             return 0, 0
-        return self._once((level, spaced, *_runs_key(operand)), lambda: _by_runs(operand, lines, spaced))
+        return _by_runs(operand, lines, spaced)
 
 
-@attrs.frozen(cache_hash=True)
-class _Sizes:
-    """Sizes of a batch, which take no time to compare with themselves."""
+def cost_of_tiles(cycles: Callable[[Machine], TileCycles]) -> Combined:
+    """Return the cost of a tile of a product of matrices."""
+    return overlapping(
+        lambda spec, machine: cycles(machine).sums(spec, *spec.shape[1:]),
+        lambda spec, machine: cycles(machine).reading_rows(spec),
+        lambda spec, machine: cycles(machine).reading_matrix(spec),
+        lambda spec, machine: cycles(machine).writing(spec),
+    )
 
-    shape: tuple[Num, ...] = attrs.field(eq=False)
-    content: tuple[object, ...]
+
+def overlapping(computing: Cost, *operands: Callable[[LogicalSpec, Machine], Taken]) -> Combined:
+    """Return a cost: computing takes its time while operands are read and written, save for some friction."""
+    each = [_one(taken, place) for place in (0, 1) for taken in operands]
+    return Combined(_overlapped, (computing, *each))
 
 
-def _read_key(state: OperandState) -> tuple[object, ...]:
-    """Return all of a state that reading an operand depends on."""
-    return state.level, state.spacing, state.layout, state.contig, state.dtype.bytes
+def _one(taken: Callable[[LogicalSpec, Machine], Taken], place: int) -> Cost:
+    return lambda spec, machine: taken(spec, machine)[place]
+
+
+def _overlapped(computing: Num, *taken: Num) -> Num:
+    operands = len(taken) // 2
+    total = np.rint(smooth_maximum(computing, sum(taken[:operands]))).astype(np.int64) + sum(taken[operands:])
+    return total if total.ndim else int(total)
 
 
 def _starts_at_zero(spec: LogicalSpec) -> int:
@@ -249,18 +216,7 @@ def _starts_at_zero(spec: LogicalSpec) -> int:
     return int(spec.states[2].vector is not None or not getattr(spec.op, "accumulate", False))
 
 
-def _content(number: Num) -> object:
-    """Return what is the same for the same numbers, and takes no time to compare."""
-    return number.tobytes() if isinstance(number, np.ndarray) else number
-
-
-def _runs_key(operand: TensorSpec) -> tuple[object, ...]:
-    """Return all that the runs of an operand depend on."""
-    state = operand.state
-    return state.layout, state.contig, state.dtype.bytes, *map(_content, operand.shape)
-
-
-def _by_runs(operand: TensorSpec, level: Lines, spaced: int) -> tuple[Num, Num]:
+def _by_runs(operand: TensorSpec, level: Lines, spaced: int) -> Taken:
     """Return what the runs of an operand take from a level: what overlaps with sums, and what does not."""
     runs, long = operand.runs, operand.lines_of_run(LINE)
     short = np.maximum(_PAGE - long, 0)
