@@ -46,7 +46,8 @@ it costs 10, and 2 for each of three operands that it finds in L1.
 >>> [(str(loop.step), int(loop.parts[0].times.max())) for loop in tables.of(LoopTables).by_key[accum]]
 [('tile [0, 1, 0, 0]', 2), ('tile [0, 0, 0, 1]', 2), ('split 1', 2)]
 >>> kernels = tables.of(KernelTables).by_key[accum]
->>> {str(kernel.step) for kernel in kernels}, sorted(int(cost) for kernel in kernels for cost in kernel.costs[:, 0])
+>>> costs = [kernel.costs[kernel.which, 0] for kernel in kernels]
+>>> {str(kernel.step) for kernel in kernels}, sorted(int(cost) for each in costs for cost in each)
 ({'select MultAdd'}, [10, 12, 12, 12, 14, 14, 14, 16])
 
 ```

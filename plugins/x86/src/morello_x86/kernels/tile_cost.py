@@ -174,7 +174,7 @@ class TileCycles:
         if rhs.state.level != "GL":
             return 0
         short = np.maximum(_PAGE - rhs.lines_of_run(LINE), 0)
-        return choose(rhs.runs == 1, self.levels["GL"].page * short // _PAGE, 0)
+        return choose(rhs.shape[1] <= self.taken, self.levels["GL"].page * short // _PAGE, 0)
 
     def _reading(self, operand: TensorSpec, level: str) -> Taken:
         """Return what reading an operand from a level takes: what overlaps with sums, and what does not."""
