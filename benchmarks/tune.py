@@ -161,7 +161,7 @@ def reused(setting: Setting, target: str) -> Iterator[dict[str, Any]]:
                     for how, reuse in (("reuse", store), ("none", None)):
                         goal = goal_of(_PRODUCT.format(*shape), target)
                         name = f"{row} {'×'.join(map(str, shape))}"
-                        done = setting.tuned(f"{name} {how}", goal, sizes={"samples": samples}, reuse=reuse)
+                        done = setting.tuned(f"{name} {how} {samples}", goal, sizes={"samples": samples}, reuse=reuse)
                         yield {**row_of(name, done), "samples asked": samples, "how": how}
 
 
