@@ -36,6 +36,8 @@ EFFORT = Effort(expansions=20_000, seconds=30.0)
 _SETS = 2
 #: Gains that are no gain even where no noise is measured.
 _LEAST = 0.002
+#: Times that a peak is timed at most, where programs seem to pass it.
+_PEAKS = 5
 #: The reasons why a proposal does not enter the beam, and that it does.
 Verdict: TypeAlias = Literal["accepted", "slower", "noise", "duplicate", "refused", "no program", "not built", "wrong"]
 
@@ -237,13 +239,19 @@ class Evaluator:
     def _percent(self, built: Built, value: float) -> float | None:
         """Return the part of the peak that a program comes to, None where none is known.
 
-        The peak is timed right after the program, as the speed that a core runs at changes.
+        The peak is timed right after the program, as the speed that a core runs at changes, and a few times more where
+        it was slower than the program: then the core was, or something else had it.
         """
         if self.clock is None or self.metric:
             return None
-        peak = PeakMeter(self.goal.target, self.clock, built.kernel.compiler).rate(built.impl)
+        meter = PeakMeter(self.goal.target, self.clock, built.kernel.compiler)
         threads = min(self._threads(built), os.cpu_count() or 1)
-        return 100 * self.goal.spec.logical.flops / value / (threads * peak) if peak else None
+        rate, peak = self.goal.spec.logical.flops / value / threads, 0.0
+        for _ in range(_PEAKS):
+            peak = max(peak, meter.rate(built.impl))
+            if not peak or rate <= peak:
+                break
+        return 100 * rate / peak if peak else None
 
 
 def percent(ratio: float) -> str:
