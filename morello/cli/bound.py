@@ -15,7 +15,7 @@ from morello.bounds.nest import is_single
 from morello.bounds.randomized import Randomized, randomized
 from morello.bounds.tiles import Tiling, best_tiling, largest_tile
 from morello.bounds.traffic import check
-from morello.cli.common import Made, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import Made, facts_of, json_option, make, print_json, tell_sizes, with_goals
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.goals import Goal
@@ -207,10 +207,7 @@ def _as_dict(
 ) -> dict[str, Any]:
     cost = made.kernel.cost
     return {
-        "name": goal.name,
-        "target": goal.target.name,
-        "profile": goal.target.profile,
-        "spec": goal.plain.text(goal.spec.logical),
+        **facts_of(goal),
         "boundaries": [_boundary_dict(one) for one in boundaries],
         "numbers": [
             {"generating": one.generating, "memory": one.memory, "bound": one.bound}

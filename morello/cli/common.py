@@ -50,6 +50,16 @@ _VERBOSE, _EFFORT, _MEASURED = "morello.verbose", "morello.effort", "morello.mea
 _IN_A_HURRY = ("run", "compile", "map", "compare-mappers", "tune")
 
 
+def facts_of(goal: Goal) -> dict[str, Any]:
+    """Return what JSON says of a goal: its name, target, profile and Spec."""
+    return {
+        "name": goal.name,
+        "target": goal.target.name,
+        "profile": goal.target.profile,
+        "spec": goal.plain.text(goal.spec.logical),
+    }
+
+
 def print_json(data: Any) -> None:
     """Data for programs, on standard output."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False))

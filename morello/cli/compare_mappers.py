@@ -11,7 +11,7 @@ import attrs
 import click
 
 from morello.bounds.certificate import cuts_of
-from morello.cli.common import cc_option, json_option, make, print_json, tell_sizes, with_goals_of_files
+from morello.cli.common import cc_option, facts_of, json_option, make, print_json, tell_sizes, with_goals_of_files
 from morello.cli.figures import figures, save
 from morello.cli.map import certified, chosen_mappers, ratio, unscheduled
 from morello.db.store import SpecStore
@@ -245,10 +245,7 @@ def _draw(found: Sequence[Compared], path: str) -> None:
 def _as_dict(compared: Compared, seed: int) -> dict[str, Any]:
     goal = compared.goal
     return {
-        "name": goal.name,
-        "target": goal.target.name,
-        "profile": goal.target.profile,
-        "spec": goal.plain.text(goal.spec.logical),
+        **facts_of(goal),
         "seed": seed,
         "bound": compared.bound,
         "proven": compared.proven,

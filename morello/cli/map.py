@@ -11,7 +11,7 @@ import click
 
 from morello.bounds import certificate as certificates
 from morello.bounds.certificate import Certificate, Cut, cuts_of
-from morello.cli.common import Made, cc_option, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import Made, cc_option, facts_of, json_option, make, print_json, tell_sizes, with_goals
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, PluginError, Undecided, suggestion
 from morello.frontend.diagnostics import quoted
@@ -230,10 +230,7 @@ def _as_dict(compared: Compared, seed: int, objective: str) -> dict[str, Any]:
     goal, found, certificate = compared.goal, compared.found, compared.certified
     names = compared.boundaries
     return {
-        "name": goal.name,
-        "target": goal.target.name,
-        "profile": goal.target.profile,
-        "spec": goal.plain.text(goal.spec.logical),
+        **facts_of(goal),
         "objective": objective,
         "seed": seed,
         "mappers": [

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from morello.bounds.sensitivity import Index, Moving, indices, of_bound, of_tiles
-from morello.cli.common import json_option, print_json, tell_sizes, with_specs
+from morello.cli.common import facts_of, json_option, print_json, tell_sizes, with_specs
 from morello.goals import Goal
 from morello.report.tables import Column, print_table
 
@@ -75,10 +75,7 @@ def _row(one: Index) -> list[str]:
 
 def _as_dict(goal: Goal, model: str, samples: int, seed: int, rows: Sequence[Index]) -> dict[str, Any]:
     return {
-        "name": goal.name,
-        "target": goal.target.name,
-        "profile": goal.target.profile,
-        "spec": goal.plain.text(goal.spec.logical),
+        **facts_of(goal),
         "of": model,
         "samples": samples,
         "seed": seed,

@@ -52,8 +52,7 @@ _Choices = dict[tuple[object, ...], list[_Choice]]
 
 @attrs.frozen(eq=False)
 class KernelTable:
-    """One kernel on some of the shapes that it applies to, `shapes`, [m], and on operands in some `states`,
-    [n, operands].
+    """One kernel on some `shapes`, [m], and on operands in some `states`, [n, operands].
 
     It needs `needs` bytes of each level, and its cost is one of `costs`, [distinct, m]: `which` says for each n.
     """
@@ -155,10 +154,8 @@ class KernelTables(StepTables):
 
         for places, found in answers(ask, choices):
             if found:
-                (taken, needs), chosen = (
-                    found,
-                    [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)],
-                )
+                taken, needs = found
+                chosen = [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)]
                 yield places, (*self._costs(kernel, taken, chosen), needs)
 
     def _costs(

@@ -75,8 +75,6 @@ def limit(lanes: Lanes) -> str:
         out=out,
         sums=", ".join(f"{one} = {lanes.load_sums(place, 0, none)}" for one, place in places),
         steps=_STEPS,
-        added=" ".join(
-            f'{one} = {lanes.added(one, "x", "y")}; __asm__ volatile("" : "+x"(x), "+x"({one}));' for one in sums
-        ),
+        added=" ".join(f"{one} = {lanes.added(one, 'x', 'y')}; {_SEEN.format(one)}" for one in sums),
         stored=" ".join(lanes.store_sums(place, 0, none, one) for one, place in places),
     )

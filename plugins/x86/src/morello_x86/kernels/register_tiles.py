@@ -53,7 +53,8 @@ def _by_rows(registers: Sequence[str], count: int) -> list[Sequence[str]]:
     return [registers[first : first + count] for first in range(0, len(registers), count)]
 
 
-def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
+def lanes_of(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
+    """Return the C of a multiply-add for the types of a product's operands."""
     lhs, rhs, out = (state.dtype for state in spec.states)
     return Lanes(adds, size, (lhs, rhs, out))
 
@@ -83,7 +84,7 @@ def _fits(adds: MultiplyAdd, size: int, registers: int) -> Callable[[LogicalSpec
     """Return the condition that the registers suffice, and that tails can be loaded."""
 
     def fits(spec: LogicalSpec) -> Mask:
-        lanes = _lanes(adds, size, spec)
+        lanes = lanes_of(adds, size, spec)
         valid: Mask = vector_registers(spec.shape[1], spec.shape[3], lanes) <= registers
         if adds is NARROW:
             valid = valid & (spec.shape[3] <= lanes.values)
@@ -100,7 +101,7 @@ def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
-        lanes = _lanes(adds, size, site.spec)
+        lanes = lanes_of(adds, size, site.spec)
         taken = adds.taken
         tile = TilePrinter(
             rows=m,
@@ -129,7 +130,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
     values = size // adds.sum_bytes
 
     def beside_sums(spec: LogicalSpec) -> Num:
-        lanes = _lanes(adds, size, spec)
+        lanes = lanes_of(adds, size, spec)
         return _beside_sums(spec.shape[3], lanes) + _parts(spec, lanes)
 
     rows = OperandPattern(levels=MEMORIES, contiguous=False, layout="row_major", when=side_by_side)

@@ -19,7 +19,7 @@ from morello.plugins import Combined, Machine, Microkernel, OperandPattern
 from morello_x86.core import LINE
 from morello_x86.kernels.common import MEMORIES
 from morello_x86.kernels.multiply_add import BF16_FMA, F32_FMA, Lanes, MultiplyAdd
-from morello_x86.kernels.register_tiles import PLAIN, loads_tails, side_by_side
+from morello_x86.kernels.register_tiles import PLAIN, lanes_of, loads_tails, side_by_side
 from morello_x86.kernels.tile_code import Matrix, TilePrinter
 from morello_x86.kernels.tile_cost import Taken, overlapping
 from morello_x86.kernels.tile_tables import cycles_of
@@ -101,16 +101,11 @@ class _Code:
         return tile.lines(a, b, c)
 
 
-def _lanes(adds: MultiplyAdd, size: int, spec: LogicalSpec) -> Lanes:
-    lhs, rhs, out = (state.dtype for state in spec.states)
-    return Lanes(adds, size, (lhs, rhs, out))
-
-
 def _emit(adds: MultiplyAdd, size: int) -> Callable[[KernelSite], None]:
     def emit(site: KernelSite) -> None:
         _, m, k, n = map(int, site.spec.shape)
         lhs, rhs, out = (site.operand(index) for index in range(3))
-        lanes = _lanes(adds, size, site.spec)
+        lanes = lanes_of(adds, size, site.spec)
         names = [site.fresh(name) for name in ("lhs", "rhs", "out")]
         site.line("{")
         for name, operand, dtype, const in zip(
@@ -133,7 +128,7 @@ def _cost(adds: MultiplyAdd, size: int) -> Combined:
         _, m, k, n = spec.shape
         cycles = cycles_of(machine, adds, size)
         vectors = ceil_div(n, cycles.values)
-        percent = m * _PERCENT[size] + _lanes(adds, size, spec).halves * _WIDENING[size]
+        percent = m * _PERCENT[size] + lanes_of(adds, size, spec).halves * _WIDENING[size]
         return k * vectors * cycles.add * percent // 1000 + _TURN * ceil_div(k, _TAKEN)
 
     def rows(spec: LogicalSpec, machine: Machine) -> Taken:
@@ -155,7 +150,7 @@ def _fits(adds: MultiplyAdd, size: int) -> Callable[[LogicalSpec], Mask]:
     def fits(spec: LogicalSpec) -> Mask:
         """Return True for few rows and whole vectors: shorter products are for register tiles."""
         _, m, k, n = spec.shape
-        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & loads_tails(_lanes(adds, size, spec), n)
+        return (m <= _MOST) & (k >= _TAKEN) & (n >= size) & loads_tails(lanes_of(adds, size, spec), n)
 
     return fits
 
