@@ -28,8 +28,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.specs import SPECS
-from morello import api
+from harness.goals import goal_of
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.host import missing_features
@@ -95,14 +94,6 @@ class Setting:
             effort=Effort(seconds=self.search_seconds),
             **more,
         ).run()
-
-
-def goal_of(name: str, target: str) -> Goal:
-    """Return the goal of a Spec of the harness, or of a text, for a target."""
-    if name in SPECS:
-        spec, chosen = SPECS[name].for_target(target)
-        return Goal.of(spec, chosen, "tuned")
-    return api.goal(name, target=target)
 
 
 def row_of(name: str, done: Tuned) -> dict[str, Any]:
