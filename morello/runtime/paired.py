@@ -28,7 +28,8 @@ _FEW, _SLOWER = 3, 1.5
 class Paired:
     """The seconds per call of two kernels, and how many times as fast the second is as the first.
 
-    `gain` is the median of the ratios of all rounds, which lies between `low` and `high` with 99 % confidence.
+    `gain` is the median of the ratios of all rounds, which lies between `low` and `high` with 99 % confidence. `noise`
+    is how far from 1, as a logarithm, this may be where both are the same, if that is known.
     """
 
     first: float
@@ -36,6 +37,7 @@ class Paired:
     gain: float
     low: float
     high: float
+    noise: float = 0.0
 
     @property
     def spread(self) -> float:
@@ -43,8 +45,8 @@ class Paired:
         return (self.high - self.low) / (2 * self.gain)
 
     @property
-    def noise(self) -> float:
-        """Return how far from 1 the ratio may be where both kernels are the same."""
+    def farthest(self) -> float:
+        """Return how far from 1 the ratio may be, as a logarithm: the farther end of the interval that it lies in."""
         return max(abs(math.log(self.low)), abs(math.log(self.high)))
 
 

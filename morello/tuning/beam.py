@@ -233,7 +233,7 @@ def told(one: Sample) -> Mapping[str, object]:
         "value": measured and measured.value,
         "spread": measured and measured.spread,
         "relative": measured and measured.relative,
-        "paired": paired and [paired.first, paired.second, paired.gain, paired.low, paired.high],
+        "paired": paired and attrs.astuple(paired),
         "feedback": measured and measured.candidate.feedback and attrs.asdict(measured.candidate.feedback),
     }
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeAlias
@@ -36,6 +40,9 @@ EFFORT = Effort(expansions=20_000, seconds=30.0)
 _SETS = 2
 #: Gains that are no gain even where no noise is measured.
 _LEAST = 0.002
+#: Measurements of a program against itself that noise is the median of, comparisons until there is a new one, and
+#: seconds after which there are no more of them to begin with.
+_SELVES, _EVERY, _LONG = 5, 5, 3.0
 #: Times that a peak is timed at most, where programs seem to pass it.
 _PEAKS = 5
 #: The reasons why a proposal does not enter the beam, and that it does.
@@ -91,8 +98,8 @@ class Evaluator:
         default=attrs.Factory(lambda self: next(iter(self.goal.target.metrics), None), takes_self=True)
     )
     clock: Clock | None = None
-    #: Relative differences between times of the same program.
-    noise: float = _LEAST
+    _selves: deque[float] = attrs.field(factory=lambda: deque[float](maxlen=_SELVES), init=False)
+    _comparisons: int = attrs.field(default=0, init=False)
     _searches: Searches = attrs.field(init=False)
     _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
     _verification: Verification | None = attrs.field(default=None, init=False)
@@ -104,6 +111,15 @@ class Evaluator:
     def judged_by(self) -> str:
         """Return the name of the metric that programs are judged by, nothing for time."""
         return self.metric.name if self.metric else ""
+
+    @property
+    def noise(self) -> float:
+        """Return how far from 1, as a logarithm, the gain of a program over itself may be now; 0 for a metric.
+
+        That is the median of the last few programs timed against themselves in the way that all are, of each the
+        farther end of the interval that its gain lies in with 99 % confidence: one that was disturbed decides nothing.
+        """
+        return 0.0 if self.metric else max([_LEAST, *([statistics.median(self._selves)] if self._selves else [])])
 
     def read(self, text: str) -> Schedule:
         """Return the schedule that a text is, if it applies to the Spec. Raises MorelloError as for a Spec file."""
@@ -192,8 +208,10 @@ class Evaluator:
         built.kernel.check(self.seed)
         if self.metric:
             return self._measured(built, self._value(built), 0.0)
-        same = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
-        self.noise = max(_LEAST, same.noise)
+        found, began = [self._beside_itself(built)], time.monotonic()
+        while len(found) < _SELVES and time.monotonic() - began < _LONG:
+            found.append(self._beside_itself(built))
+        same = sorted(found, key=lambda one: one.farthest)[len(found) // 2]
         return self._measured(built, same.first, same.spread)
 
     def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
@@ -202,20 +220,33 @@ class Evaluator:
         return self._measured(built, found.second, found.spread, parent.relative * found.gain), found
 
     def compared(self, first: Built, second: Built, most: int = MOST_ROUNDS) -> Paired:
-        """Return the times of two programs, measured in turns, or what the metric says of them."""
+        """Return the times of two programs, measured in turns, or what the metric says of them.
+
+        Now and then the first is timed against itself, too, as noise changes with what else the machine does.
+        """
         if self.metric:
             values = self._value(first), self._value(second)
             gain = values[0] / values[1]
             return Paired(*values, gain, gain, gain)
-        return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, most=most)
+        self._comparisons += 1
+        if self._comparisons % _EVERY == 0:
+            self._beside_itself(first)
+        found = compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, most=most)
+        return attrs.evolve(found, noise=self.noise)
+
+    def _beside_itself(self, built: Built) -> Paired:
+        found = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
+        self._selves.append(found.farthest)
+        return found
 
     def verdict(self, found: Paired) -> Refusal | None:
         """Return why a program does not enter the beam by its times, None if it does."""
-        beyond = 1 + (0.0 if self.metric else max(_LEAST, min(self.noise, found.spread)))
-        if found.low > 1 and found.gain > beyond:
+        if found.low > 1 and math.log(found.gain) > found.noise:
             return None
         if found.gain > 1 and not self.metric:
-            return Refusal("noise", f"{percent(found.gain)} faster, {percent(found.low)} to {percent(found.high)}")
+            interval = f"{percent(found.low)} to {percent(found.high)}"
+            noise = percent(math.exp(found.noise))
+            return Refusal("noise", f"{percent(found.gain)} faster, {interval}, with noise of {noise}")
         return Refusal("slower", f"{found.gain:.3g} times as fast")
 
     def _threads(self, built: Built) -> int:

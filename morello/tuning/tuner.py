@@ -50,7 +50,7 @@ class Paid:
 class Tuned:
     """The outcome of tuning. `final` are the times of the best program against the start's, measured anew at the end.
 
-    The best is the start itself where nothing was faster than it by more than noise.
+    The best is the start itself where nothing was faster by more than noise; `noise` is the most that there was of it.
     """
 
     goal: Goal
@@ -295,13 +295,14 @@ class Tuner:
             facts=dict(facts),
         )
         goal = attrs.evolve(best.built.kernel.goal, measured=None)
+        noise = max((one.paired.noise for one in state.samples if one.paired), default=evaluator.noise)
         return Tuned(
             goal=goal,
             kernel=best.built.kernel,
             best=best,
             start=state.start,
             final=final,
-            noise=evaluator.noise,
+            noise=noise,
             samples=tuple(state.samples),
             seconds=seconds,
             interrupted=interrupted,

@@ -36,12 +36,17 @@ def test_a_row_tells_what_was_measured(tmp_path: Path) -> None:
     (row,) = json.loads(result.stdout)
     assert row["samples"] == 2
     assert row["gain"] >= 1
-    (trace,) = tmp_path.iterdir()
+    (trace,) = tmp_path.glob("*.jsonl")
     events = [json.loads(line) for line in trace.read_text().splitlines()]
     assert events[0]["value"] == row["before"]
     assert events[-1]["samples"] == 2
+    # A run that was finished is not done again, unless another is asked for.
+    trace.unlink()
     shown = CliRunner().invoke(tune.main, arguments, catch_exceptions=False)
     assert "what paid" in shown.stdout
+    assert not trace.exists()
+    CliRunner().invoke(tune.main, [*arguments, "--search-effort", "1000"], catch_exceptions=False)
+    assert trace.exists()
 
 
 @needs_avx2
@@ -57,4 +62,5 @@ def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch) 
         *["full"] * 3,
     ]
     assert [one["seed"] for one in rows[-3:]] == [0, 1, 2]
+    assert {one["name"] for one in rows} == {"one"}
     tune.print_ablations(rows)
