@@ -50,9 +50,9 @@ def test_a_row_tells_what_was_measured(tmp_path: Path) -> None:
 
 
 @needs_avx2
-def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tune, "ABLATED", {"one": SMALL})
-    common = ["--target", "x86_avx2", "--samples", "1", "--json"]
+    common = ["--target", "x86_avx2", "--samples", "1", "--traces", str(tmp_path), "--json"]
     rows = json.loads(CliRunner().invoke(tune.main, [*common, "--ablations"], catch_exceptions=False).stdout)
     assert [one["variant"] for one in rows] == [
         "no menu",
@@ -63,4 +63,7 @@ def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch) 
     ]
     assert [one["seed"] for one in rows[-3:]] == [0, 1, 2]
     assert {one["name"] for one in rows} == {"one"}
+    starts = [json.loads(trace.read_text().splitlines()[0]) for trace in tmp_path.glob("*.jsonl")]
+    assert len(starts) == len(rows)
+    assert len({one["key"] for one in starts}) == 1
     tune.print_ablations(rows)
