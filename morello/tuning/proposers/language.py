@@ -74,6 +74,8 @@ class Language(Session):
         try:
             plan = self._ask([prompts.plan_prompt(self.task, request)])
         except Spent:
+            if not self._answers:
+                raise
             return None, "", _SPENT
         except Unanswered as error:
             return None, "", error.message
