@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -136,6 +138,7 @@ class Task:
     `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
     message a person gets. `cost` completes a schedule and tells what it costs under the model, None where it comes to
     no program. `gains` are what items were worth before, as a mean of logarithms. `options` are the user's, by name.
+    `deadline` is when tuning ends, of `time.monotonic`: proposals that come later are for nothing.
     """
 
     name: str
@@ -147,6 +150,12 @@ class Task:
     menu: tuple[MenuItem, ...] = ()
     gains: Mapping[str, float] = attrs.field(factory=dict[str, float])
     options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    deadline: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Return True if tuning has ended."""
+        return time.monotonic() >= self.deadline
 
 
 class Session(ABC):

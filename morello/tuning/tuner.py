@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -164,6 +165,8 @@ class Tuner:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""
         goal, target = self.goal, self.goal.target
         info = self.registry.tuning(target.name)
+        began = time.monotonic()
+        ends = began + self.options.time
         compiler = self.compiler if isinstance(self.compiler, Compiler) else find_compiler(self.compiler)
         evaluator = Evaluator(
             goal,
@@ -172,8 +175,9 @@ class Tuner:
             seed=self.options.seed,
             threads=self.threads,
             clock=self.registry.clock(target.name),
+            deadline=ends,
         )
-        done = goal.synthesize(self.db or False, progress, self.effort) if _is_open(goal) else goal
+        done = goal.synthesize(self.db or False, progress, self._effort(ends)) if _is_open(goal) else goal
         start = evaluator.start(done.impl)
         machine = machine_of(start.built.kernel, self.threads)
         known = recipes(self.reuse, goal) if self.reuse else []
@@ -188,6 +192,8 @@ class Tuner:
             options=self.options,
             trace=trace,
             tell=lambda state: self._tell(state, evaluator, machine),
+            started=began,
+            deadline=evaluator.deadline,
         )
         trace.write(
             "start",
@@ -210,7 +216,15 @@ class Tuner:
             search.run(state)
         except KeyboardInterrupt:
             interrupted = True
+        evaluator.deadline = math.inf
         return self._ended(search, state, evaluator, machine, interrupted)
+
+    def _effort(self, ends: float) -> Effort | None:
+        """Return the effort of the search for the start, with no more seconds than there are."""
+        if ends == math.inf:
+            return self.effort
+        effort, left = self.effort or Effort(), max(0.0, ends - time.monotonic())
+        return attrs.evolve(effort, seconds=left if effort.seconds is None else min(left, effort.seconds))
 
     def _task(
         self,
@@ -230,6 +244,7 @@ class Tuner:
             seed=self.options.seed,
             read=evaluator.read,
             cost=evaluator.cost,
+            deadline=evaluator.deadline,
             menu=menu or (self._everything(),),
             gains=gains,
             options={**self.extra, "feedback": not self.without_feedback},

@@ -38,7 +38,7 @@ class Evolution(Session):
         self._seen = {self.task.start.schedule}
 
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
-        return [self._children(request) for request in requests]
+        return [() if self.task.late else self._children(request) for request in requests]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         for one in outcomes:

@@ -40,7 +40,7 @@ class Offline(Session):
     _edits: dict[tuple[str, str], list[Schedule]] = attrs.field(factory=dict[tuple[str, str], "list[Schedule]"])
 
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
-        return [self._plan(request) for request in requests]
+        return [() if self.task.late else self._plan(request) for request in requests]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         if not self.task.options.get("feedback", True):

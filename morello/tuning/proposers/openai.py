@@ -174,10 +174,11 @@ class Endpoint(Model):
         told, most = "", self._budget.most(body)
         for attempt in range(self.settings.retries + 1):
             self._budget.reserve(most)
-            # What nobody tells of counts in full.
-            used, seconds = most, None
+            used, seconds = Tokens(), None
             try:
                 self._wait()
+                # What nobody tells of counts in full.
+                used = most
                 response = self._once(body)
                 if response.status == http.HTTPStatus.OK:
                     content, used = _content(response.body, most)
@@ -198,15 +199,18 @@ class Endpoint(Model):
             if attempt < self.settings.retries:
                 with self._lock:
                     self._counts["retries"] += 1
-                time.sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
+                self._sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
         raise Unanswered(f"{told}; tried {self.settings.retries + 1} times", "try again later") from None
 
     def _once(self, body: bytes) -> _Response:
-        """Return the response to one request, within the timeout in all. Raises what the connection does.
+        """Return the response to one request, within the timeout in all. Raises what the connection raises.
 
         Sockets limit the time of each read alone, so a thread reads, which is left behind if bytes come too slowly.
         """
-        until = time.monotonic() + self.settings.timeout
+        with self._lock:
+            self._counts["requests"] += 1
+        began = time.monotonic()
+        until = min(began + self.settings.timeout, self.until)
         got: queue.SimpleQueue[_Response | Exception] = queue.SimpleQueue()
 
         def ask() -> None:
@@ -217,7 +221,7 @@ class Endpoint(Model):
 
         threading.Thread(target=ask, daemon=True).start()
         try:
-            found = got.get(timeout=self.settings.timeout)
+            found = got.get(timeout=until - began)
         except queue.Empty:
             raise TimeoutError("timed out") from None
         if isinstance(found, Exception):
@@ -242,11 +246,17 @@ class Endpoint(Model):
         """Wait for the turn of one more request."""
         made = self.settings
         with self._lock:
-            self._counts["requests"] += 1
             now = time.monotonic()
             start = max(now, self._next)
             self._next = start + (60 / made.per_minute if made.per_minute else 0.0)
-        time.sleep(start - now)
+        self._sleep(start - now)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait. Raises Unanswered where no time is left then."""
+        left = self.until - time.monotonic()
+        time.sleep(max(0.0, min(seconds, left)))
+        if seconds >= left:
+            raise Unanswered("no time is left", "give a larger budget")
 
     def _failure(self, response: _Response) -> str:
         said = self._redacted(" ".join(response.body.decode("utf-8", "replace").split()))
