@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
@@ -156,6 +156,13 @@ class Task:
     def late(self) -> bool:
         """Return True if tuning has ended."""
         return time.monotonic() >= self.deadline
+
+    def in_time(self, edits: Iterable[Schedule]) -> Iterator[Schedule]:
+        """Yield edits until there are no more, or tuning has ended: some take long to make."""
+        for edit in edits:
+            yield edit
+            if self.late:
+                return
 
 
 class Session(ABC):

@@ -223,7 +223,8 @@ class Evaluator:
         Raises what building, verifying or calling it raises.
         """
         built, deadline = self.built(impl), self.deadline
-        _, self.deadline, began = built.kernel.library, math.inf, time.monotonic()
+        _ = built.kernel.library
+        self.deadline, began = math.inf, time.monotonic()
         built.kernel.check(self.seed)
         found = [] if self.metric else [self._beside_itself(built)]
         self.deadline = deadline - (time.monotonic() - began)

@@ -208,6 +208,7 @@ class Tuner:
             noise=evaluator.noise,
         )
         state = State(start, [start])
+        before = [one for one in self.db.measured(target, goal.spec) if one.machine == machine] if self.db else []
         self.tell(state, evaluator)
         interrupted = False
         try:
@@ -217,7 +218,7 @@ class Tuner:
         except KeyboardInterrupt:
             interrupted = True
         evaluator.deadline = math.inf
-        return self._ended(search, state, evaluator, machine, interrupted)
+        return self._ended(search, state, evaluator, machine, before, interrupted)
 
     def _effort(self, ends: float) -> Effort | None:
         """Return the effort of the search for the start, with no more seconds than there are."""
@@ -292,12 +293,27 @@ class Tuner:
             ),
         )
 
-    def _ended(self, search: Search, state: State, evaluator: Evaluator, machine: Machine, interrupted: bool) -> Tuned:
-        """Verify the best program on all data, and time it against the start again."""
-        best, final = self._confirmed(state, evaluator)
+    def _ended(
+        self,
+        search: Search,
+        state: State,
+        evaluator: Evaluator,
+        machine: Machine,
+        before: Sequence[Measured],
+        interrupted: bool,
+    ) -> Tuned:
+        """Verify the best program on all data, and time it against the start again.
+
+        What the database had before comes back where nothing is confirmed.
+        """
+        best, final = self._confirmed(state, evaluator, search.started + self.options.time)
         seconds = search.seconds
         if self.db and best is not state.start:
             self._keep(state, evaluator, machine, best, final.gain)
+        elif self.db and state.best is not state.start:
+            self.db.forget_measured(self.goal.target, self.goal.spec, machine)
+            for one in before:
+                self.db.keep_measured(self.goal.target, self.goal.spec, one)
         facts = search.session.facts()
         search.trace.write(
             "end",
@@ -325,11 +341,14 @@ class Tuner:
             facts=facts,
         )
 
-    def _confirmed(self, state: State, evaluator: Evaluator) -> tuple[evaluate.Measured, Paired]:
-        """Return the fastest program that is right on all data and faster than the start when timed again."""
+    def _confirmed(self, state: State, evaluator: Evaluator, ends: float) -> tuple[evaluate.Measured, Paired]:
+        """Return the fastest program that is right on all data and faster than the start when timed again.
+
+        After the first there are others only as long as there is time.
+        """
         start = state.start
         for best in state.beam:
-            if best is start:
+            if best is start or (best is not state.best and time.monotonic() >= ends):
                 break
             try:
                 best.built.kernel.check(evaluator.seed)

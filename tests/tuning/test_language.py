@@ -320,6 +320,18 @@ def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server]
     assert 0.4 <= time.monotonic() - began < 1
 
 
+@pytest.mark.parametrize("name", ["openai", "command"])
+def test_answers_are_waited_for_as_long_as_there_is_time(
+    serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    serve(lambda texts: (time.sleep(2), completion(PLAN))[1])
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
+    began = time.monotonic()
+    done = tune(slow, name=name, seconds=1.0)
+    assert not done.samples
+    assert time.monotonic() - began < 2
+
+
 def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
     serve(lambda texts: (401, {}, f"wrong key {KEY}".encode()))
     with pytest.raises(MorelloError, match=r"answered 401: wrong key \*\*\*") as caught:

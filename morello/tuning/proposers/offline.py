@@ -73,7 +73,7 @@ class Offline(Session):
         """Return the edits of an item on a candidate that were not proposed yet."""
         key = item.name, candidate.text
         if key not in self._edits:
-            self._edits[key] = [*islice(item.edits(candidate), _LOOKED_AT)]
+            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _LOOKED_AT)]
         return self._edits[key]
 
     def _implemented(
