@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from harness.specs import SPECS
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.ir.impl import figures
+from morello.plugins import Proposal, Proposer, Request, Session
 
 SMALL = "Relu(64×64, (f32, GL), (f32, GL), serial)"
 
@@ -72,6 +74,13 @@ def test_ablations_have_a_row_for_each_variant(monkeypatch: pytest.MonkeyPatch, 
     tune.print_ablations(rows)
 
 
+class Silent(Session):
+    """Proposes nothing."""
+
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        return [()] * len(requests)
+
+
 @needs_avx2
 def test_reuse_has_a_row_for_each_shape_way_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "REUSED", {"small": ((4, 64, 64), (2, 64, 64)), "other": ((1, 1, 1),)})
@@ -79,6 +88,7 @@ def test_reuse_has_a_row_for_each_shape_way_and_number(monkeypatch: pytest.Monke
     options = ["--target", "x86_avx2", "--samples", "1", "--only", "small", "--start", "random"]
     command = [*options, "--search-effort", "2000", "--reuse", "--json"]
     monkeypatch.setattr(tune, "SAMPLES", (1, 2))
+    monkeypatch.setattr(tune, "proposer", lambda *_: Proposer(name="silent", start=lambda task: Silent()))
     rows = json.loads(CliRunner().invoke(tune.main, command, catch_exceptions=False).stdout)
     assert [(one["how"], one["samples asked"]) for one in rows] == [
         ("reuse", 1),
