@@ -114,10 +114,12 @@ class Ahead:
         """
         every = len(self._spaces)
         while self._spaces and effort.expansions != 0:
-            known = self.program(spec)
+            known, now = self.program(spec), time.monotonic()
+            if now >= deadline:
+                break
             if known and (effort.gap == float("inf") or (most is not None and every - len(self._spaces) >= most)):
                 break
-            now, parts = time.monotonic(), len(self._spaces) + 1
+            parts = len(self._spaces) + 1
             smaller = self._smaller(self._spaces.pop(0))
             if known:
                 smaller.ahead.add(known)
