@@ -21,7 +21,7 @@ from morello.search.solve.solver import Solver
 from morello.search.watch import Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
-_MANY_SHAPES = 2_000
+MANY_SHAPES = 2_000
 #: What tables and bounds of a shape take, in Specs taken apart.
 _PER_SHAPE = 100
 #: Specs taken apart after which a first program is late.
@@ -96,7 +96,7 @@ class Ahead:
         shapes = shapes_below(logical, self._target)
         # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
         pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
-        return _PER_SHAPE * shapes if pieces * shapes > _MANY_SHAPES else 0
+        return _PER_SHAPE * shapes if pieces * shapes > MANY_SHAPES else 0
 
     def until_late(self, effort: Effort) -> Effort:
         """Return as much of an effort as may be made for a first program before it is looked for in smaller spaces."""
