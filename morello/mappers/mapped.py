@@ -157,28 +157,31 @@ class Mapping:
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
 
     def _searched(self, goal: Goal) -> Goal:
-        """Let search complete a goal; where there are many shapes of tiles, the smaller space has programs sooner.
+        """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.
 
-        Elsewhere it may have one where all of it has none. Raises one of _NO_PROGRAM.
+        Elsewhere that may have a program where none of all comes up. Raises one of _NO_PROGRAM.
         """
-        many = shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES
-        tries = (self._in_smaller, self._in_all) if many else (self._in_all, self._in_smaller)
+        # That there is no program in the smaller space says nothing.
+        if shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                return self._in_all(goal)
         try:
-            return tries[0](goal)
-        except Undecided:
-            return tries[1](goal)
+            return self._in_all(goal)
+        except Undecided as undecided:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                raise undecided from None
 
     def _in_all(self, goal: Goal) -> Goal:
         return goal.synthesize(db=False, progress=False, effort=self.effort)
 
     def _in_smaller(self, goal: Goal) -> Goal:
         smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
-        try:
-            found = smaller.synthesize(db=False, progress=False, effort=self.effort)
-        except NoImplementation as error:
-            # That there is none there says nothing.
-            raise Undecided(error.message, error.hint) from error
-        # Nor is what is proven there a bound.
+        found = smaller.synthesize(db=False, progress=False, effort=self.effort)
+        # What is proven there is no bound here.
         return attrs.evolve(goal, position=Position(found.impl))
 
 
