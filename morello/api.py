@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from morello.tuning.tuner import Tuned
 
 #: Specs that search takes apart where nobody asks for a proof: about ten seconds.
-DEFAULT_EFFORT = 800_000
+DEFAULT_EFFORT = 1_200_000
 
 _UNNAMED = "<text>"
 #: How a Spec file and a single Spec begin, after comments.

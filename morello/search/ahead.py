@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Protocol
 
 import attrs
@@ -22,14 +23,13 @@ from morello.search.watch import Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
 MANY_SHAPES = 2_000
-#: What tables and bounds of a shape take, in Specs taken apart.
-_PER_SHAPE = 100
+#: With fewer shapes search itself soon comes to better programs than the first.
+_FEW_SHAPES = 1_000
 #: Specs taken apart after which a first program is late.
 _LATE = 100_000
-#: What tables and bounds take, in Specs taken apart, where no more than a first program is looked for before.
-_SOON = 100_000
-#: Specs taken apart for better programs in a smaller space, at most: what they cost at least is no bound here.
-_BETTER = 400_000
+#: How much of an effort, and of a time, is for better programs in a smaller space at most, once there is one. The rest
+#: is for a bound, as what they cost at least there is none.
+_BETTER, _BETTER_TIME = Fraction(4, 5), Fraction(1, 2)
 #: How close to the cheapest program of the smaller space is close enough.
 _CLOSE = 0.05
 
@@ -91,27 +91,27 @@ class Ahead:
             solver.core.believe(goal, known.low, float("inf"))
             solver.core.know(goal, known.cost)
 
-    def setup(self, logical: LogicalSpec) -> int:
-        """Return what tables and bounds of a Spec take, in Specs taken apart, 0 where that is little."""
+    def shapes(self, logical: LogicalSpec) -> int:
+        """Return how many shapes there are below a Spec whose tables and bounds take long, 0 for others."""
         shapes = shapes_below(logical, self._target)
         # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
         pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
-        return _PER_SHAPE * shapes if pieces * shapes > MANY_SHAPES else 0
+        return shapes if pieces * shapes > MANY_SHAPES else 0
 
     def until_late(self, effort: Effort) -> Effort:
         """Return as much of an effort as may be made for a first program before it is looked for in smaller spaces."""
         most = _LATE if effort.expansions is None else min(_LATE, effort.expansions)
         return attrs.evolve(effort, gap=float("inf"), expansions=most)
 
-    def look(self, spec: Spec, effort: Effort, deadline: float, setup: int = 0) -> Effort:
+    def look(self, spec: Spec, effort: Effort, deadline: float, shapes: int = 0) -> Effort:
         """Look for programs in smaller spaces; return the effort that is left.
 
-        Once there is one, `_for_better` is for better ones. What Ctrl-C interrupts leaves its best program so far.
+        Once there is one, part of it is for better ones. What Ctrl-C interrupts leaves its best program so far.
         """
         for space in narrowed(self._target):
             known = self.program(spec)
             # Where set-up takes little, search itself soon comes to better ones.
-            if effort.expansions == 0 or (known and 0 < setup < _SOON):
+            if effort.expansions == 0 or (known and 0 < shapes < _FEW_SHAPES):
                 break
             smaller = self._smaller(space)
             if known:
@@ -121,7 +121,7 @@ class Ahead:
                 if not known and effort.expansions is None:
                     self._learn(smaller.near(spec, attrs.evolve(near, gap=float("inf")), deadline))
                     known = self.program(spec)
-                more = _for_better(near, deadline, setup) if known else (near, deadline)
+                more = _for_better(near, deadline) if known else (near, deadline)
                 self._learn(smaller.near(spec, *more))
             except Late:
                 break
@@ -141,15 +141,8 @@ class Ahead:
             self._keep(unproven)
 
 
-def _for_better(effort: Effort, deadline: float, setup: int) -> tuple[Effort, float]:
-    """Return what of an effort and its time is for better programs of a smaller space, once there is one.
-
-    It is a third of the time, or half of an effort in numbers, so that there is a bound, too: tables and bounds take
-    long there. It is all of an effort with which search itself would not get past `setup`.
-    """
-    if effort.expansions is None:
-        now = time.monotonic()
-        return attrs.evolve(effort, expansions=_BETTER), now + (deadline - now) / 3
-    if effort.expansions > setup:
-        effort = attrs.evolve(effort, expansions=min(_BETTER, effort.expansions // 2))
-    return effort, deadline
+def _for_better(effort: Effort, deadline: float) -> tuple[Effort, float]:
+    """Return what of an effort that is left, and of its time, is for better programs of a smaller space."""
+    now = time.monotonic()
+    most = None if effort.expansions is None else int(_BETTER * effort.expansions)
+    return attrs.evolve(effort, expansions=most), now + (deadline - now) * float(_BETTER_TIME)

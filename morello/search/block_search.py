@@ -193,10 +193,9 @@ class BlockSearch:
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
         asked, deadline = effort, self._deadline
-        setup = self.ahead.setup(spec.logical)
-        if setup and self._looks_ahead(effort) and self._solver is None:
-            # Where tables and bounds take long, they count.
-            effort = self.ahead.look(spec, effort, deadline, setup).less(setup)
+        shapes = self.ahead.shapes(spec.logical)
+        if shapes and self._looks_ahead(effort) and self._solver is None:
+            effort = self.ahead.look(spec, effort, deadline, shapes)
         self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
         if high == float("inf") and low < high and self._ceilings != spec.limits:

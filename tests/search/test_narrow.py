@@ -64,7 +64,7 @@ def test_a_graph_of_many_stages_has_a_program_ahead(avx2: Target, monkeypatch: p
     search = BlockSearch(avx2)
     smaller = search.ahead._smaller
     monkeypatch.setattr(search.ahead, "_smaller", lambda space: spaces.append(space) or smaller(space))
-    assert search.ahead.setup(plain.logical) == 0
+    assert search.ahead.shapes(plain.logical) == 0
     found = search.approach(norm, Effort(expansions=100_000, gap=1e9))
     assert search.ahead.program(norm)
     assert found.low <= found.cost
