@@ -1,16 +1,19 @@
 """Tunes Specs, and tells what that gained, beside the numbers of [Hong2025].
 
     python benchmarks/tune.py [--only NAME]... [--target NAME]... [--proposer NAME] [--samples N] [--seeds N]
-                              [--reuse | --ablations] [--search-seconds S] [--traces DIR] [--json]
+                              [--reuse | --ablations] [--search-effort N] [--start MAPPER] [--traces DIR] [--json]
 
 The table has a row for each Spec and target: time before and after, how many times as fast that is when both are timed
 in turns, with the interval that this is in, samples, seconds, and which items of the menu paid. Where nothing is faster
-by more than noise, the noise says by how much it could be at most.
+by more than noise, the noise says by how much it could be at most. All runs of a Spec and target begin with the same
+program, which search finds with an effort that does not depend on the machine; `--start random` begins with tiles that
+a mapper proposes, which leaves more to gain.
 
 `--ablations` tunes a product and a convolution without menu, without dropout, without feedback, with one proposer
 alone, and in full with three seeds, and puts the speedups beside those of Table 6 there. These are of another machine,
 another baseline and language models: nothing is claimed by the comparison. `--reuse` tunes the Specs of Table 2 with
-what paid for the first of each row, and without, with 100 and 200 samples.
+what paid for the first of each row, and without, with 100 and 200 samples. With `--traces DIR`, runs that were finished
+are not done again.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import json
 import math
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +34,14 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.goals import goal_of
+from morello.api import DEFAULT_EFFORT
 from morello.db.store import SpecStore
+from morello.errors import Inapplicable, MorelloError, NoImplementation, Undecided
 from morello.goals import Goal
 from morello.host import missing_features
+from morello.mappers import mappers_for
 from morello.plugins.registry import installed
+from morello.schedule import Schedule, schedule_of
 from morello.search.effort import Effort
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer
@@ -49,13 +58,16 @@ GOALS = {
     "attention": "example attention",
 }
 TARGETS = ("x86_avx2", "x86_avx512")
-_PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
+PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
 #: Table 2 there: for each row sizes m, k, n, of which the first is tuned before the others.
 REUSED = {
     "square": ((1024, 1024, 1024), (512, 512, 512), (256, 256, 256)),
     "column": ((12544, 256, 64), (6272, 256, 64), (12544, 128, 64)),
     "row": ((128, 1024, 1024), (64, 1024, 1024), (32, 1024, 1024)),
 }
+#: Samples that each of the others is tuned with, and what the paper reports for them, over its library.
+SAMPLES = (100, 200)
+REPORTED = {(100, "reuse"): 4.6, (100, "none"): 3.7, (200, "reuse"): 5.0, (200, "none"): 4.2}
 #: Table 6 there: speedup over Gemmini's library, of a product and of a convolution.
 PAPER = {
     "start": (1.67, 0.91),
@@ -66,34 +78,69 @@ PAPER = {
     "full": (5.53, 2.72),
 }
 _CONV = "Conv[padding=1](4×256×256×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)"
-ABLATED = {"product 12544×64×256": _PRODUCT.format(12544, 64, 256), "conv 4×14×14×3×3, 256 of 256": _CONV}
+ABLATED = {"product 12544×64×256": PRODUCT.format(12544, 64, 256), "conv 4×14×14×3×3, 256 of 256": _CONV}
+
+
+@cache
+def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> Goal:
+    """Return the goal of a Spec with the schedule of what search finds for it, taking apart so many Specs.
+
+    With a mapper, it completes the first of its proposals that comes to a program. Raises MorelloError if none does.
+    """
+    goal = goal_of(name, target)
+    starts: Iterable[Schedule] = ((),)
+    if mapper:
+        starts = mappers_for(target, installed())[mapper].propose(goal.spec, goal.target, 0)
+    for schedule in starts:
+        try:
+            found = goal.apply(schedule).synthesize(db=False, progress=False, effort=Effort(expansions=effort))
+        except (Inapplicable, NoImplementation, Undecided):
+            continue
+        return goal.apply(schedule_of(found.impl))
+    raise MorelloError(f"{name} has no program to begin with", "raise --search-effort, or leave out --start")
 
 
 @attrs.frozen
 class Setting:
-    """The way Specs are tuned: proposer, samples, seconds of the search for the start, and where traces are kept."""
+    """The way Specs are tuned: target, proposer, samples, effort and mapper of starts, and where traces are kept."""
 
+    target: str
     proposer: str
     samples: int
-    search_seconds: float
+    effort: int
+    start: str | None
     traces: Path | None
 
-    def tuned(self, name: str, goal: Goal, seed: int = 0, **more: Any) -> Tuned:
-        """Tune a goal, within the samples."""
+    def row(self, name: str, spec: str, seed: int = 0, **more: Any) -> dict[str, Any]:
+        """Tune a Spec within the samples, and return what is told of it; of a run that was finished, what was told."""
         options = attrs.evolve(Options(samples=self.samples, seed=seed), **more.pop("sizes", {}))
-        trace = None
+        asked = {"spec": spec, "options": attrs.asdict(options), "proposer": more.pop("proposer", self.proposer)}
+        asked |= {"effort": self.effort, "start": self.start}
+        trace = done = None
         if self.traces:
             self.traces.mkdir(parents=True, exist_ok=True)
-            trace = self.traces / f"{name}-{goal.target.name}-{seed}.jsonl".replace(" ", "_").replace("/", "_")
-        named = more.pop("proposer", self.proposer)
-        return Tuner(
-            goal=goal,
-            proposer=proposer(named, goal.target.name, installed()),
+            stem = f"{name}-{self.target}-{seed}".replace(" ", "_").replace("/", "_")
+            trace, done = (self.traces / f"{stem}.{suffix}" for suffix in ("jsonl", "json"))
+            if done.exists() and (kept := json.loads(done.read_text()))["asked"] == asked:
+                return kept["row"]
+        tuner = Tuner(
+            goal=start_of(spec, self.target, self.effort, self.start),
+            proposer=proposer(asked["proposer"], self.target, installed()),
             options=options,
             trace=trace,
-            effort=Effort(seconds=self.search_seconds),
             **more,
-        ).run()
+        )
+        row = row_of(name, tuner.run())
+        click.echo(f"{name}, {self.target}, seed {seed}: {row['gain']:.3f} in {row['seconds']:.0f} s", err=True)
+        if done:
+            done.write_text(json.dumps({"asked": asked, "row": row}, ensure_ascii=False))
+        return row
+
+    def store(self, row: str, stack: ExitStack) -> SpecStore:
+        """Return a database for what pays for the Specs of a row, beside the traces or until a stack is left."""
+        folder = self.traces or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        return SpecStore(folder / f"{row}-{self.target}.db")
 
 
 def row_of(name: str, done: Tuned) -> dict[str, Any]:
@@ -103,6 +150,7 @@ def row_of(name: str, done: Tuned) -> dict[str, Any]:
         "target": done.goal.target.name,
         "before": done.start.value,
         "after": done.best.value,
+        "percent": [one.candidate.feedback and one.candidate.feedback.percent for one in (done.start, done.best)],
         "gain": done.gain,
         "interval": [done.final.low, done.final.high],
         "improved": done.improved,
@@ -121,7 +169,7 @@ def mean(gains: Sequence[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, gains)))
 
 
-def ablations(setting: Setting, target: str, seeds: int) -> Iterator[dict[str, Any]]:
+def ablations(setting: Setting, seeds: int, only: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the speedups over the start without one part of the search at a time, and in full for some seeds."""
     both = "ensemble:offline,evolution"
     variants: dict[str, Mapping[str, Any]] = {
@@ -132,28 +180,28 @@ def ablations(setting: Setting, target: str, seeds: int) -> Iterator[dict[str, A
         "full": {},
     }
     for name, spec in ABLATED.items():
-        goal = goal_of(spec, target)
+        if only and name not in only:
+            continue
         for variant, more in variants.items():
             for seed in range(seeds if variant == "full" else 1):
-                given = {"proposer": both, **more}
-                done = setting.tuned(f"{name} {variant}", goal, seed, **given)
-                yield {**row_of(name, done), "variant": variant, "seed": seed}
+                row = setting.row(f"{name} {variant}", spec, seed, **{"proposer": both, **more})
+                yield {**row, "name": name, "variant": variant, "seed": seed}
 
 
-def reused(setting: Setting, target: str) -> Iterator[dict[str, Any]]:
+def reused(setting: Setting, only: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the gains of the Specs of Table 2 with what paid for the first of a row, and without."""
-    for row, sizes in REUSED.items():
-        with tempfile.TemporaryDirectory() as folder:
-            store = SpecStore(Path(folder) / "tuned.db")
-            first, *others = sizes
-            setting.tuned(f"{row} first", goal_of(_PRODUCT.format(*first), target), db=store)
+    for row, (first, *others) in REUSED.items():
+        if only and row not in only:
+            continue
+        with ExitStack() as stack:
+            store = setting.store(row, stack)
+            setting.row(f"{row} first", PRODUCT.format(*first), db=store)
             for shape in others:
-                for samples in (100, 200):
+                for samples in SAMPLES:
                     for how, reuse in (("reuse", store), ("none", None)):
-                        goal = goal_of(_PRODUCT.format(*shape), target)
-                        name = f"{row} {'×'.join(map(str, shape))}"
-                        done = setting.tuned(f"{name} {how} {samples}", goal, sizes={"samples": samples}, reuse=reuse)
-                        yield {**row_of(name, done), "samples asked": samples, "how": how}
+                        name = f"{row} {'×'.join(map(str, shape))} {how} {samples}"
+                        made = setting.row(name, PRODUCT.format(*shape), sizes={"samples": samples}, reuse=reuse)
+                        yield {**made, "samples asked": samples, "how": how}
 
 
 def _console() -> Console:
@@ -168,7 +216,8 @@ def _time(seconds: float) -> str:
 
 def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the table of Specs."""
-    table = Table("Spec", "target", "before", "after", "gain", "interval", "noise", "samples", "seconds", "what paid")
+    names = ("before", "after", "of peak", "gain", "interval", "noise", "samples", "seconds", "what paid")
+    table = Table("Spec", "target", *names)
     for one in rows:
         low, high = one["interval"]
         paid = ", ".join(f"{item} {gain:.3f}" for item, gain in one["way"]) or "nothing beyond noise"
@@ -177,6 +226,7 @@ def print_goals(rows: Sequence[Mapping[str, Any]]) -> None:
             one["target"],
             _time(one["before"]),
             _time(one["after"]),
+            " → ".join("-" if percent is None else f"{percent:.0f} %" for percent in one["percent"]),
             f"{one['gain']:.3f}",
             f"{low:.3f}-{high:.3f}" if one["improved"] else "-",
             f"{one['noise']:.1%}",
@@ -203,23 +253,35 @@ def print_ablations(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print geometric means with and without reuse, beside those of the paper over its library."""
-    paper = {(100, "reuse"): 4.6, (100, "none"): 3.7, (200, "reuse"): 5.0, (200, "none"): 4.2}
     table = Table("samples", "how", "gain, geometric mean", "paper: over its library")
     for key in dict.fromkeys((one["samples asked"], one["how"]) for one in rows):
         gains = [one["gain"] for one in rows if (one["samples asked"], one["how"]) == key]
-        table.add_row(str(key[0]), key[1], f"{mean(gains):.3f}", f"{paper[key]}")
+        table.add_row(str(key[0]), key[1], f"{mean(gains):.3f}", f"{REPORTED.get(key, '-')}")
     _console().print(table)
 
 
 @click.command()
-@click.option("--only", metavar="NAME", multiple=True, help=f"Only these: {', '.join(GOALS)}, or a Spec as text.")
+@click.option(
+    "--only",
+    metavar="NAME",
+    multiple=True,
+    help=f"Only these: {', '.join(GOALS)}, or a Spec as text; or rows of a table.",
+)
 @click.option(
     "--target", "targets", metavar="NAME", multiple=True, default=TARGETS, help="Only this target; repeatable."
 )
 @click.option("--proposer", "name", metavar="NAME", default="offline", show_default=True)
 @click.option("--samples", metavar="N", type=click.IntRange(1), default=200, show_default=True)
 @click.option("--seeds", metavar="N", type=click.IntRange(1), default=3, show_default=True, help="Of the full variant.")
-@click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For the start.")
+@click.option(
+    "--search-effort",
+    metavar="N",
+    type=click.IntRange(1),
+    default=DEFAULT_EFFORT,
+    show_default=True,
+    help="Specs that searches for starts take apart.",
+)
+@click.option("--start", metavar="MAPPER", help="Begin with what this mapper proposes, not with what search finds.")
 @click.option("--traces", metavar="DIR", type=Path, help="Keep traces here; what they have is not timed again.")
 @click.option("--ablations", "ablated", is_flag=True, help="Leave out one part of the search at a time.")
 @click.option("--reuse", is_flag=True, help="Reuse what paid, for the Specs of Table 2.")
@@ -230,26 +292,26 @@ def main(
     name: str,
     samples: int,
     seeds: int,
-    search_seconds: float,
+    search_effort: int,
+    start: str | None,
     traces: Path | None,
     ablated: bool,
     reuse: bool,
     as_json: bool,
 ) -> None:
     """Tune Specs and print what that gained."""
-    setting, rows = Setting(name, samples, search_seconds, traces), list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
     for target in targets:
         if missing := missing_features(installed().target(target).info.cpu_features):
             click.echo(f"{target} is left out: this machine lacks {', '.join(missing)}", err=True)
             continue
+        setting = Setting(target, name, samples, search_effort, start, traces)
         if ablated:
-            rows += ablations(setting, target, seeds)
+            rows += ablations(setting, seeds, only)
         elif reuse:
-            rows += reused(setting, target)
+            rows += reused(setting, only)
         else:
-            for one in only or GOALS:
-                rows.append(row_of(one, setting.tuned(one, goal_of(GOALS.get(one, one), target))))
-                click.echo(f"{one}, {target}: {rows[-1]['gain']:.3f}", err=True)
+            rows += [setting.row(one, GOALS.get(one, one)) for one in only or GOALS]
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     else:

@@ -249,7 +249,7 @@ def _print(done: Tuned, db: SpecStore | None) -> None:
     ended = ", interrupted" if done.interrupted else ""
     click.echo(f"samples  {len(done.samples)} in {done.seconds:.0f} s{ended}{verdicts and ': '}{verdicts}")
     if not done.metric:
-        click.echo(f"noise    {done.noise:.2%} between times of the start itself")
+        click.echo(f"noise    {done.noise:.2%} between times of a program and itself")
     if any(one.proposal.item == KBEST.name for one in done.samples) and done.disagreement:
         pairs, wrong, worst = done.disagreement
         click.echo(

@@ -81,6 +81,13 @@ def keep(file: File, target: str, spec: Spec, best: Measured) -> None:
         connection.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, _crc(row)))
 
 
+def forget(file: File, target: str, spec: Spec, machine: Machine) -> None:
+    """Drop the program of a Spec that was measured on such a machine."""
+    values = target, key_of(spec), json.dumps(attrs.asdict(machine), sort_keys=True)
+    with file.writing() as connection:
+        connection.execute("DELETE FROM measured WHERE target = ? AND spec = ? AND machine = ?", values)
+
+
 def drop(file: File, target: str | None = None) -> int:
     """Drop all measured programs, or those of a target; return how many there were."""
     where, values = ("", ()) if target is None else (" WHERE target = ?", (target,))

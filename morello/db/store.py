@@ -18,7 +18,7 @@ from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.gather import NewBoxes, gathered
 from morello.db.labels import write
-from morello.db.measured import Measured
+from morello.db.measured import Machine, Measured
 from morello.db.programs import Programs, program, solved_blocks
 from morello.db.records import Header, Print, Stored
 from morello.db.rectangles import Boxes, joined, merged, settle
@@ -250,6 +250,10 @@ class SpecStore:
     def keep_measured(self, target: Target, spec: Spec, best: Measured) -> None:
         """Store a program that was measured to be the fastest of a Spec."""
         measured.keep(self.file, target.name, spec, best)
+
+    def forget_measured(self, target: Target, spec: Spec, machine: Machine) -> None:
+        """Drop the program of a Spec that was measured on such a machine."""
+        measured.forget(self.file, target.name, spec, machine)
 
     def remember(self, target: Target, impl: Impl) -> None:
         """Store an optimal program: every Spec in it is solved."""

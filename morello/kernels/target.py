@@ -51,8 +51,6 @@ class Target(Machine):
     size_bits: int = 1
     #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
     withheld: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
-    #: The names of levels that search moves nothing to.
-    bypassed: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:

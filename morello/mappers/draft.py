@@ -141,11 +141,7 @@ def tiled_levels(spec: Spec, target: Target) -> list[int]:
     """Return the levels that there are tiles for, by number, slowest first."""
     names = {state.level for state in spec.logical.states}
     slowest = max(number for number, level in enumerate(target.levels) if level.name in names)
-    return [
-        number
-        for number in range(slowest - 1, -1, -1)
-        if not target.levels[number].is_register and target.levels[number].name not in target.bypassed
-    ]
+    return [number for number in range(slowest - 1, -1, -1) if not target.levels[number].is_register]
 
 
 def windows(nest: Nest, unit: int) -> frozenset[int]:

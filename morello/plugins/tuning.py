@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
@@ -136,6 +138,7 @@ class Task:
     `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
     message a person gets. `cost` completes a schedule and tells what it costs under the model, None where it comes to
     no program. `gains` are what items were worth before, as a mean of logarithms. `options` are the user's, by name.
+    `deadline` is when tuning ends, of `time.monotonic`: proposals that come later are for nothing.
     """
 
     name: str
@@ -147,6 +150,19 @@ class Task:
     menu: tuple[MenuItem, ...] = ()
     gains: Mapping[str, float] = attrs.field(factory=dict[str, float])
     options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    deadline: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Return True if tuning has ended."""
+        return time.monotonic() >= self.deadline
+
+    def in_time(self, edits: Iterable[Schedule]) -> Iterator[Schedule]:
+        """Yield edits until there are no more, or tuning has ended: some take long to make."""
+        for edit in edits:
+            yield edit
+            if self.late:
+                return
 
 
 class Session(ABC):

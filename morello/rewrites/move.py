@@ -60,8 +60,6 @@ class MoveStep(Rewrite):
             state = logical.states[index]
             for name in target.level(state.level).destinations:
                 level = target.level(name)
-                if name in target.bypassed:
-                    continue
                 if level.is_register and not hints.to_registers(index):
                     continue
                 for dtype in _dtypes(operand, state, target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -28,7 +29,8 @@ _FEW, _SLOWER = 3, 1.5
 class Paired:
     """The seconds per call of two kernels, and how many times as fast the second is as the first.
 
-    `gain` is the median of the ratios of all rounds, which lies between `low` and `high` with 99 % confidence.
+    `gain` is the median of the ratios of all rounds, which lies between `low` and `high` with 99 % confidence. `noise`
+    is how far from 1, as a logarithm, this may be where both are the same, if that is known.
     """
 
     first: float
@@ -36,6 +38,7 @@ class Paired:
     gain: float
     low: float
     high: float
+    noise: float = 0.0
 
     @property
     def spread(self) -> float:
@@ -43,8 +46,8 @@ class Paired:
         return (self.high - self.low) / (2 * self.gain)
 
     @property
-    def noise(self) -> float:
-        """Return how far from 1 the ratio may be where both kernels are the same."""
+    def farthest(self) -> float:
+        """Return how far from 1 the ratio may be, as a logarithm: the farther end of the interval that it lies in."""
         return max(abs(math.log(self.low)), abs(math.log(self.high)))
 
 
@@ -62,11 +65,20 @@ def pinned(threads: int = 1) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def compare(first: Kernel, second: Kernel, *, threads: int = 1, seed: int = 0, most: int = MOST_ROUNDS) -> Paired:
+def compare(
+    first: Kernel,
+    second: Kernel,
+    *,
+    threads: int = 1,
+    seed: int = 0,
+    most: int = MOST_ROUNDS,
+    until: float = math.inf,
+) -> Paired:
     """Time two kernels of the same Spec, one right after the other in each round, in alternating order.
 
     Times are those of this thread's CPU, or on the wall with several `threads`. There are at most `most` rounds, and
-    few for a kernel that is slower in all of them. Raises what calling the kernels raises.
+    few for a kernel that is slower in all of them. Raises what calling the kernels raises, and TimeoutError when it is
+    not clear by the time `until`, of `time.monotonic`, which is faster.
     """
     arrays = random_operands(first, seed)
     with pinned(threads):
@@ -77,6 +89,8 @@ def compare(first: Kernel, second: Kernel, *, threads: int = 1, seed: int = 0, m
         calls = [timer.calls(_LONG) for timer in timers]
         times: list[list[float]] = [[], []]
         while not _clear(times, most):
+            if time.monotonic() >= until:
+                raise TimeoutError("no time is left to tell which program is faster")
             for which in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
                 times[which].append(timers[which].seconds(calls[which]) / calls[which])
     return paired(*times)

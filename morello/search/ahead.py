@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Protocol
 
 import attrs
@@ -21,17 +20,15 @@ from morello.search.narrow import narrowed, shapes_below
 from morello.search.solve.solver import Solver
 from morello.search.watch import Late
 
-#: Specs with more shapes below them take long to begin with: a program is looked for in a smaller space before.
+#: Specs with more shapes below them take long to begin with: a program is looked for in smaller spaces before.
 MANY_SHAPES = 2_000
-#: With fewer shapes search itself soon comes to better programs than the first.
-_FEW_SHAPES = 1_000
-#: Specs taken apart after which a first program is late.
+#: So many of these spaces are looked at before search begins, and one where there are few shapes: it then soon comes to
+#: better programs by itself.
+_BEFORE, _FEW_SHAPES = 2, 1_000
+#: Specs taken apart after which a proof is late, or a first program.
 _LATE = 100_000
-#: How much of an effort, and of a time, is for better programs in a smaller space at most, once there is one. The rest
-#: is for a bound, as what they cost at least there is none.
-_BETTER, _BETTER_TIME = Fraction(4, 5), Fraction(1, 2)
-#: How close to the cheapest program of the smaller space is close enough.
-_CLOSE = 0.05
+#: How close to the cheapest program of a smaller space is close enough.
+_CLOSE = 0.01
 
 
 class Smaller(Protocol):
@@ -67,6 +64,8 @@ class Ahead:
     def __init__(self, target: Target, smaller: Callable[[Target], Smaller], keep: Callable[[Found], None]):
         self._target, self._smaller, self._keep = target, smaller, keep
         self._known: dict[Spec, Found] = {}
+        #: Spaces that were not looked at yet.
+        self._spaces: list[Target] = []
         #: Specs solved in smaller spaces.
         self.solved = 0
 
@@ -91,40 +90,43 @@ class Ahead:
             solver.core.believe(goal, known.low, float("inf"))
             solver.core.know(goal, known.cost)
 
-    def shapes(self, logical: LogicalSpec) -> int:
-        """Return how many shapes there are below a Spec whose tables and bounds take long, 0 for others."""
+    def begin(self, logical: LogicalSpec) -> int:
+        """Let all smaller spaces be looked at; return how many of them should be before search begins."""
+        self._spaces = narrowed(self._target)
         shapes = shapes_below(logical, self._target)
         # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
         pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
-        return shapes if pieces * shapes > MANY_SHAPES else 0
+        if pieces * shapes <= MANY_SHAPES:
+            return 0
+        return _BEFORE if shapes >= _FEW_SHAPES else 1
 
     def until_late(self, effort: Effort) -> Effort:
-        """Return as much of an effort as may be made for a first program before it is looked for in smaller spaces."""
-        most = _LATE if effort.expansions is None else min(_LATE, effort.expansions)
-        return attrs.evolve(effort, gap=float("inf"), expansions=most)
+        """Return as much of an effort as may be made before smaller spaces are looked at."""
+        if not self._spaces:
+            return effort
+        return attrs.evolve(effort, expansions=_LATE if effort.expansions is None else min(_LATE, effort.expansions))
 
-    def look(self, spec: Spec, effort: Effort, deadline: float, shapes: int = 0) -> Effort:
-        """Look for programs in smaller spaces; return the effort that is left.
+    def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
+        """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
 
-        Once there is one, part of it is for better ones. What Ctrl-C interrupts leaves its best program so far.
+        Once there is a program, no more than the first `most` are looked at. Each is given an equal part of the effort
+        and the time that are left, and so is the whole space. What Ctrl-C interrupts leaves its best program.
         """
-        for space in narrowed(self._target):
+        every = len(self._spaces)
+        while self._spaces and effort.expansions != 0:
             known = self.program(spec)
-            # Where set-up takes little, search itself soon comes to better ones.
-            if effort.expansions == 0 or (known and 0 < shapes < _FEW_SHAPES):
+            if known and (effort.gap == float("inf") or (most is not None and every - len(self._spaces) >= most)):
                 break
-            smaller = self._smaller(space)
+            now, parts = time.monotonic(), len(self._spaces) + 1
+            smaller = self._smaller(self._spaces.pop(0))
             if known:
                 smaller.ahead.add(known)
+            share = None if effort.expansions is None else -(-effort.expansions // parts)
+            near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE), expansions=share)
             try:
-                near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE))
-                if not known and effort.expansions is None:
-                    self._learn(smaller.near(spec, attrs.evolve(near, gap=float("inf")), deadline))
-                    known = self.program(spec)
-                more = _for_better(near, deadline) if known else (near, deadline)
-                self._learn(smaller.near(spec, *more))
+                self._learn(smaller.near(spec, near, now + (deadline - now) / parts))
             except Late:
-                break
+                continue
             except KeyboardInterrupt:
                 self._learn(smaller.so_far(spec))
                 raise
@@ -139,10 +141,3 @@ class Ahead:
             unproven = attrs.evolve(found, low=1)
             self.add(unproven)
             self._keep(unproven)
-
-
-def _for_better(effort: Effort, deadline: float) -> tuple[Effort, float]:
-    """Return what of an effort that is left, and of its time, is for better programs of a smaller space."""
-    now = time.monotonic()
-    most = None if effort.expansions is None else int(_BETTER * effort.expansions)
-    return attrs.evolve(effort, expansions=most), now + (deadline - now) * float(_BETTER_TIME)

@@ -193,9 +193,9 @@ class BlockSearch:
     def _best(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort."""
         asked, deadline = effort, self._deadline
-        shapes = self.ahead.shapes(spec.logical)
-        if shapes and self._looks_ahead(effort) and self._solver is None:
-            effort = self.ahead.look(spec, effort, deadline, shapes)
+        before = self.ahead.begin(spec.logical)
+        if before and self._looks_ahead(effort) and self._solver is None:
+            effort = self.ahead.look(spec, effort, deadline, before)
         self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
         if high == float("inf") and low < high and self._ceilings != spec.limits:
@@ -231,14 +231,18 @@ class BlockSearch:
         return self._found(spec, goal, best, missing)
 
     def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
-        """Do as `Solver.approach`; where no program comes up, one of the smaller space helps on."""
-        if self._looks_ahead(effort) and not self.ahead.program(spec):
+        """Do as `Solver.approach`; where the proof is late, programs of smaller spaces help on."""
+        self.ahead.inform(spec, solver, goal)
+        if self._looks_ahead(effort):
             before = solver.expansions
             solver.approach(goal, self.ahead.until_late(effort), deadline)
             effort = effort.less(solver.expansions - before)
-            if solver.core.costs(goal)[1] == float("inf") > solver.core.costs(goal)[0]:
+            low, high = solver.core.costs(goal)
+            if low < high > (1 + effort.gap) * low:
+                if known := self.so_far(spec):
+                    self.ahead.add(known)
                 effort = self.ahead.look(spec, effort, deadline)
-        self.ahead.inform(spec, solver, goal)
+                self.ahead.inform(spec, solver, goal)
         solver.approach(goal, effort, deadline)
 
     def _looks_ahead(self, effort: Effort) -> bool:

@@ -1,4 +1,4 @@
-"""Smaller spaces to look for a first program in: few tile sizes, few layouts, fewer levels.
+"""Smaller spaces to look for a first program in: few tile sizes, few layouts.
 
 Each program there is one of the target's own, at the same cost, so that the cheapest of them bounds all that search has
 to look at. That there is none, or what they cost at least, says nothing.
@@ -16,26 +16,23 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import tried_sizes
 
-#: Tile sizes are 1, 8, 64 and so on, besides those that kernels ask for.
-_SIZE_BITS = 3
+#: Tile sizes are powers of two of so many bits, besides those that kernels ask for: 1 and 4096, to 1, 4, 16 and so on.
+_SIZE_BITS = (12, 4, 3, 2)
+#: Layouts without strips, besides those that kernels ask for.
+_PLAIN = 3
 
 
 def narrowed(target: Target) -> list[Target]:
-    """Return the target as search sees it in smaller spaces, each of which has all that is in the one before."""
-    bypassed, small = _bypassed(target), _small(target, plain=3)
-    return [*([attrs.evolve(_small(target, plain=2), bypassed=bypassed)] if bypassed else []), small]
-
-
-def _small(target: Target, plain: int) -> Target:
-    """Return the target with few tile sizes and so many layouts without strips, besides those that kernels ask for."""
+    """Return the target as search sees it in smaller spaces, coarse to fine."""
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
         offered = target.layouts(dtype, rank)
         found = [layout for layout in offered if not layout.has_strips]
         asked = (layout for layout in offered if _asked_for(layout, dtype, target))
-        return [*found[:1], *found[1:][1 - plain :], *asked]
+        return [*found[:1], *found[1:][1 - _PLAIN :], *asked]
 
-    return attrs.evolve(target, size_bits=_SIZE_BITS, info=attrs.evolve(target.info, layouts=layouts))
+    few = attrs.evolve(target, info=attrs.evolve(target.info, layouts=layouts))
+    return [attrs.evolve(few, size_bits=bits) for bits in _SIZE_BITS]
 
 
 def _asked_for(layout: Layout, dtype: DType, target: Target) -> bool:
@@ -47,21 +44,6 @@ def _asked_for(layout: Layout, dtype: DType, target: Target) -> bool:
         for pattern in kernel.operands
         for wanted in pattern.layouts
         if dtype.name in pattern.dtypes
-    )
-
-
-def _bypassed(target: Target) -> frozenset[str]:
-    """Return the levels that moves can do without: whatever leads there leads on as well."""
-    before = {
-        level.name: [other for other in target.levels if level.name in other.destinations and other is not level]
-        for level in target.levels
-    }
-    return frozenset(
-        level.name
-        for level in target.levels
-        if not level.is_register
-        and before[level.name]
-        and all({*level.destinations} <= {*other.destinations} for other in before[level.name])
     )
 
 

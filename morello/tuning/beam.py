@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ class Options:
     """The sizes of a search: how many programs are kept, plans for each, implementations of a plan, and iterations.
 
     `dropout` is the probability with which an item is left out of the menu of a plan. It ends after so many `samples`,
-    which are implementations, or `seconds`; those being measured then are finished.
+    which are implementations, or `seconds` in all; what is not measured by then does not count.
     """
 
     beam: int = 6
@@ -37,6 +38,11 @@ class Options:
     samples: int | None = None
     seconds: float | None = None
     seed: int = 0
+
+    @property
+    def time(self) -> float:
+        """Return the seconds there are, infinitely many without a limit."""
+        return math.inf if self.seconds is None else self.seconds
 
     @property
     def most_samples(self) -> int:
@@ -97,6 +103,8 @@ class Search:
     trace: Trace = attrs.field(factory=Trace)
     tell: Callable[[State], None] = lambda state: None
     started: float = attrs.field(factory=time.monotonic)
+    #: When to end, of `time.monotonic`.
+    deadline: float = attrs.field(default=attrs.Factory(lambda self: self.started + self.options.time, takes_self=True))
 
     @property
     def seconds(self) -> float:
@@ -158,8 +166,13 @@ class Search:
         for parent, proposal in made:
             if self._late():
                 break
-            program = next(prepared) if proposal.schedule is not None else Refusal("refused", proposal.refused)
-            sample = self._sample(state.iteration, parent, proposal, program)
+            program = next(prepared, None) if proposal.schedule is not None else Refusal("refused", proposal.refused)
+            try:
+                sample = program and self._sample(state.iteration, parent, proposal, program)
+            except TimeoutError:
+                sample = None
+            if sample is None:
+                break
             state.samples.append(sample)
             if sample.verdict == "accepted" and sample.measured:
                 # What was there first comes first of equals.
@@ -201,8 +214,7 @@ class Search:
         return 1 << 62 if samples is None else samples - len(state.samples)
 
     def _late(self) -> bool:
-        seconds = self.options.seconds
-        return seconds is not None and time.monotonic() - self.started >= seconds
+        return time.monotonic() >= self.deadline
 
 
 def applying(menu: Sequence[MenuItem], candidate: Candidate) -> list[MenuItem]:
@@ -233,7 +245,7 @@ def told(one: Sample) -> Mapping[str, object]:
         "value": measured and measured.value,
         "spread": measured and measured.spread,
         "relative": measured and measured.relative,
-        "paired": paired and [paired.first, paired.second, paired.gain, paired.low, paired.high],
+        "paired": paired and attrs.astuple(paired),
         "feedback": measured and measured.candidate.feedback and attrs.asdict(measured.candidate.feedback),
     }
 

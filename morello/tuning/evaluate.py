@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 import attrs
@@ -23,7 +29,7 @@ from morello.plugins.measure import Clock
 from morello.plugins.tuning import Candidate, Feedback
 from morello.report.balance import balance
 from morello.report.tree import by_level
-from morello.runtime.paired import MOST_ROUNDS, Paired, compare
+from morello.runtime.paired import Paired, compare
 from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
@@ -36,6 +42,9 @@ EFFORT = Effort(expansions=20_000, seconds=30.0)
 _SETS = 2
 #: Gains that are no gain even where no noise is measured.
 _LEAST = 0.002
+#: Measurements of a program against itself that noise is the median of, comparisons until there is a new one, and
+#: seconds after which there are no more of them to begin with.
+_SELVES, _EVERY, _LONG = 5, 5, 3.0
 #: Times that a peak is timed at most, where programs seem to pass it.
 _PEAKS = 5
 #: The reasons why a proposal does not enter the beam, and that it does.
@@ -91,8 +100,10 @@ class Evaluator:
         default=attrs.Factory(lambda self: next(iter(self.goal.target.metrics), None), takes_self=True)
     )
     clock: Clock | None = None
-    #: Relative differences between times of the same program.
-    noise: float = _LEAST
+    #: The time, of `time.monotonic`, from which nothing is begun and searches and timing end.
+    deadline: float = math.inf
+    _selves: deque[float] = attrs.field(factory=lambda: deque[float](maxlen=_SELVES), init=False)
+    _comparisons: int = attrs.field(default=0, init=False)
     _searches: Searches = attrs.field(init=False)
     _completed: dict[str, Impl | MorelloError] = attrs.field(factory=dict[str, "Impl | MorelloError"], init=False)
     _verification: Verification | None = attrs.field(default=None, init=False)
@@ -105,6 +116,20 @@ class Evaluator:
         """Return the name of the metric that programs are judged by, nothing for time."""
         return self.metric.name if self.metric else ""
 
+    @property
+    def noise(self) -> float:
+        """Return how far from 1, as a logarithm, the gain of a program over itself may be now; 0 for a metric.
+
+        That is the median of the last few programs timed against themselves in the way that all are, of each the
+        farther end of the interval that its gain lies in with 99 % confidence: one that was disturbed decides nothing.
+        """
+        return 0.0 if self.metric else max([_LEAST, *([statistics.median(self._selves)] if self._selves else [])])
+
+    @property
+    def late(self) -> bool:
+        """Return True if nothing may begin any more."""
+        return time.monotonic() >= self.deadline
+
     def read(self, text: str) -> Schedule:
         """Return the schedule that a text is, if it applies to the Spec. Raises MorelloError as for a Spec file."""
         schedule = parse_schedule(text, self.goal.target, "<answer>")
@@ -114,7 +139,7 @@ class Evaluator:
     def complete(self, schedule: Schedule) -> Impl:
         """Return the program that a schedule makes, with the best that search finds for what it leaves open.
 
-        Raises Inapplicable, NoImplementation, and Undecided where that takes too much effort.
+        Raises Inapplicable, NoImplementation, and Undecided where that takes too much effort, or no time is left.
         """
         key = schedule_text(schedule)
         if key not in self._completed:
@@ -135,10 +160,14 @@ class Evaluator:
             return None
 
     def _made(self, schedule: Schedule) -> Impl:
+        if self.late:
+            raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
         if self.effort.full:
             self._searches = Searches(self.goal.target)
+        left = min(self.deadline - time.monotonic(), math.inf if self.effort.seconds is None else self.effort.seconds)
+        effort = attrs.evolve(self.effort, seconds=None if left == math.inf else max(0.0, left))
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
-        return goal.apply(schedule).synthesize(db=False, progress=False, effort=self.effort).impl
+        return goal.apply(schedule).synthesize(db=False, progress=False, effort=effort).impl
 
     def built(self, impl: Impl) -> Built:
         """Return the program of an implementation, emitted; it is built when it is first needed."""
@@ -153,15 +182,19 @@ class Evaluator:
     def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]:
         """Complete schedules, and build their programs in parallel. Those whose C is `known`, or came before, are not.
 
-        Searches end with the effort of one each, so that what comes of them does not depend on the machine.
+        Searches end with the effort of one each, so that what comes of them does not depend on the machine. There are
+        fewer programs than schedules where no time is left for more.
         """
         found = [*self._prepared(schedules, known)]
         with ThreadPoolExecutor(self.jobs) as pool:
-            return [*pool.map(lambda one: one if isinstance(one, Refusal) else _with_library(one), found)]
+            made = [*pool.map(lambda one: one if isinstance(one, Refusal) else self._with_library(one), found)]
+        return [one for one in takewhile(lambda one: one is not None, made) if one]
 
     def _prepared(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> Iterator[Built | Refusal]:
         seen = set[str]()
         for schedule in schedules:
+            if self.late:
+                return
             try:
                 built = self.built(self.complete(schedule))
             except Inapplicable as error:
@@ -186,37 +219,72 @@ class Evaluator:
     def start(self, impl: Impl) -> Measured:
         """Return the program that tuning starts with, measured, and learn how far its own times differ.
 
+        From then on the deadline is so much earlier that the best program can be confirmed: checked and timed as this.
         Raises what building, verifying or calling it raises.
         """
-        built = self.built(impl)
+        built, deadline = self.built(impl), self.deadline
+        _ = built.kernel.library
+        self.deadline, began = math.inf, time.monotonic()
         built.kernel.check(self.seed)
+        found = [] if self.metric else [self._beside_itself(built)]
+        self.deadline = deadline - (time.monotonic() - began)
         if self.metric:
             return self._measured(built, self._value(built), 0.0)
-        same = compare(built.kernel, built.kernel, threads=self._threads(built), seed=self.seed)
-        self.noise = max(_LEAST, same.noise)
+        with suppress(TimeoutError):
+            while len(found) < _SELVES and time.monotonic() - began < _LONG:
+                found.append(self._beside_itself(built))
+        same = sorted(found, key=lambda one: one.farthest)[len(found) // 2]
         return self._measured(built, same.first, same.spread)
 
     def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
-        """Return a program measured against its parent, unless it is `known` what that comes to."""
+        """Return a program measured against its parent, unless it is `known` what that comes to.
+
+        Raises TimeoutError where no time is left for that.
+        """
         found = known or self.compared(parent.built, built)
         return self._measured(built, found.second, found.spread, parent.relative * found.gain), found
 
-    def compared(self, first: Built, second: Built, most: int = MOST_ROUNDS) -> Paired:
-        """Return the times of two programs, measured in turns, or what the metric says of them."""
+    def compared(self, first: Built, second: Built) -> Paired:
+        """Return the times of two programs, measured in turns, or what the metric says of them.
+
+        Now and then the first is timed against itself, too, as noise changes with what else the machine does.
+        """
         if self.metric:
             values = self._value(first), self._value(second)
             gain = values[0] / values[1]
             return Paired(*values, gain, gain, gain)
-        return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, most=most)
+        self._comparisons += 1
+        if self._comparisons % _EVERY == 0:
+            self._beside_itself(first)
+        return attrs.evolve(self._timed(first, second), noise=self.noise)
+
+    def _beside_itself(self, built: Built) -> Paired:
+        found = self._timed(built, built)
+        self._selves.append(found.farthest)
+        return found
+
+    def _timed(self, first: Built, second: Built) -> Paired:
+        return compare(first.kernel, second.kernel, threads=self._threads(second), seed=self.seed, until=self.deadline)
 
     def verdict(self, found: Paired) -> Refusal | None:
         """Return why a program does not enter the beam by its times, None if it does."""
-        beyond = 1 + (0.0 if self.metric else max(_LEAST, min(self.noise, found.spread)))
-        if found.low > 1 and found.gain > beyond:
+        if found.low > 1 and math.log(found.gain) > found.noise:
             return None
         if found.gain > 1 and not self.metric:
-            return Refusal("noise", f"{percent(found.gain)} faster, {percent(found.low)} to {percent(found.high)}")
+            interval = f"{percent(found.low)} to {percent(found.high)}"
+            noise = percent(math.exp(found.noise))
+            return Refusal("noise", f"{percent(found.gain)} faster, {interval}, with noise of {noise}")
         return Refusal("slower", f"{found.gain:.3g} times as fast")
+
+    def _with_library(self, built: Built) -> Built | Refusal | None:
+        """Return a program that is built, or why it cannot be; None where no time is left."""
+        if self.late:
+            return None
+        try:
+            _ = built.kernel.library
+        except ToolchainError as error:
+            return Refusal("not built", error.message.splitlines()[0])
+        return built
 
     def _threads(self, built: Built) -> int:
         return built.kernel.threads(self.threads if built.kernel.program.parallel else None)
@@ -249,7 +317,7 @@ class Evaluator:
         rate, peak = self.goal.spec.logical.flops / value / threads, 0.0
         for _ in range(_PEAKS):
             peak = max(peak, meter.rate(built.impl))
-            if not peak or rate <= peak:
+            if not peak or rate <= peak or self.late:
                 break
         return 100 * rate / peak if peak else None
 
@@ -283,11 +351,3 @@ def _without_one(candidate: Candidate, key: Callable[[Impl], str]) -> Impl | Non
         except MorelloError:
             continue
     return None
-
-
-def _with_library(built: Built) -> Built | Refusal:
-    try:
-        _ = built.kernel.library
-    except ToolchainError as error:
-        return Refusal("not built", error.message.splitlines()[0])
-    return built

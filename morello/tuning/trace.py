@@ -73,8 +73,8 @@ class Trace:
                     f"not {task.get(differs[0])!r}",
                     "give another path with --trace",
                 )
-        elif event["event"] == "sample" and event.get("paired"):
-            self.known[event["parent"], event["key"]] = Paired(*map(float, event["paired"]))
+        elif event["event"] == "sample" and len(times := event.get("paired") or ()) == len(attrs.fields(Paired)):
+            self.known[event["parent"], event["key"]] = Paired(*map(float, times))
 
 
 def _event(line: str) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -50,7 +51,7 @@ class Paid:
 class Tuned:
     """The outcome of tuning. `final` are the times of the best program against the start's, measured anew at the end.
 
-    The best is the start itself where nothing was faster than it by more than noise.
+    The best is the start itself where nothing was faster by more than noise; `noise` is the most that there was of it.
     """
 
     goal: Goal
@@ -164,6 +165,8 @@ class Tuner:
         """Tune. Ctrl-C ends it with the best program so far. Raises what compiling and calling the start raises."""
         goal, target = self.goal, self.goal.target
         info = self.registry.tuning(target.name)
+        began = time.monotonic()
+        ends = began + self.options.time
         compiler = self.compiler if isinstance(self.compiler, Compiler) else find_compiler(self.compiler)
         evaluator = Evaluator(
             goal,
@@ -172,8 +175,9 @@ class Tuner:
             seed=self.options.seed,
             threads=self.threads,
             clock=self.registry.clock(target.name),
+            deadline=ends,
         )
-        done = goal.synthesize(self.db or False, progress, self.effort) if _is_open(goal) else goal
+        done = goal.synthesize(self.db or False, progress, self._effort(ends)) if _is_open(goal) else goal
         start = evaluator.start(done.impl)
         machine = machine_of(start.built.kernel, self.threads)
         known = recipes(self.reuse, goal) if self.reuse else []
@@ -188,6 +192,8 @@ class Tuner:
             options=self.options,
             trace=trace,
             tell=lambda state: self._tell(state, evaluator, machine),
+            started=began,
+            deadline=evaluator.deadline,
         )
         trace.write(
             "start",
@@ -202,6 +208,7 @@ class Tuner:
             noise=evaluator.noise,
         )
         state = State(start, [start])
+        before = [one for one in self.db.measured(target, goal.spec) if one.machine == machine] if self.db else []
         self.tell(state, evaluator)
         interrupted = False
         try:
@@ -210,7 +217,15 @@ class Tuner:
             search.run(state)
         except KeyboardInterrupt:
             interrupted = True
-        return self._ended(search, state, evaluator, machine, interrupted)
+        evaluator.deadline = math.inf
+        return self._ended(search, state, evaluator, machine, before, interrupted)
+
+    def _effort(self, ends: float) -> Effort | None:
+        """Return the effort of the search for the start, with no more seconds than there are."""
+        if ends == math.inf:
+            return self.effort
+        effort, left = self.effort or Effort(), max(0.0, ends - time.monotonic())
+        return attrs.evolve(effort, seconds=left if effort.seconds is None else min(left, effort.seconds))
 
     def _task(
         self,
@@ -230,6 +245,7 @@ class Tuner:
             seed=self.options.seed,
             read=evaluator.read,
             cost=evaluator.cost,
+            deadline=evaluator.deadline,
             menu=menu or (self._everything(),),
             gains=gains,
             options={**self.extra, "feedback": not self.without_feedback},
@@ -277,12 +293,27 @@ class Tuner:
             ),
         )
 
-    def _ended(self, search: Search, state: State, evaluator: Evaluator, machine: Machine, interrupted: bool) -> Tuned:
-        """Verify the best program on all data, and time it against the start again."""
-        best, final = self._confirmed(state, evaluator)
+    def _ended(
+        self,
+        search: Search,
+        state: State,
+        evaluator: Evaluator,
+        machine: Machine,
+        before: Sequence[Measured],
+        interrupted: bool,
+    ) -> Tuned:
+        """Verify the best program on all data, and time it against the start again.
+
+        What the database had before comes back where nothing is confirmed.
+        """
+        best, final = self._confirmed(state, evaluator, search.started + self.options.time)
         seconds = search.seconds
         if self.db and best is not state.start:
             self._keep(state, evaluator, machine, best, final.gain)
+        elif self.db and state.best is not state.start:
+            self.db.forget_measured(self.goal.target, self.goal.spec, machine)
+            for one in before:
+                self.db.keep_measured(self.goal.target, self.goal.spec, one)
         facts = search.session.facts()
         search.trace.write(
             "end",
@@ -295,13 +326,14 @@ class Tuner:
             facts=dict(facts),
         )
         goal = attrs.evolve(best.built.kernel.goal, measured=None)
+        noise = max((one.paired.noise for one in state.samples if one.paired), default=evaluator.noise)
         return Tuned(
             goal=goal,
             kernel=best.built.kernel,
             best=best,
             start=state.start,
             final=final,
-            noise=evaluator.noise,
+            noise=noise,
             samples=tuple(state.samples),
             seconds=seconds,
             interrupted=interrupted,
@@ -309,11 +341,14 @@ class Tuner:
             facts=facts,
         )
 
-    def _confirmed(self, state: State, evaluator: Evaluator) -> tuple[evaluate.Measured, Paired]:
-        """Return the fastest program that is right on all data and faster than the start when timed again."""
+    def _confirmed(self, state: State, evaluator: Evaluator, ends: float) -> tuple[evaluate.Measured, Paired]:
+        """Return the fastest program that is right on all data and faster than the start when timed again.
+
+        After the first there are others only as long as there is time.
+        """
         start = state.start
         for best in state.beam:
-            if best is start:
+            if best is start or (best is not state.best and time.monotonic() >= ends):
                 break
             try:
                 best.built.kernel.check(evaluator.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,8 @@ def test_a_slower_kernel_is_told_apart_with_few_rounds() -> None:
     assert found.high < 0.7
     assert found.second > found.first
     assert compare(slow, fast).low > 1.4
+    with pytest.raises(TimeoutError, match="which program is faster"):
+        compare(slow, fast, until=time.monotonic())
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be kept on a core")

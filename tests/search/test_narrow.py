@@ -38,16 +38,15 @@ def searches(avx2: Target) -> dict[str, BlockSearch]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_each_space_has_the_programs_of_the_one_before(
+def test_each_space_has_programs_of_its_own_and_those_of_the_first(
     text: str, avx2: Target, searches: dict[str, BlockSearch]
 ) -> None:
     spec = parse_spec(text, avx2)
     found = [BlockSearch(space).synthesize(spec) for space in narrowed(avx2)]
     costs = [figures(impl).cost for impl in found]
-    assert costs == sorted(costs, reverse=True)
     optimum = searches[text].solve(spec)
     assert optimum
-    assert optimum.cost <= costs[-1]
+    assert optimum.cost <= min(costs) <= max(costs) == costs[0]
     for impl in found:
         again = apply(Position(Leaf(spec)), schedule_of(impl), avx2, never).impl
         assert figures(again) == figures(impl)
@@ -64,11 +63,11 @@ def test_a_graph_of_many_stages_has_a_program_ahead(avx2: Target, monkeypatch: p
     search = BlockSearch(avx2)
     smaller = search.ahead._smaller
     monkeypatch.setattr(search.ahead, "_smaller", lambda space: spaces.append(space) or smaller(space))
-    assert search.ahead.shapes(plain.logical) == 0
+    assert search.ahead.begin(plain.logical) == 0
     found = search.approach(norm, Effort(expansions=100_000, gap=1e9))
     assert search.ahead.program(norm)
     assert found.low <= found.cost
-    assert [one.bypassed for one in spaces] == [one.bypassed for one in narrowed(avx2)[:1]]
+    assert [one.size_bits for one in spaces] == [one.size_bits for one in narrowed(avx2)[:1]]
 
 
 def test_strips_that_kernels_ask_for_stay(avx2: Target) -> None:
@@ -169,11 +168,6 @@ def never(spec: Spec) -> Impl:
 def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
     impl = search.synthesize(spec)
     return impl, figures(impl).cost
-
-
-def test_levels_between_others_are_left_out_first(avx2: Target) -> None:
-    assert [sorted(space.bypassed) for space in narrowed(avx2)] == [["L2"], []]
-    assert len(narrowed(installed().target("reference_c"))) == 1
 
 
 @pytest.mark.slow

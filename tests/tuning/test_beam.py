@@ -151,6 +151,18 @@ def test_time_that_is_up_ends_it_between_two_samples() -> None:
     assert time.monotonic() - began < 0.5
 
 
+def test_what_is_not_measured_in_time_is_no_sample() -> None:
+    class Late(Times):
+        def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]:
+            if built.key == "key3":
+                raise TimeoutError
+            return super().measure(built, parent, known)
+
+    state, session = run(Options(iterations=1), Late(random.Random(0), always=1.01))
+    assert [one.measured.built.key for one in state.samples if one.measured] == ["key1", "key2"]
+    assert len(session.heard) == 2
+
+
 def test_the_way_to_a_program_names_its_items() -> None:
     state, _ = run(Options(iterations=3), Times(random.Random(0), always=1.1))
     assert [item for item, _ in state.best.way] == ["item0"] * 3

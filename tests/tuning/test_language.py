@@ -6,6 +6,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from morello.host import missing_features
 from morello.plugins.registry import installed
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer
-from morello.tuning.proposers.openai import Settings, settings
+from morello.tuning.proposers.language import Spent, Unanswered
+from morello.tuning.proposers.openai import Endpoint, Settings, settings
 from morello.tuning.proposers.prompts import chosen_item, schedule_in
 from morello.tuning.tuner import Tuned, Tuner
 
@@ -36,9 +39,10 @@ PLAN = "item: kernel\nUse the vector kernel in L1."
 
 @attrs.define
 class Server:
-    """Answers each prompt by `script`, which is given its texts and returns a status, headers and a body."""
+    """Answers each prompt by `script`, which is given its texts and returns a status, headers and a body, or pieces of
+    a response that are sent as they are, with a pause before each."""
 
-    script: Callable[[list[str]], tuple[int, dict[str, str], bytes]]
+    script: Callable[[list[str]], Any]
     prompts: list[list[str]] = attrs.field(factory=list[list[str]])
     headers: list[dict[str, str]] = attrs.field(factory=list[dict[str, str]])
     at_once: int = 0
@@ -82,11 +86,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
                     state.at_once += 1
                     state.most = max(state.most, state.at_once)
                 try:
-                    code, headers, answer = state.script(texts)
+                    made = state.script(texts)
                 finally:
                     with state.lock:
                         state.at_once -= 1
                 try:
+                    if isinstance(made, list):
+                        for piece in made:
+                            time.sleep(0.02)
+                            self.wfile.write(piece)
+                        return
+                    code, headers, answer = made
                     self.send_response(code)
                     for name, value in headers.items():
                         self.send_header(name, value)
@@ -232,13 +242,94 @@ def test_requests_are_parallel_and_no_more_than_may_be(serve: Callable[..., Serv
     assert time.monotonic() - start >= 0.3
 
 
-@pytest.mark.parametrize("budget", [{"tokens": 60}, {"money": 0.00006, "price_in": 1, "price_out": 1}])
-def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal, budget: dict[str, Any]) -> None:
-    server = serve(answering(GOOD), parallel=1, **budget)
-    done = tune(slow, plans=3, iterations=5)
-    # Two answers of 30 tokens, then nothing more is asked.
-    assert len(server.prompts) == 2
-    assert len(done.samples) <= 2
+def billed(texts: list[str], most: int = 50) -> Any:
+    """Return an answer that takes as many tokens as it may: each byte of the prompt is one."""
+    usage = {"prompt_tokens": sum(len(one.encode()) for one in texts) + len("SYSTEM"), "completion_tokens": most}
+    return 200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}], "usage": usage}).encode()
+
+
+def asked(endpoint: Endpoint, count: int) -> list[str]:
+    """Ask an endpoint for so many answers in parallel; return those that there are."""
+
+    def ask(number: int) -> str:
+        try:
+            return endpoint.answer("SYSTEM", ["x" * (300 + number % 7)])
+        except Spent:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        return [one for one in pool.map(ask, range(count)) if one]
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 4000}, {"money": 0.008, "price_in": 1, "price_out": 10}])
+def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Server], limit: dict[str, Any]) -> None:
+    def script(texts: list[str]) -> Any:
+        time.sleep(0.005)
+        return billed(texts)
+
+    server = serve(script, parallel=8, max_tokens=50, **limit)
+    endpoint = Endpoint(settings())
+    answers, facts = asked(endpoint, 40), endpoint.facts()
+    assert len(answers) == len(server.prompts) == facts["requests"]
+    assert server.most > 1
+    spent = facts["money"] if "money" in limit else facts["tokens in"] + facts["tokens out"]
+    most, one = (0.008, 0.0011) if "money" in limit else (4000, 500)
+    # Nothing that it could pay for is left unasked, and not a token more is spent.
+    assert most - one < spent <= most
+
+
+def test_what_is_not_told_counts_in_full_and_what_was_refused_not(serve: Callable[..., Server]) -> None:
+    scripts: list[Any] = [
+        (200, {}, b"<html>"),
+        (500, {}, b"out of order"),
+        completion("yes"),
+        (200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode()),
+    ]
+    serve(lambda texts: scripts.pop(0), retries=0, tokens=100_000, max_tokens=50)
+    endpoint = Endpoint(settings())
+    spent: list[int] = []
+    for _ in range(4):
+        with suppress(Unanswered):
+            endpoint.answer("SYSTEM", ["x"])
+        spent.append(endpoint.facts()["tokens in"] + endpoint.facts()["tokens out"])
+    assert spent[0] > 50
+    assert spent == [spent[0], spent[0], spent[0] + 30, 2 * spent[0] + 30]
+
+
+def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> None:
+    server = serve(answering(GOOD), parallel=1, tokens=10_500, max_tokens=50)
+    done = tune(slow, plans=10, iterations=9)
+    # Prompts are shorter than 10,000 bytes, and take 30 tokens with their answers.
+    assert 10_500 - 10_000 <= 30 * len(server.prompts) <= 10_500
+    assert done.verdicts["accepted"] == 1
+    # Not even one request.
+    serve(answering(GOOD), tokens=100, max_tokens=50)
+    with pytest.raises(MorelloError, match="the budget of tokens or money is spent: what is left does not suffice"):
+        tune(slow)
+
+
+HEAD = [b"HTTP/1.0 200 OK\r\n", b"Content-Type: application/json\r\n", b"\r\n"]
+
+
+@pytest.mark.parametrize("pieces", [[*HEAD, *[b" "] * 100], [*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 50]])
+def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server], pieces: list[bytes]) -> None:
+    serve(lambda texts: pieces, timeout=0.2, retries=1)
+    began = time.monotonic()
+    with pytest.raises(Unanswered, match="timed out; tried 2 times"):
+        Endpoint(settings()).answer("SYSTEM", ["x"])
+    assert 0.4 <= time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("name", ["openai", "command"])
+def test_answers_are_waited_for_as_long_as_there_is_time(
+    serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    serve(lambda texts: (time.sleep(2), completion(PLAN))[1])
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
+    began = time.monotonic()
+    done = tune(slow, name=name, seconds=1.0)
+    assert not done.samples
+    assert time.monotonic() - began < 2
 
 
 def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
@@ -271,6 +362,9 @@ def test_settings_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         ('model = "one"\nbase_url = "file:///etc"', "begins with http"),
         ('model = "one"\nkey = "a\\nb"', "characters that no header may have"),
         ('model = "one"\nmoney = 1', "needs prices"),
+        ('model = "one"\ntokens = 1', "needs max_tokens"),
+        ('model = "one"\nmax_tokens = -1', "max_tokens of openai is -1"),
+        ('model = "one"\ntimeout = inf', "some timeout"),
         ('model = "one"\ntokens = "many"', "the setting tokens of openai is a int"),
         ("model =", "cannot read"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from morello.ir.impl import Leaf
 from morello.measured import measured_program
 from morello.plugins import Metric, Proposal, Proposer, Request, Session, Task, TuningInfo
 from morello.plugins.registry import installed
+from morello.runtime.paired import Paired
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import Position
-from morello.tuning.beam import Options
+from morello.search.effort import Effort
+from morello.tuning.beam import Options, State
 from morello.tuning.evaluate import Evaluator
 from morello.tuning.proposers import proposer
 from morello.tuning.tuner import Tuned, Tuner
@@ -173,6 +176,42 @@ def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
     assert done.interrupted
     assert done.schedule == GOOD
     assert measured_db.counts(store.file) == {"x86_avx2": 1}
+
+
+@pytest.mark.parametrize("name", ["offline", "evolution"])
+def test_a_budget_of_time_is_kept(name: str) -> None:
+    # Searches that complete edits could take far longer.
+    goal, began = found("product"), time.monotonic()
+    done = Tuner(
+        goal=goal,
+        proposer=proposer(name, "x86_avx2", installed()),
+        options=Options(seconds=2.0, iterations=10_000, dropout=0.0),
+        completing=Effort(),
+    ).run()
+    assert done.seconds <= time.monotonic() - began < 4.0
+
+
+def test_no_time_leaves_the_start() -> None:
+    done = Tuner(goal=slow(), proposer=scripted(GOOD), options=Options(seconds=0.0)).run()
+    assert not done.samples
+    assert not done.improved
+
+
+def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, goal = SpecStore(tmp_path / "a.db"), slow()
+
+    def nothing(self: Tuner, state: State, *_: object) -> Any:
+        return state.start, Paired(1.0, 1.0, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(Tuner, "_confirmed", nothing)
+    assert not tuned(goal, GOOD, db=store).improved
+    assert measured_db.counts(store.file) == {}
+    monkeypatch.undo()
+    assert tuned(goal, GOOD, db=store).improved
+    (kept,) = store.measured(goal.target, goal.spec)
+    monkeypatch.setattr(Tuner, "_confirmed", nothing)
+    assert not tuned(goal, GOOD, db=store).improved
+    assert store.measured(goal.target, goal.spec) == [kept]
 
 
 def test_wrong_programs_never_enter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,9 @@ class Program(Model):
         return {"runs": self._runs}
 
     def answer(self, system: str, texts: Sequence[str]) -> str:
+        left = min(self.seconds, self.until - time.monotonic())
+        if left <= 0:
+            raise Unanswered("no time is left", "give a larger budget")
         self._runs += 1
         prompt = "\n\n---\n\n".join([system, *texts])
         try:
@@ -47,9 +51,9 @@ class Program(Model):
             what = f"`{shlex.join(self.command)}` cannot be started: {error.strerror or error}"
             raise MorelloError(what, f"set {VARIABLE} to another command") from error
         try:
-            out, err = process.communicate(prompt.encode(), self.seconds)
+            out, err = process.communicate(prompt.encode(), left)
         except subprocess.TimeoutExpired:
-            what = f"`{shlex.join(self.command)}` ran for {self.seconds:g} s"
+            what = f"`{shlex.join(self.command)}` ran for {left:.3g} s"
             raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
         finally:
             if process.poll() is None:

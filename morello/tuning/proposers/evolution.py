@@ -38,7 +38,7 @@ class Evolution(Session):
         self._seen = {self.task.start.schedule}
 
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
-        return [self._children(request) for request in requests]
+        return [() if self.task.late else self._children(request) for request in requests]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         for one in outcomes:
@@ -65,7 +65,7 @@ class Evolution(Session):
         if not request.menu:
             return None
         item = rng.choice(request.menu)
-        edits = [*islice(item.edits(request.candidate), _LOOKED_AT)]
+        edits = [*islice(self.task.in_time(item.edits(request.candidate)), _LOOKED_AT)]
         return _proposal(item.name, rng.choice(edits), request.candidate) if edits else None
 
     def _crossed(self, request: Request, rng: random.Random) -> Proposal | None:

@@ -50,7 +50,7 @@ class KBest(Session):
             if key not in seen:
                 plan = f"number {len(seen) + 1} of the model: cost {one.cost:,}"
                 seen[key] = Proposal(item="kbest", plan=plan, schedule=schedule_of(one.impl))
-            if len(seen) == top:
+            if len(seen) == top or self.task.late:
                 break
         if not seen:
             raise MorelloError(f"{self.task.name} has no program", "raise its memory limits")

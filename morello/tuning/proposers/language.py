@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ class Model(ABC):
     """A model that answers a conversation: texts of the user and the model, in turns. Used by several threads."""
 
     parallel: int = 1
+    #: The time, of `time.monotonic`, until which answers are of use.
+    until: float = math.inf
 
     @abstractmethod
     def answer(self, system: str, texts: Sequence[str]) -> str:
@@ -50,6 +53,9 @@ class Language(Session):
     _answers: int = attrs.field(default=0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self.model.until = self.task.deadline
+
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
         with ThreadPoolExecutor(self.model.parallel) as pool:
             plans = [*pool.map(self._plan, requests)]
@@ -59,6 +65,8 @@ class Language(Session):
                 for _ in range(0 if refused else request.implementations)
             ]
             edits = iter([one.result() for one in asked])
+        if self.task.late:
+            return [()] * len(requests)
         made: list[Sequence[Proposal]] = []
         for request, (item, plan, refused) in zip(requests, plans, strict=True):
             lost = Proposal(item=item.name if item else "", plan=plan, schedule=None, refused=refused, text=plan)
@@ -74,6 +82,8 @@ class Language(Session):
         try:
             plan = self._ask([prompts.plan_prompt(self.task, request)])
         except Spent:
+            if not (self._answers or self.task.late):
+                raise
             return None, "", _SPENT
         except Unanswered as error:
             return None, "", error.message
@@ -111,7 +121,7 @@ class Language(Session):
             raise
         except MorelloError as error:
             # A model that has answered is not given up for one failure: what was measured would be for nothing.
-            if self._answers:
+            if self._answers or self.task.late:
                 raise Unanswered(error.message, error.hint) from error
             raise
         self._answers += 1

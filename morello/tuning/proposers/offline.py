@@ -40,7 +40,7 @@ class Offline(Session):
     _edits: dict[tuple[str, str], list[Schedule]] = attrs.field(factory=dict[tuple[str, str], "list[Schedule]"])
 
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
-        return [self._plan(request) for request in requests]
+        return [() if self.task.late else self._plan(request) for request in requests]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         if not self.task.options.get("feedback", True):
@@ -73,7 +73,7 @@ class Offline(Session):
         """Return the edits of an item on a candidate that were not proposed yet."""
         key = item.name, candidate.text
         if key not in self._edits:
-            self._edits[key] = [*islice(item.edits(candidate), _LOOKED_AT)]
+            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _LOOKED_AT)]
         return self._edits[key]
 
     def _implemented(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import email.utils
+import http
 import http.client
 import json
+import math
 import os
+import queue
 import threading
 import time
 import tomllib
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,12 +23,13 @@ import attrs
 from morello.errors import MorelloError
 from morello.folders import config_file
 from morello.plugins.tuning import Proposer, Session, Task
-from morello.tuning.proposers.language import Language, Model, Spent, Unanswered
+from morello.tuning.proposers.budget import Budget, Tokens
+from morello.tuning.proposers.language import Language, Model, Unanswered
 
 #: The file beside the user's configuration, and how environment variables begin that take precedence over it.
 FILE, PREFIX = "openai.toml", "MORELLO_OPENAI_"
 #: Bytes of an answer that are read at most, and characters of an error that are told.
-_LARGEST, _TOLD = 1 << 20, 300
+_LARGEST, _TOLD, _PIECE = 1 << 20, 300, 1 << 16
 _AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 #: Seconds to wait for one more try at most.
 _LONGEST = 60.0
@@ -34,8 +39,9 @@ _LONGEST = 60.0
 class Settings:
     """The endpoint, how it is asked, and what may be spent: tokens in all, or money by prices per million tokens.
 
-    `parallel` requests are under way at a time, at most `per_minute` begin in a minute, and one that fails is tried
-    `retries` more times, after `backoff` seconds, then twice as many, and so on, or as long as the endpoint says.
+    A request takes at most `timeout` seconds in all. `parallel` requests are under way at a time, at most `per_minute`
+    begin in a minute, and one that fails is tried `retries` more times, after `backoff` seconds, then twice as many,
+    and so on, or as long as the endpoint says.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -97,12 +103,18 @@ def _checked(made: Settings) -> Settings:
         )
     if not made.base_url.startswith(("http://", "https://")):
         raise MorelloError(f"base_url is {made.base_url!r}", "it begins with http:// or https://")
-    if made.parallel < 1 or made.retries < 0 or made.timeout <= 0:
+    if made.parallel < 1 or made.retries < 0 or not 0 < made.timeout < math.inf:
         raise MorelloError("openai asks with parallel of at least 1, and some timeout", "correct its settings")
+    for name in ("max_tokens", "tokens", "money", "price_in", "price_out"):
+        if not 0 <= getattr(made, name) < math.inf:
+            raise MorelloError(f"{name} of openai is {getattr(made, name)}", "it is a number, and not negative")
     if any(not one.isprintable() or not one.isascii() for one in made.key):
         raise MorelloError("the key of openai has characters that no header may have", "set it again")
     if made.money and not (made.price_in or made.price_out):
         raise MorelloError("a limit of money needs prices", "set price_in and price_out, per million tokens")
+    if (made.tokens or made.money) and not made.max_tokens:
+        what = "a limit of tokens or money needs max_tokens: nobody knows else what an answer may come to"
+        raise MorelloError(what, "set max_tokens in the settings of openai")
     return made
 
 
@@ -113,22 +125,36 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
+@attrs.frozen
+class _Response:
+    """The answer to a request over HTTP."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+
+
 @attrs.define
 class Endpoint(Model):
     """Sends conversations to an endpoint, and keeps within rates and budgets. Errors never tell the key."""
 
     settings: Settings
-    _spent: dict[str, float] = attrs.field(init=False)
+    _budget: Budget = attrs.field(init=False)
+    _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
     _next: float = attrs.field(default=0.0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.parallel = self.settings.parallel
-        self._spent = dict.fromkeys(("requests", "retries", "tokens in", "tokens out", "money"), 0.0)
+        made = self.settings
+        self._budget = Budget(made.tokens, made.money, made.max_tokens, made.price_in, made.price_out)
         self._opener = urllib.request.build_opener(_Stay())
 
     def facts(self) -> Mapping[str, Any]:
-        return {name: round(value, 6) if name == "money" else int(value) for name, value in self._spent.items()}
+        spent = self._budget.spent
+        counts = {name: self._counts[name] for name in ("requests", "retries")}
+        money = round(self._budget.money(spent), 6)
+        return {**counts, "tokens in": spent.prompt, "tokens out": spent.answer, "money": money}
 
     def answer(self, system: str, texts: Sequence[str]) -> str:
         roles = ("user", "assistant")
@@ -141,76 +167,126 @@ class Endpoint(Model):
         }
         if self.settings.max_tokens:
             body["max_tokens"] = self.settings.max_tokens
-        return self._content(self._sent(json.dumps(body).encode()))
+        return self._sent(json.dumps(body).encode())
 
-    def _sent(self, body: bytes) -> bytes:
-        """Return the response, after some tries. Raises Unanswered, or MorelloError for what no try will mend."""
-        told = ""
+    def _sent(self, body: bytes) -> str:
+        """Return the answer, after some tries. Raises Unanswered, or MorelloError for what no try will mend."""
+        told, most = "", self._budget.most(body)
         for attempt in range(self.settings.retries + 1):
-            self._wait()
+            self._budget.reserve(most)
+            used, seconds = Tokens(), None
             try:
-                return self._once(body)
-            except urllib.error.HTTPError as error:
-                told, seconds = self._failure(error), _retry_after(error.headers.get("Retry-After"))
-                if error.code not in _AGAIN:
-                    raise MorelloError(told, "check base_url, model and key") from None
+                self._wait()
+                # What nobody tells of counts in full.
+                used = most
+                response = self._once(body)
+                if response.status == http.HTTPStatus.OK:
+                    content, used = _content(response.body, most)
+                    if not content.strip():
+                        raise Unanswered("the model answered nothing", "raise max_tokens, or ask another model")
+                    return self._redacted(content)
+                used, told = Tokens(), self._failure(response)
+                if response.status not in _AGAIN:
+                    raise MorelloError(told, "check base_url, model and key")
+                seconds = _retry_after(response.retry_after)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 # Of a timeout too. The reason may name the URL, but no header.
-                told, seconds = self._redacted(f"no answer: {error or type(error).__name__}"), None
+                told = self._redacted(f"no answer: {error or type(error).__name__}")
+                # It was not even sent.
+                used = Tokens() if isinstance(error, urllib.error.URLError) else used
+            finally:
+                self._budget.settle(most, used)
             if attempt < self.settings.retries:
                 with self._lock:
-                    self._spent["retries"] += 1
-                time.sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
+                    self._counts["retries"] += 1
+                self._sleep(min(_LONGEST, self.settings.backoff * 2**attempt if seconds is None else seconds))
         raise Unanswered(f"{told}; tried {self.settings.retries + 1} times", "try again later") from None
 
-    def _once(self, body: bytes) -> bytes:
+    def _once(self, body: bytes) -> _Response:
+        """Return the response to one request, within the timeout in all. Raises what the connection raises.
+
+        Sockets limit the time of each read alone, so a thread reads, which is left behind if bytes come too slowly.
+        """
+        with self._lock:
+            self._counts["requests"] += 1
+        began = time.monotonic()
+        until = min(began + self.settings.timeout, self.until)
+        got: queue.SimpleQueue[_Response | Exception] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                got.put(self._exchanged(body, until))
+            except Exception as error:
+                got.put(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        try:
+            found = got.get(timeout=until - began)
+        except queue.Empty:
+            raise TimeoutError("timed out") from None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _exchanged(self, body: bytes, until: float) -> _Response:
         made = self.settings
         headers = {"Content-Type": "application/json"}
         if made.key:
             headers["Authorization"] = f"Bearer {made.key}"
         request = urllib.request.Request(f"{made.base_url.rstrip('/')}/chat/completions", body, headers)
-        with self._opener.open(request, timeout=made.timeout) as response:
-            return response.read(_LARGEST)
+        opened: Any
+        try:
+            opened = self._opener.open(request, timeout=made.timeout)
+        except urllib.error.HTTPError as error:
+            opened = error
+        with opened as response:
+            return _Response(response.status, response.headers.get("Retry-After"), _read(response, until))
 
     def _wait(self) -> None:
-        """Wait for the turn of one more request. Raises Spent where nothing is left to spend."""
+        """Wait for the turn of one more request."""
         made = self.settings
         with self._lock:
-            tokens = self._spent["tokens in"] + self._spent["tokens out"]
-            if (made.tokens and tokens >= made.tokens) or (made.money and self._spent["money"] >= made.money):
-                raise Spent("the budget of tokens or money is spent", "raise tokens or money in the settings of openai")
-            self._spent["requests"] += 1
             now = time.monotonic()
             start = max(now, self._next)
             self._next = start + (60 / made.per_minute if made.per_minute else 0.0)
-        time.sleep(start - now)
+        self._sleep(start - now)
 
-    def _content(self, response: bytes) -> str:
-        try:
-            told = json.loads(response)
-            content = told["choices"][0]["message"]["content"]
-            usage = told.get("usage") or {}
-            used = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
-        with self._lock:
-            self._spent["tokens in"] += used[0]
-            self._spent["tokens out"] += used[1]
-            self._spent["money"] += (used[0] * self.settings.price_in + used[1] * self.settings.price_out) / 1e6
-        if not isinstance(content, str) or not content.strip():
-            raise Unanswered("the model answered nothing", "raise max_tokens, or ask another model")
-        return self._redacted(content)
+    def _sleep(self, seconds: float) -> None:
+        """Wait. Raises Unanswered where no time is left then."""
+        left = self.until - time.monotonic()
+        time.sleep(max(0.0, min(seconds, left)))
+        if seconds >= left:
+            raise Unanswered("no time is left", "give a larger budget")
 
-    def _failure(self, error: urllib.error.HTTPError) -> str:
-        try:
-            said = " ".join(error.read(_LARGEST).decode("utf-8", "replace").split())
-        except (OSError, http.client.HTTPException):
-            said = ""
-        said = "".join(one for one in self._redacted(said) if one.isprintable())[:_TOLD]
-        return f"the endpoint answered {error.code}{said and f': {said}'}"
+    def _failure(self, response: _Response) -> str:
+        said = self._redacted(" ".join(response.body.decode("utf-8", "replace").split()))
+        said = "".join(one for one in said if one.isprintable())[:_TOLD]
+        return f"the endpoint answered {response.status}{said and f': {said}'}"
 
     def _redacted(self, text: str) -> str:
         return text.replace(self.settings.key, "***") if self.settings.key else text
+
+
+def _content(response: bytes, most: Tokens) -> tuple[str, Tokens]:
+    """Return the text of a response, and the tokens it took: the most that may be where it does not tell."""
+    try:
+        told = json.loads(response)
+        content = told["choices"][0]["message"]["content"]
+        usage = told.get("usage") or {}
+        used = Tokens(*(int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        raise Unanswered("the endpoint's answer is no chat completion", "check base_url") from None
+    return content if isinstance(content, str) else "", used if usage else most
+
+
+def _read(response: Any, until: float) -> bytes:
+    """Return what comes of a response, as much of it as is read at most. Raises TimeoutError when it takes too long."""
+    found = bytearray()
+    while len(found) < _LARGEST and (piece := response.read1(_PIECE)):
+        found += piece
+        if time.monotonic() >= until:
+            raise TimeoutError("timed out")
+    return bytes(found)
 
 
 def _retry_after(value: str | None) -> float | None:
