@@ -82,7 +82,7 @@ class Mapping:
 
     def __attrs_post_init__(self) -> None:
         target = self.goal.target
-        self._searches, self._smaller = Searches(target), Searches(narrowed(target)[0])
+        self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
