@@ -1,10 +1,11 @@
 """Measures how soon mappers have a program of what cost, beside the search that is told of none.
 
-    python benchmarks/first_programs.py [--only TEXT] [--mapper NAME]... [--effort 400000]
+    python benchmarks/first_programs.py [--only TEXT] [--mapper NAME]... [--effort 100000]
 
 Each search and each mapper has a process of its own. Seconds are the processor's from its start; costs are multiples of
 the cheapest program that any of them comes to. For search there are its first program and, for each mapper, what it has
-when that is done; for a mapper its first program, and the best of its first four proposals.
+when that is done; for a mapper its first program, and the best of its first four proposals. Each search takes the same
+effort; what a proposal leaves open has that of mappers.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def measured(spec: str, what: str, effort: int) -> Moments:
 @click.command(help=(__doc__ or "").split("\n")[0])
 @click.option("--only", default="", help="Specs whose name contains this.")
 @click.option("--mapper", "mappers", multiple=True, help="This mapper; repeatable.  [default: lp]")
-@click.option("--effort", default=400_000, show_default=True, help="Specs that a search takes apart at most.")
+@click.option("--effort", default=100_000, show_default=True, help="Specs that each search takes apart at most.")
 @click.option("--one", nargs=2, hidden=True)
 def main(only: str, mappers: tuple[str, ...], effort: int, one: tuple[str, str] | None) -> None:
     """Measure searches and mappers, and print a table."""

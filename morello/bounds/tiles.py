@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from itertools import product as choices
 
 import attrs
@@ -249,65 +250,69 @@ class Tiling:
     bytes: int
 
 
-def best_tiling(nest: Nest, memory: int) -> Tiling | None:
+@cache
+def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
     """Return tiles that fit into memory together and move the least that is found; None if single points do not fit.
 
-    Each loop in turn is the one that goes on first, in single steps or longer ones. From the tile of the linear program
-    on, sizes change one at a time as long as that helps.
+    Each loop in turn is the one that goes on first, in single steps or longer ones; loops `kept`, by number, are not
+    tiled. From the tile of the linear program on, sizes change one at a time as long as that helps.
     """
     everything = [Buffer(memory, tuple(range(len(nest.arrays))))]
-    if not _fits(nest, everything, [1] * len(nest.loops)):
+    least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
+    if not _fits(nest, everything, least):
         return None
-    real = largest_tile(nest, memory).sizes
+    real = largest_tile(nest, memory, kept=kept).sizes
+    free = [loop for loop in range(len(nest.loops)) if loop not in kept]
     found = [
-        _improved(nest, everything, inner, start)
-        for inner in range(len(nest.loops))
-        for start in _starts(nest, everything, inner, real)
+        _improved(nest, everything, inner, start, free)
+        for inner in free or [0]
+        for start in _starts(nest, everything, inner, real, least)
     ]
     return min(found, key=lambda one: (one.bytes, one.inner))
 
 
-def _starts(nest: Nest, buffers: Sequence[Buffer], inner: int, real: Sequence[float]) -> Iterator[list[int]]:
+def _starts(
+    nest: Nest, buffers: Sequence[Buffer], inner: int, real: Sequence[float], least: Sequence[int]
+) -> Iterator[list[int]]:
     """Yield tiles that fit: that of the linear program made smaller, and one that is thin along the inner loop.
 
-    The latter has along the others what it has no more along that one.
+    The latter has along the others what it has no more along that one. None is below `least`.
     """
     others = max(1, len(nest.loops) - 1)
     stretched = [2 * one * real[inner] ** (1 / others) for one in real]
-    yield _shrunk(nest, buffers, real)
-    yield _shrunk(nest, buffers, [1.0 if loop == inner else one for loop, one in enumerate(stretched)])
+    yield _shrunk(nest, buffers, real, least)
+    yield _shrunk(nest, buffers, [1.0 if loop == inner else one for loop, one in enumerate(stretched)], least)
 
 
-def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float]) -> list[int]:
-    """Return a tile of about this shape that fits."""
+def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float], least: Sequence[int]) -> list[int]:
+    """Return a tile of about this shape, nowhere below `least`, that fits."""
     factor = 1.0
     while True:
         scaled = [int(one * factor + _CLOSE) for one in shape]
-        tile = [max(1, min(one, size)) for one, size in zip(scaled, nest.sizes, strict=True)]
+        tile = [max(low, min(one, size)) for low, one, size in zip(least, scaled, nest.sizes, strict=True)]
         if _fits(nest, buffers, tile):
             return tile
         factor *= 0.95
 
 
-def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int]) -> Tiling:
-    """Change one or two sizes as long as less is moved: to as many equal parts as there may be."""
+def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int], free: Sequence[int]) -> Tiling:
+    """Change one or two sizes, of `free` loops, as long as less is moved: to as many equal parts as there may be."""
     moved = tile_moves(nest, tile, inner)
     better = True
     while better:
         better = False
-        for candidate in _neighbours(nest, buffers, tile):
+        for candidate in _neighbours(nest, buffers, tile, free):
             if (less := tile_moves(nest, candidate, inner)) < moved:
                 tile, moved, better = candidate, less, True
     return Tiling(tuple(tile), inner, moved)
 
 
-def _neighbours(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[int]) -> Iterator[list[int]]:
+def _neighbours(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[int], free: Sequence[int]) -> Iterator[list[int]]:
     """Yield tiles with one size longer as far as it fits, perhaps after another one was made shorter."""
-    loops = range(len(nest.loops))
-    for shorter in loops:
+    for shorter in free:
         for size in dict.fromkeys((tile[shorter], -(-tile[shorter] // 2), max(1, tile[shorter] - 1), 1)):
             cut = [size if at == shorter else one for at, one in enumerate(tile)]
-            for longer in loops:
+            for longer in free:
                 longest = int(_longest(nest, buffers, cut, longer))
                 if longest > tile[longer]:
                     yield [longest if at == longer else one for at, one in enumerate(cut)]

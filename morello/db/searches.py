@@ -22,13 +22,13 @@ class Searches:
     """
 
     def __init__(self, target: Target):
-        self._target = target
+        self.target = target
         self._found: dict[SpecStore | None, tuple[BlockSearch, threading.RLock]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Searches], tuple[Target]]:
         # Another process searches for itself.
-        return Searches, (self._target,)
+        return Searches, (self.target,)
 
     def of(self, store: SpecStore | None) -> BlockSearch:
         """Return the search that goes with a database, for what it tells of itself; `using` lends it for more."""
@@ -66,5 +66,5 @@ class Searches:
         with self._lock:
             if store not in self._found:
                 keeper = None if store is None else StoreKeeper(store)
-                self._found[store] = BlockSearch(self._target, keeper=keeper), threading.RLock()
+                self._found[store] = BlockSearch(self.target, keeper=keeper), threading.RLock()
             return self._found[store]

@@ -87,7 +87,12 @@ class Encoding:
         tile = room.fitted(
             stretched(room.nest, room.memory, [size**one for size, one in zip(sizes, shape, strict=True)])
         )
-        return (tile, sorted(range(len(sizes)), key=lambda loop: (places[loop], loop))) if tile else None
+        return (tile, order_of(places)) if tile else None
+
+
+def order_of(places: Sequence[float]) -> tuple[int, ...]:
+    """Return the loops in the order of their places, the first first; of equal ones the first in the nest."""
+    return tuple(sorted(range(len(places)), key=lambda loop: (places[loop], loop)))
 
 
 @attrs.frozen

@@ -22,6 +22,8 @@ from morello.schedule import Schedule, Subschedule, default_child, rewrite_leaf
 
 #: Loops up to this size are short.
 _SHORT = 7
+#: Rows of convolutions up to so many lines stay whole.
+_ROW_LINES = 4
 #: Where tiles that fill a level are refused, since limits are rounded, those of so many parts of it are tried in turn.
 _SHARES = 8
 
@@ -142,6 +144,19 @@ def tiled_levels(spec: Spec, target: Target) -> list[int]:
     return [number for number in range(slowest - 1, -1, -1) if not target.levels[number].is_register]
 
 
+def windows(nest: Nest, unit: int) -> frozenset[int]:
+    """Return the loops of convolutions whose parts kernels take badly, by number: filters, and rows of a few lines.
+
+    A line has `unit` bytes.
+    """
+    found: set[int] = set()
+    for array in nest.arrays:
+        for form in array.index if not array.projective else ():
+            most = _ROW_LINES * unit // array.bytes if form == array.index[-1] else _SHORT
+            found |= {loop for loop, _ in form if len(form) > 1 and nest.sizes[loop] <= most}
+    return frozenset(found)
+
+
 def joined(nest: Nest, tile: Sequence[float]) -> list[float]:
     """Return the sizes along the loops of the Spec, of a tile along those of a nest that was made of its own.
 
@@ -249,10 +264,11 @@ class _Draft:
         nest = nest_of(spec)
         nest = attrs.evolve(nest, arrays=tuple(nest.arrays[one] for one in outside))
         limit, unit, whole = int(spec.limits[level]), self.target.levels[level].unit, self._whole(spec)
-        for share in range(_SHARES, 0, -1) if outside else ():
-            found = choose(Room(spec, self.target, nest, limit * share // _SHARES, unit, whole, level))
-            if found and self.take([*self._level_steps(spec, level, outside, *found)]):
-                return
+        for kept in dict.fromkeys((whole | windows(nest, unit), whole)):
+            for share in range(_SHARES, 0, -1) if outside else ():
+                found = choose(Room(spec, self.target, nest, limit * share // _SHARES, unit, kept, level))
+                if found and self.take([*self._level_steps(spec, level, outside, *found)]):
+                    return
 
     def _whole(self, spec: Spec) -> frozenset[int]:
         """Return the loops that are not tiled even where sums go on from tile to tile, if these may at all."""

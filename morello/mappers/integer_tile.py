@@ -18,7 +18,7 @@ _BRANCHES = 4096
 
 
 def _least_moved(room: Room) -> tuple[Sequence[int], Sequence[int]] | None:
-    found = best_tiling(room.nest, room.memory) if room.memory > 1 else None
+    found = best_tiling(room.nest, room.memory, room.whole) if room.memory > 1 else None
     return found and _allowed(room, found.tile, (found.inner,))
 
 

@@ -19,8 +19,10 @@ from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import bench
-from morello.schedule import Schedule, Statement, Subschedule, Synthesize, schedule_text
+from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
+from morello.search.ahead import MANY_SHAPES
 from morello.search.effort import Effort
+from morello.search.narrow import narrowed, shapes_below
 
 #: Specs that search takes apart to complete a proposal, for each Spec that it leaves.
 EFFORT = Effort(expansions=20_000)
@@ -75,9 +77,12 @@ class Mapping:
     _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
     _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     _searches: Searches = attrs.field(init=False)
+    #: Those of a smaller space.
+    _smaller: Searches = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._searches = Searches(self.goal.target)
+        target = self.goal.target
+        self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
 
     def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
@@ -147,9 +152,37 @@ class Mapping:
             # It would be a search of the Spec itself.
             why = f": {refused[0][1]}" if refused else ", as it is empty"
             raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
-        goal = goal.synthesize(db=False, progress=False, effort=self.effort)
+        goal = self._searched(goal)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
         return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
+
+    def _searched(self, goal: Goal) -> Goal:
+        """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.
+
+        Elsewhere that may have a program where none of all comes up. Raises one of _NO_PROGRAM.
+        """
+        # That there is no program in the smaller space says nothing.
+        if shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                return self._in_all(goal)
+        try:
+            return self._in_all(goal)
+        except Undecided as undecided:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                raise undecided from None
+
+    def _in_all(self, goal: Goal) -> Goal:
+        return goal.synthesize(db=False, progress=False, effort=self.effort)
+
+    def _in_smaller(self, goal: Goal) -> Goal:
+        smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
+        found = smaller.synthesize(db=False, progress=False, effort=self.effort)
+        # What is proven there is no bound here.
+        return attrs.evolve(goal, position=Position(found.impl))
 
 
 def seconds_of(goal: Goal, compiler: str | None = None) -> float:

@@ -21,7 +21,7 @@ from morello.search.solve.solver import Solver
 from morello.search.watch import Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in smaller spaces before.
-_MANY_SHAPES = 2_000
+MANY_SHAPES = 2_000
 #: So many of these spaces are looked at before search begins, and one where there are few shapes: it then soon comes to
 #: better programs by itself.
 _BEFORE, _FEW_SHAPES = 2, 1_000
@@ -96,7 +96,7 @@ class Ahead:
         shapes = shapes_below(logical, self._target)
         # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
         pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
-        if pieces * shapes <= _MANY_SHAPES:
+        if pieces * shapes <= MANY_SHAPES:
             return 0
         return _BEFORE if shapes >= _FEW_SHAPES else 1
 

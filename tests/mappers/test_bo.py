@@ -6,6 +6,7 @@ import importlib
 import math
 import random
 from collections.abc import Generator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from morello.bounds.nest import nest_of
 from morello.bounds.tiles import tile_moves
 from morello.errors import MorelloError
 from morello.goals import Goal
-from morello.mappers.bo import Encoding, bayesian
+from morello.mappers.bo import Encoding, bayesian, order_of
 from morello.mappers.history import History, Trial
 from morello.plugins.mapper import Mapper
 from morello.rewrites import Tile
@@ -99,6 +100,12 @@ def test_places_are_the_order_of_loops() -> None:
         for order in ((0.4, 0.3, 0.1, 0.2), (0.4, 0.1, 0.2, 0.3), (0.4, 0.3, 0.2, 0.1))
     }
     assert len(found) == 3
+
+
+@pytest.mark.parametrize(("loops", "orders"), [(3, 1296), (7, 645_241_282_560_000)])
+def test_places_give_every_order(loops: int, orders: int) -> None:
+    """Those of four levels are as many as [Dinh2023] §6.2.3 counts, for products and convolutions."""
+    assert len({order_of(places) for places in permutations(range(loops))}) ** 4 == orders
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
 from morello.ir.impl import Node, figures
-from morello.mappers import BO, CONV_LP, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
+from morello.mappers import BO, CONV_LP, GRADIENT, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
 from morello.mappers.bo import bayesian
 from morello.mappers.draft import Room, drafts
 from morello.mappers.mapped import Mapping
@@ -116,9 +116,28 @@ def test_convolutions_are_padded_before_they_are_tiled() -> None:
     proposals = [*CONV_LP.propose(goal.spec, goal.target, 0)]
     for proposal in proposals:
         assert goal.apply(proposal).schedule.startswith("pad to L2")
-    assert any(max(statement.sizes[3:5]) < 28 for proposal in proposals for statement in _tiles(proposal))
+    tiles = [statement.sizes for proposal in proposals for statement in _tiles(proposal)]
+    assert any(sizes[3] < 28 for sizes in tiles)
+    # Rows of two lines and filters stay whole, as kernels take few pixels of a row badly.
+    assert all(sizes[4:] == (28, 3, 3) for sizes in tiles)
     plain = product(8, 8, 8)
     assert not [*CONV_LP.propose(plain.spec, plain.target, 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "mapper", "most"),
+    [
+        ("Conv(1×16×16×14×14×3×3, (f32, GL), (f32, GL), (f32, GL), serial)", MPLP, 2 * 443_484),
+        ("Matmul(1×128×128×128, (u8, GL), (i8, GL), (i32, GL), serial)", GRADIENT, 2 * 453_928),
+    ],
+)
+def test_the_smaller_space_has_programs_where_all_has_none(text: str, mapper: Mapper, most: int) -> None:
+    """They cost no more than twice what search comes to."""
+    goal = api.goal(text, target="x86_avx2", profile="base")
+    made = Mapping(goal, ()).best(mapper)
+    assert figures(made.goal.impl).cost == made.cost <= most
+    assert made.goal.target is goal.target
 
 
 def test_a_table_has_the_tiles_of_the_program() -> None:
