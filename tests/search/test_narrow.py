@@ -56,7 +56,7 @@ def test_a_graph_of_many_stages_has_a_program_ahead(avx2: Target, monkeypatch: p
     """Its pieces have tables each, so a first program is looked for before these are made, and no more than that."""
     norm = parse_spec("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
     shapes = shapes_below(norm.logical, avx2)
-    monkeypatch.setattr(ahead, "_MANY_SHAPES", shapes)
+    monkeypatch.setattr(ahead, "MANY_SHAPES", shapes)
     plain = parse_spec("Softmax(2×8, (f32, GL), (f32, GL), serial)", avx2)
     assert shapes_below(plain.logical, avx2) <= shapes
     spaces: list[Target] = []
@@ -86,7 +86,7 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     searches: dict[str, BlockSearch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "_MANY_SHAPES", many)
+    monkeypatch.setattr(ahead, "MANY_SHAPES", many)
     monkeypatch.setattr(ahead, "_LATE", late)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec = parse_spec(text, avx2)
@@ -101,7 +101,7 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let search look into smaller spaces first, and be heard of after each turn."""
-    monkeypatch.setattr(ahead, "_MANY_SHAPES", 0)
+    monkeypatch.setattr(ahead, "MANY_SHAPES", 0)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
 
 
@@ -183,7 +183,7 @@ def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
 def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, most: int) -> None:
     machine = installed().target(target)
     spec = parse_spec(f"{layer}, (f32, GL), (f32, GL), (f32, GL), serial)", machine)
-    assert shapes_below(spec.logical, machine) > ahead._MANY_SHAPES
+    assert shapes_below(spec.logical, machine) > ahead.MANY_SHAPES
     search = BlockSearch(machine)
     found = search.approach(spec, Effort(expansions=800_000))
     assert search.solved > 0
