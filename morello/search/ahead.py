@@ -100,10 +100,13 @@ class Ahead:
             return 0
         return _BEFORE if shapes >= _FEW_SHAPES else 1
 
+    @property
+    def left(self) -> bool:
+        """Return True if there are smaller spaces that were not looked at yet."""
+        return bool(self._spaces)
+
     def until_late(self, effort: Effort) -> Effort:
         """Return as much of an effort as may be made before smaller spaces are looked at."""
-        if not self._spaces:
-            return effort
         return attrs.evolve(effort, expansions=_LATE if effort.expansions is None else min(_LATE, effort.expansions))
 
     def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
@@ -126,7 +129,10 @@ class Ahead:
             share = None if effort.expansions is None else -(-effort.expansions // parts)
             near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE), expansions=share)
             try:
-                self._learn(smaller.near(spec, near, now + (deadline - now) / parts))
+                if not known:
+                    # Whose tables took more than their part of the time still comes to a program.
+                    self._learn(smaller.near(spec, attrs.evolve(self.until_late(near), gap=float("inf")), deadline))
+                self._learn(smaller.near(spec, near.less(smaller.expansions), now + (deadline - now) / parts))
             except Late:
                 continue
             except KeyboardInterrupt:

@@ -233,7 +233,7 @@ class BlockSearch:
     def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
         """Do as `Solver.approach`; where the proof is late, programs of smaller spaces help on."""
         self.ahead.inform(spec, solver, goal)
-        if self._looks_ahead(effort):
+        if self._looks_ahead(effort) and self.ahead.left:
             before = solver.expansions
             solver.approach(goal, self.ahead.until_late(effort), deadline)
             effort = effort.less(solver.expansions - before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from morello.schedule import Position, apply, schedule_of
 from morello.search import ahead
 from morello.search.block_search import BlockSearch
 from morello.search.effort import Effort
+from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
 from morello.search.watch import Full
@@ -159,6 +161,30 @@ def test_time_that_is_up_before_search_begins_leaves_what_is_known(
     assert found.low <= optimum.cost <= found.cost == figures(found.impl).cost
     # With bounds by class there is one of the goal.
     assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_space_has_a_first_program_though_its_tables_took_its_time(
+    avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, late = time.monotonic, [0]
+    monkeypatch.setattr(ahead, "_FEW_SHAPES", 0)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + late[0])
+
+    def wait(progress: Progress) -> None:
+        if progress.phase == Phase.BOUNDS:
+            late[0] = 300
+
+    spec, known = parse_spec(TEXTS[0], avx2), list[Found | None]()
+    search = BlockSearch(avx2, progress=wait)
+    smaller = search.ahead._smaller
+    monkeypatch.setattr(
+        search.ahead, "_smaller", lambda space: known.append(search.ahead.program(spec)) or smaller(space)
+    )
+    found = search.approach(spec, Effort(seconds=1000))
+    assert known[0] is None
+    assert known[1] is not None
+    assert known[1].cost >= found.cost
 
 
 def never(spec: Spec) -> Impl:
