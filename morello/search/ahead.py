@@ -24,9 +24,11 @@ from morello.search.watch import Late
 MANY_SHAPES = 2_000
 #: So many of these spaces are looked at before search begins, and one where there are few shapes: it then soon comes to
 #: better programs by itself.
-_BEFORE, _FEW_SHAPES = 2, 1_000
+_BEFORE, _FEW_SHAPES = 2, 500
 #: Specs taken apart after which a proof is late, or a first program.
 _LATE = 100_000
+#: How much more than proven a program costs at least for others to be looked for while search goes on.
+WIDE = 0.05
 #: How close to the cheapest program of a smaller space is close enough.
 _CLOSE = 0.01
 

@@ -16,7 +16,7 @@ from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.search.ahead import Ahead
+from morello.search.ahead import WIDE, Ahead
 from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
 from morello.search.found import Found
@@ -238,7 +238,7 @@ class BlockSearch:
             solver.approach(goal, self.ahead.until_late(effort), deadline)
             effort = effort.less(solver.expansions - before)
             low, high = solver.core.costs(goal)
-            if low < high > (1 + effort.gap) * low:
+            if low < high > (1 + max(effort.gap, WIDE)) * low:
                 if known := self.so_far(spec):
                     self.ahead.add(known)
                 effort = self.ahead.look(spec, effort, deadline)
