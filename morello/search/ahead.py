@@ -5,6 +5,7 @@ They are the target's own, at the same cost. What programs cost at least in a sm
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -27,6 +28,9 @@ MANY_SHAPES = 2_000
 _BEFORE, _FEW_SHAPES = 2, 500
 #: Specs taken apart after which a proof is late, or a first program.
 _LATE = 100_000
+#: The part of an effort that is left for the whole space, beside parts of 1 for smaller ones: for large Specs it has no
+#: more than the bound.
+_WHOLE = 0.5
 #: How much more than proven a program costs at least for others to be looked for while search goes on.
 WIDE = 0.05
 #: How close to the cheapest program of a smaller space is close enough.
@@ -115,7 +119,7 @@ class Ahead:
         """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
 
         Once there is a program, no more than the first `most` are looked at. Each is given an equal part of the effort
-        and the time that are left, and so is the whole space. What Ctrl-C interrupts leaves its best program.
+        and the time that are left, and the whole space half of one. What Ctrl-C interrupts leaves its best program.
         """
         every = len(self._spaces)
         while self._spaces and effort.expansions != 0:
@@ -124,11 +128,11 @@ class Ahead:
                 break
             if known and (effort.gap == float("inf") or (most is not None and every - len(self._spaces) >= most)):
                 break
-            parts = len(self._spaces) + 1
+            parts = len(self._spaces) + _WHOLE
             smaller = self._smaller(self._spaces.pop(0))
             if known:
                 smaller.ahead.add(known)
-            share = None if effort.expansions is None else -(-effort.expansions // parts)
+            share = None if effort.expansions is None else math.ceil(effort.expansions / parts)
             near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE), expansions=share)
             try:
                 if not known:
