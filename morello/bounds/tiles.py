@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import product as choices
 
 import attrs
@@ -250,7 +250,7 @@ class Tiling:
     bytes: int
 
 
-@cache
+@lru_cache(maxsize=256)
 def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
     """Return tiles that fit into memory together and move the least that is found; None if single points do not fit.
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from morello.bounds.tiles import best_tiling
+
 SPEC = "spec one = Matmul(1×8×8×16, (f32, GL), (f32, GL), (f32, GL), serial)\n"
 
 
@@ -78,4 +80,5 @@ def test_without_scipy_there_is_a_word_about_it(cli, write, refused, monkeypatch
         return genuine(name, *rest)
 
     monkeypatch.setattr("morello.bounds.lp.importlib.import_module", missing)
+    best_tiling.cache_clear()
     refused(cli("bound", write(SPEC), "--no-db"), "bounds need scipy", "pip install 'morello[bounds]'")
