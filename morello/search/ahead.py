@@ -112,8 +112,9 @@ class Ahead:
         return bool(self._spaces)
 
     def until_late(self, effort: Effort) -> Effort:
-        """Return as much of an effort as may be made before smaller spaces are looked at."""
-        return attrs.evolve(effort, expansions=_LATE if effort.expansions is None else min(_LATE, effort.expansions))
+        """Return as much of an effort as may be made before smaller spaces are looked at: half of it at most."""
+        most = _LATE if effort.expansions is None else min(_LATE, math.ceil(effort.expansions / 2))
+        return attrs.evolve(effort, expansions=most)
 
     def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
         """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
@@ -136,8 +137,8 @@ class Ahead:
             near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE), expansions=share)
             try:
                 if not known:
-                    # Whose tables took more than their part of the time still comes to a program.
-                    self._learn(smaller.near(spec, attrs.evolve(self.until_late(near), gap=float("inf")), deadline))
+                    # One that takes more than its part for tables or search still comes to a program.
+                    self._learn(smaller.near(spec, attrs.evolve(self.until_late(effort), gap=float("inf")), deadline))
                 self._learn(smaller.near(spec, near.less(smaller.expansions), now + (deadline - now) / parts))
             except Late:
                 continue
