@@ -198,7 +198,7 @@ class BlockSearch:
             effort = self.ahead.look(spec, effort, deadline, before)
         self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
-        if high == float("inf") and low < high and self._ceilings != spec.limits:
+        if low < high > (1 + effort.gap) * low and self._ceilings != spec.limits:
             # Bounds for so little memory alone may know more.
             self._ceilings = spec.limits
             goal, low, high = self._approached(spec, effort, deadline)
