@@ -323,7 +323,7 @@ def test_a_megabyte_of_brackets(registry, before, bracket):
     start = time.perf_counter()
     with pytest.raises(SourceError) as caught:
         parse(before + bracket * HUGE, target="tiny", registry=registry)
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 10
     assert len(str(caught.value)) < 1000
 
 

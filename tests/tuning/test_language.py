@@ -311,25 +311,25 @@ def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> Non
 HEAD = [b"HTTP/1.0 200 OK\r\n", b"Content-Type: application/json\r\n", b"\r\n"]
 
 
-@pytest.mark.parametrize("pieces", [[*HEAD, *[b" "] * 100], [*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 50]])
+@pytest.mark.parametrize("pieces", [[*HEAD, *[b" "] * 400], [*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 300]])
 def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server], pieces: list[bytes]) -> None:
     serve(lambda texts: pieces, timeout=0.2, retries=1)
     began = time.monotonic()
     with pytest.raises(Unanswered, match="timed out; tried 2 times"):
         Endpoint(settings()).answer("SYSTEM", ["x"])
-    assert 0.4 <= time.monotonic() - began < 1
+    assert 0.4 <= time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("name", ["openai", "command"])
 def test_answers_are_waited_for_as_long_as_there_is_time(
     serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    serve(lambda texts: (time.sleep(2), completion(PLAN))[1])
+    serve(lambda texts: (time.sleep(20), completion(PLAN))[1])
     monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
     began = time.monotonic()
     done = tune(slow, name=name, seconds=1.0)
     assert not done.samples
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
 
 
 def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:

@@ -188,7 +188,7 @@ def test_a_budget_of_time_is_kept(name: str) -> None:
         options=Options(seconds=2.0, iterations=10_000, dropout=0.0),
         completing=Effort(),
     ).run()
-    assert done.seconds <= time.monotonic() - began < 4.0
+    assert done.seconds <= time.monotonic() - began < 8.0
 
 
 def test_no_time_leaves_the_start() -> None:
