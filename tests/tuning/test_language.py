@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -330,6 +332,22 @@ def test_answers_are_waited_for_as_long_as_there_is_time(
     done = tune(slow, name=name, seconds=1.0)
     assert not done.samples
     assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("name", ["openai", "command"])
+def test_an_interrupt_does_not_wait_for_answers(
+    serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def interrupts(texts: list[str]) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(20)
+        return completion(PLAN)
+
+    serve(interrupts, timeout=60)
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sh -c 'kill -INT $PPID; sleep 60'")
+    began = time.monotonic()
+    assert tune(slow, name=name).interrupted
+    assert time.monotonic() - began < 12
 
 
 def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:

@@ -29,6 +29,12 @@ class Program(Model):
     command: Sequence[str]
     seconds: float = _SECONDS
     _runs: int = attrs.field(default=0, init=False)
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process:
+            _end(self._process)
 
     def facts(self) -> Mapping[str, Any]:
         return {"runs": self._runs}
@@ -40,7 +46,7 @@ class Program(Model):
         self._runs += 1
         prompt = "\n\n---\n\n".join([system, *texts])
         try:
-            process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 [*self.command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -56,15 +62,21 @@ class Program(Model):
             what = f"`{shlex.join(self.command)}` ran for {left:.3g} s"
             raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
         finally:
+            self._process = None
             if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _end(process)
                 process.communicate()
         if process.returncode:
             said = " ".join(err.decode("utf-8", "replace").split())[:_TOLD]
             what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
             raise Unanswered(what, "run it by hand with a prompt on its standard input")
         return out[:_LARGEST].decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _start(task: Task) -> Session:

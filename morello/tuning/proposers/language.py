@@ -39,6 +39,10 @@ class Model(ABC):
     def answer(self, system: str, texts: Sequence[str]) -> str:
         """Return the answer. Raises Unanswered where there is none, and MorelloError where there will be none."""
 
+    def stop(self) -> None:
+        """End what is under way: no answer is of use any more."""
+        self.until = -math.inf
+
     def facts(self) -> Mapping[str, Any]:
         """Return what was spent."""
         return {}
@@ -58,13 +62,19 @@ class Language(Session):
 
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
         with ThreadPoolExecutor(self.model.parallel) as pool:
-            plans = [*pool.map(self._plan, requests)]
-            asked = [
-                pool.submit(self._edit, request, item, plan)
-                for request, (item, plan, refused) in zip(requests, plans, strict=True)
-                for _ in range(0 if refused else request.implementations)
-            ]
-            edits = iter([one.result() for one in asked])
+            try:
+                plans = [*pool.map(self._plan, requests)]
+                asked = [
+                    pool.submit(self._edit, request, item, plan)
+                    for request, (item, plan, refused) in zip(requests, plans, strict=True)
+                    for _ in range(0 if refused else request.implementations)
+                ]
+                edits = iter([one.result() for one in asked])
+            except BaseException:
+                # Of an interrupt, above all: the pool waits for what is under way.
+                self.model.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         if self.task.late:
             return [()] * len(requests)
         made: list[Sequence[Proposal]] = []

@@ -134,6 +134,9 @@ class _Response:
     body: bytes
 
 
+_Responses = queue.SimpleQueue[_Response | Exception]
+
+
 @attrs.define
 class Endpoint(Model):
     """Sends conversations to an endpoint, and keeps within rates and budgets. Errors never tell the key."""
@@ -143,12 +146,22 @@ class Endpoint(Model):
     _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
     _next: float = attrs.field(default=0.0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    #: Where the responses to requests under way go, and whether nobody waits for them any more.
+    _responses: set[_Responses] = attrs.field(factory=set[_Responses], init=False)
+    _stopped: threading.Event = attrs.field(factory=threading.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.parallel = self.settings.parallel
         made = self.settings
         self._budget = Budget(made.tokens, made.money, made.max_tokens, made.price_in, made.price_out)
         self._opener = urllib.request.build_opener(_Stay())
+
+    def stop(self) -> None:
+        super().stop()
+        self._stopped.set()
+        with self._lock:
+            for waiting in self._responses:
+                waiting.put(TimeoutError("stopped"))
 
     def facts(self) -> Mapping[str, Any]:
         spent = self._budget.spent
@@ -207,11 +220,12 @@ class Endpoint(Model):
 
         Sockets limit the time of each read alone, so a thread reads, which is left behind if bytes come too slowly.
         """
+        got = _Responses()
         with self._lock:
             self._counts["requests"] += 1
+            self._responses.add(got)
         began = time.monotonic()
         until = min(began + self.settings.timeout, self.until)
-        got: queue.SimpleQueue[_Response | Exception] = queue.SimpleQueue()
 
         def ask() -> None:
             try:
@@ -221,9 +235,12 @@ class Endpoint(Model):
 
         threading.Thread(target=ask, daemon=True).start()
         try:
-            found = got.get(timeout=until - began)
+            found = got.get(timeout=max(0.0, until - began))
         except queue.Empty:
             raise TimeoutError("timed out") from None
+        finally:
+            with self._lock:
+                self._responses.remove(got)
         if isinstance(found, Exception):
             raise found
         return found
@@ -254,8 +271,7 @@ class Endpoint(Model):
     def _sleep(self, seconds: float) -> None:
         """Wait. Raises Unanswered where no time is left then."""
         left = self.until - time.monotonic()
-        time.sleep(max(0.0, min(seconds, left)))
-        if seconds >= left:
+        if self._stopped.wait(max(0.0, min(seconds, left))) or seconds >= left:
             raise Unanswered("no time is left", "give a larger budget")
 
     def _failure(self, response: _Response) -> str:
