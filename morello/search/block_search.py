@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import attrs
 
@@ -21,51 +20,20 @@ from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
+from morello.search.keeper import Keeper
 from morello.search.memory import uncollected
 from morello.search.progress import Phase, Progress
 from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Answers, Solver
+from morello.search.solve.solver import Solver
 from morello.search.step_kinds import is_known
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched
 
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
-
-
-class Keeper(Answers, Protocol):
-    """Keeps what engines have solved, and tells what was solved before."""
-
-    def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
-        """Called now and then, and with `final` when search ends, be it by an interrupt."""
-        ...
-
-    def note(self, engine: Engine, solver: Solver) -> bool:
-        """Called often; what takes search off its way has to wait. Return whether something was stored."""
-        ...
-
-    def keep(self, found: Found) -> None:
-        """Store a program that is not proven to be the one that is chosen."""
-        ...
-
-    def drop(self, spec: Spec) -> None:
-        """Drop what `keep` stored of a Spec that is solved."""
-        ...
-
-    def found(self, spec: Spec) -> Found | None:
-        """Return the best program so far that was kept."""
-        ...
-
-    def attach(self, target: Target) -> bool:
-        """Called before a new engine is made; return whether anything is known of its target."""
-        ...
-
-    def program(self, spec: Spec) -> Impl | None:
-        """Return a program that was kept, None if there is none."""
-        ...
 
 
 @attrs.frozen
