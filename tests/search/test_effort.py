@@ -67,9 +67,10 @@ def test_the_same_effort_gives_the_same_program(text: str, avx2: Target, monkeyp
 
 def test_two_searches_at_once_give_what_each_gives_alone(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    alone = [efforts(BlockSearch(avx2), text, avx2) for text in TEXTS]
+    texts = TEXTS[1:3]
+    alone = [efforts(BlockSearch(avx2), text, avx2) for text in texts]
     with ThreadPoolExecutor(2) as pool:
-        assert alone == [*pool.map(lambda text: efforts(BlockSearch(avx2), text, avx2), TEXTS)]
+        assert alone == [*pool.map(lambda text: efforts(BlockSearch(avx2), text, avx2), texts)]
 
 
 def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:

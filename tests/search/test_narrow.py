@@ -211,6 +211,6 @@ def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, 
     spec = parse_spec(f"{layer}, (f32, GL), (f32, GL), (f32, GL), serial)", machine)
     assert shapes_below(spec.logical, machine) > ahead.MANY_SHAPES
     search = BlockSearch(machine)
-    found = search.approach(spec, Effort(expansions=300_000))
+    found = search.approach(spec, Effort(expansions=150_000))
     assert search.solved > 0
     assert 0 < found.low < found.cost == figures(found.impl).cost < most * found.low

@@ -71,6 +71,12 @@ def answering(edit: str, repaired: str | None = None, plan: str = PLAN) -> Calla
     return script
 
 
+@pytest.fixture(autouse=True)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learn what noise is from one comparison, which is enough here."""
+    monkeypatch.setattr("morello.tuning.evaluate._SELVES", 1)
+
+
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
     running: list[ThreadingHTTPServer] = []
