@@ -2,7 +2,8 @@
 
 In go `Bounds`. Out comes what search takes together with those: of two lower bounds the larger is as true. Operands are
 told apart by *pattern* (`patterns.py`): their class, the innermost dimension of their layout, and the way values lie
-along it: apart, in runs, in runs a page apart, in one run, in strips or odd-even. Limits of memory are forgotten.
+along it: apart, in runs, in runs a page apart, in one run, in strips or odd-even; or no more than the class. Limits of
+memory are forgotten.
 
 Copies are looked at beforehand: a `Grid` holds the bounds of a space of Moves, one per shape and two patterns, smaller
 shapes first. From these follows what an operand of any other Spec can become by any number of moves, and what that

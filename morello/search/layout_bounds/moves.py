@@ -54,6 +54,7 @@ class OperandMoves:
             for move in found[cls]:
                 self._enter(number, move)
         self._offered &= fits[self._first][:, None, :]
+        self._forget(np.array(classes, dtype=np.int64))
 
     def _made(self, moves: list[MoveClass]) -> Bools:
         """Return what moves to layouts of their own make of an operand, [tensors, to]."""
@@ -80,6 +81,16 @@ class OperandMoves:
                 for into, _ in self._patterns.images(state, self._rank):
                     if into in self._number:
                         self._view[number, self._number[into]] = True
+
+    def _forget(self, classes: Ints) -> None:
+        """Let what nothing is known of become what nothing is known of, and nothing else."""
+        numbers = np.array(self.sets.numbers, dtype=np.int64)
+        unknown = self._patterns.any[numbers] == numbers
+        for number in np.flatnonzero(unknown).tolist():
+            own = classes == classes[number]
+            self._offered[:, unknown, number] = self._offered[:, unknown][:, :, own].any(axis=2)
+            self._view[unknown, number] = self._view[unknown][:, own].any(axis=1)
+        self._offered[:, unknown[:, None] != unknown] = False
 
     def pack(self, structs: Structs) -> dict[str, Any]:
         """Return the fields of `GridMoves` in C."""

@@ -34,6 +34,7 @@ class Run(IntEnum):
     EITHER = 3  # one of these two
     STRIPS = 4
     ODD_EVEN = 5
+    ANY = 6  # nothing is known but the class
 
 
 @attrs.frozen(cache_hash=True)
@@ -50,12 +51,14 @@ class Pattern:
 
     def lying(self, run: Run, far: bool = False) -> Pattern:
         """Return the pattern of the same class whose values lie in another way along the same dimension."""
-        if run == Run.NONE:
-            return Pattern(self.cls)
+        if run in (Run.NONE, Run.ANY):
+            return Pattern(self.cls, run=run)
         return attrs.evolve(self, run=run, far=far and run == Run.DENSE)
 
     def under(self, dim_map: DimMap, cls: int) -> Pattern | None:
         """Return the pattern seen under other dimensions, None if its innermost is left out."""
+        if self.run == Run.ANY:
+            return Pattern(cls, run=Run.ANY)
         if self.run == Run.NONE or any(isinstance(axis, Every) and axis.dim == self.dim for axis in dim_map):
             return Pattern(cls)
         dims = [axis.outer if isinstance(axis, Collapsed) else axis for axis in dim_map], plain(dim_map)
@@ -107,8 +110,8 @@ class Cuts:
 
     def _runs(self, pattern: Pattern) -> Ints:
         """Return the ways that values of tiles lie, [cuts]."""
-        if pattern.run == Run.NONE:
-            return np.full(len(self._line), int(Run.NONE))
+        if pattern.run in (Run.NONE, Run.ANY):
+            return np.full(len(self._line), int(pattern.run))
         whole, tile = self.whole[pattern.dim], self.tile[pattern.dim]
         single = (tile == 1) & (whole > 1)
         if pattern.run in (Run.STRIPS, Run.ODD_EVEN):
@@ -143,11 +146,12 @@ def _pattern(cls: int, state: OperandState) -> Pattern:
 class Patterns:
     """All patterns that states and their tiles have, numbered, and what is known of the states they stand for.
 
-    `of`, [states], is the pattern of each state, and `either`, [patterns], what stands for a pattern where tensors are
-    blurred: mostly itself. `members`, [patterns, states], says which states each stands for. `cost` and `bytes`,
-    [patterns, tensors], are what the cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes;
-    infinite where none can be. `tile` has the tiles of each pattern, and `cuttable`, [cuts of its rank], says where
-    some state has such tiles; `seen` is the pattern under other dimensions, [patterns], -1 where no state has one.
+    `of`, [states], is the pattern of each state; `any`, [patterns], what stands for all states of a class; and
+    `either`, [patterns], what stands for a pattern where tensors are blurred: mostly itself. `members`, [patterns,
+    states], says which states each stands for. `cost` and `bytes`, [patterns, tensors], are what the cheapest of them
+    costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be. `tile` has the tiles of each
+    pattern, and `cuttable`, [cuts of its rank], says where some state has such tiles; `seen` is the pattern under other
+    dimensions, [patterns], -1 where no state has one.
     """
 
     def __init__(self, tables: SearchTables):
@@ -172,6 +176,7 @@ class Patterns:
         self._known_cuttable: dict[frozenset[int], Bools] = {}
         self.cuttable = [self._cuttable(number) for number in range(len(self.all))]
         self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
+        self.any: Ints = np.array([self.numbers[Pattern(pattern.cls, run=Run.ANY)] for pattern in self.all])
         self.seen = self._seen_tables()
         shape = len(self.all), self.states.cost.shape[1]
         self.cost: Floats = np.full(shape, np.inf)
@@ -233,6 +238,7 @@ class Patterns:
             number = int(self.of[state])
             waiting[number, state] = None
             waiting[self._number(self._blurred(self.all[number])), state] = None
+            waiting[self._number(Pattern(self.states.class_of[state], run=Run.ANY)), state] = None
         known = dict(waiting)
         while waiting:
             number, state = pair = next(iter(waiting))

@@ -15,7 +15,9 @@ step has become dearer than the next one. Then it comes back, with better bounds
 
 Before it takes steps on a cell, it asks an *abstract* search whether the cell may cost so little at all: one of the
 same problem with patterns for operand states and no limits of memory, which is smaller, and never costs more
-[Holte1996] (`abstract.c`, `abstraction.py`). That looks no further than the question goes, and remembers, too.
+[Holte1996] (`abstract.c`, `abstraction.py`). That looks no further than the question goes, and remembers, too. Before
+it takes steps itself, it asks a third search in turn about each operand, of whose pattern alone that one knows: there
+are far fewer combinations of one pattern with classes than of all, and mostly one operand is what makes a Spec dear.
 
 That is recursive best-first search with memory [Korf1993], and it is in C: `state.h` has what is kept, `cells.c`
 numbers cells, `generate.c` and `pipelines.c` take steps on a cell as far as bounds let them, `solve.c` is the above,

@@ -136,6 +136,7 @@ struct Model {
     const uint8_t *const *blurred; /* [patterns][tensors] */
     const Model *abstract;    /* the same, of patterns for states and without limits; NULL: none, or this is it */
     const int32_t *abstract_space; /* [spaces]: there */
+    const int32_t *any;       /* [patterns]: what stands for all of a class, where patterns are abstract; else NULL */
     const uint64_t *relevant; /* [states]: lanes of the limits that matter to an operand */
     int64_t tensors;
     const double *cost;       /* [states, tensors] */

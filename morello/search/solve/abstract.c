@@ -42,31 +42,33 @@ void change_edges(State *state, uint32_t number, double budget) {
     }
 }
 
-/* Return the abstract cell of a node. */
-static uint32_t abstraction(State *state, uint32_t number) {
+/* Return an abstract cell of a node: of the patterns of its states or, where it has patterns, of one of these alone. */
+static uint32_t abstraction(State *state, uint32_t number, int kept) {
+    const Model *model = state->model;
     const Node *node = &state->nodes[number];
-    if (!node->abstract) {
-        const Model *model = state->model;
-        const Table *table = &state->tables[node->table];
-        const Space *space = &model->space[table->space];
-        const int32_t *states = state->states + (size_t)node->table * (size_t)model->width;
-        int32_t patterns[model->width];
-        for (int operand = 0; operand < space->operands; ++operand) {
-            patterns[operand] = pattern_of(model, states[operand], space->tensor[operand][node->shape]);
-        }
-        const uint32_t below = table_of(state->abstract, model->abstract_space[table->space], table->tuple, patterns);
-        state->nodes[number].abstract = cell_of(state->abstract, below, (int32_t)node->shape, model->abstract->full);
+    if (node->abstract) {
+        return node->abstract;
     }
-    return state->nodes[number].abstract;
+    const Table *table = &state->tables[node->table];
+    const Space *space = &model->space[table->space];
+    const int32_t *states = state->states + (size_t)node->table * (size_t)model->width;
+    int32_t patterns[model->width];
+    for (int operand = 0; operand < space->operands; ++operand) {
+        const int32_t own = states[operand];
+        patterns[operand] = !model->any ? pattern_of(model, own, space->tensor[operand][node->shape])
+                            : operand == kept ? own : model->any[own];
+    }
+    const uint32_t below = table_of(state->abstract, model->abstract_space[table->space], table->tuple, patterns);
+    const uint32_t found = cell_of(state->abstract, below, (int32_t)node->shape, model->abstract->full);
+    if (!model->any) {
+        state->nodes[number].abstract = found;
+    }
+    return found;
 }
 
-/* Learn from the abstract search that a Spec costs more than the budget, or all that it knows. */
-int consult(State *state, uint32_t number, double budget, int64_t *quota) {
+/* Have the abstract search look into one abstract cell. Return how that ended. */
+static int look_into(State *state, uint32_t number, uint32_t below, double budget, int64_t *quota) {
     State *abstract = state->abstract;
-    if (setjmp(abstract->failure)) {
-        longjmp(state->failure, NO_MEMORY);
-    }
-    const uint32_t below = abstraction(state, state->cells[number].node);
     /* The Spec that it was asked of before may be done with by what was learnt on the way. */
     if (abstract->frames_count && (abstract->frames[0].cell != below || abstract->frames[0].budget != budget)) {
         abandon(abstract);
@@ -74,21 +76,43 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     if (!abstract->frames_count) {
         begin(abstract, below, budget);
     }
+    const int status = run(abstract, quota);
+    state->progress.abstract_cells = abstract->cells_count - 1 + abstract->progress.abstract_cells;
+    state->progress.abstract_expansions = abstract->progress.expansions + abstract->progress.abstract_expansions;
+    /* While that takes long, too, so that what is found out of the goal is told. */
+    learn(state, number, abstract->cells[below].low, INFINITY, UNKNOWN_PEAK, 0);
+    if (status != PAUSED) {
+        /* Where memory alone keeps steps from going round and round, there is no more to learn. */
+        abandon(abstract);
+    }
+    return status;
+}
+
+/* Learn from the abstract search that a Spec costs more than the budget, or all that it knows. */
+int consult(State *state, uint32_t number, double budget, int64_t *quota) {
+    if (setjmp(state->abstract->failure)) {
+        longjmp(state->failure, NO_MEMORY);
+    }
+    const int kept = state->model->any ? state->model->space[table_at(state, &state->cells[number])->space].operands : 1;
+    if (state->consulted != number || state->consulted_within != budget) {
+        state->consulted = number;
+        state->consulted_within = budget;
+        state->consulted_for = 0;
+    }
     /* The turn that this takes is the abstract search's. */
     ++*quota;
-    const int status = run(abstract, quota);
-    state->progress.abstract_cells = abstract->cells_count - 1;
-    state->progress.abstract_expansions = abstract->progress.expansions;
-    /* While that takes long, too, so that what is found out of the goal is told. */
-    const double low = abstract->cells[below].low;
-    learn(state, number, low, INFINITY, UNKNOWN_PEAK, 0);
-    if (status == PAUSED) {
-        return PAUSED;
+    for (; state->consulted_for < kept; ++state->consulted_for) {
+        const uint32_t below = abstraction(state, state->cells[number].node, state->consulted_for);
+        const int status = look_into(state, number, below, budget, quota);
+        if (status == PAUSED) {
+            return PAUSED;
+        }
+        if (status == FINISHED && state->abstract->cells[below].low > budget) {
+            state->consulted = 0;
+            return GOING_ON;
+        }
     }
-    /* Where memory alone keeps steps from going round and round, there is no more to learn. */
-    abandon(abstract);
-    if (status != FINISHED || low <= budget) {
-        state->cells[number].flags |= ABSTRACTED;
-    }
+    state->consulted = 0;
+    state->cells[number].flags |= ABSTRACTED;
     return GOING_ON;
 }

@@ -48,7 +48,7 @@ class Abstraction:
             if key not in known:
                 known[key] = np.where(cuttable, tiles.kinds, np.int16(-1))
             kinds.append(known[key])
-        model = {
+        one = {
             **packing.common(),
             "spaces": self._count,
             "states": len(patterns),
@@ -62,6 +62,12 @@ class Abstraction:
             "kind": packing.rows(kinds, "int16_t"),
             "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
             **self._naming(np.arange(len(patterns)), patterns.either),
+        }
+        model = {
+            **one,
+            "abstract": packing.keep(packing.ffi.new("Model *", one)),
+            "abstract_space": packing.array(np.arange(self._count), "int32_t"),
+            "any": packing.array(patterns.any, "int32_t"),
         }
         return {
             **self._naming(patterns.of, patterns.either),

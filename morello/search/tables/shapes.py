@@ -143,9 +143,9 @@ class Spaces:
         for goal in goals:
             self._note(typed_key_of(goal), goal.shape, waiting)
         while waiting:
-            key, arrays = next(iter(waiting.items()))
-            del waiting[key]
-            new = Space(key, np.concatenate(arrays, axis=1))
+            # What leads to a space was met before it, so that few spaces are looked at again.
+            key = next(key for key in self.dtypes if key in waiting)
+            new = Space(key, np.concatenate(waiting.pop(key), axis=1))
             known = self.by_key.get(key)
             sizes = new.sizes if known is None else np.concatenate([known.sizes, new.sizes], axis=1)
             self.by_key[key] = Space(key, sizes)
