@@ -93,6 +93,7 @@ typedef struct {
     const int32_t *column;    /* [class tuples]: that of full limits */
     const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
+    int32_t alone;            /* how many of its operands are looked at alone, where states are patterns */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
     Changes change;
     const double *grid;       /* of a Move: bounds by layout, NULL: none */

@@ -93,7 +93,7 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     if (setjmp(state->abstract->failure)) {
         longjmp(state->failure, NO_MEMORY);
     }
-    const int kept = state->model->any ? state->model->space[table_at(state, &state->cells[number])->space].operands : 1;
+    const int kept = state->model->any ? state->model->space[table_at(state, &state->cells[number])->space].alone : 1;
     if (state->consulted != number || state->consulted_within != budget) {
         state->consulted = number;
         state->consulted_within = budget;

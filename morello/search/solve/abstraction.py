@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from morello.ir.ops.compose import Compose
 from morello.ir.tensor import DimMap
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
@@ -87,7 +88,9 @@ class Abstraction:
     def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
         """Return the spaces in place of one."""
         key, packing = own.space.key, self._packing
-        shared = packing.shared(key, self._index)
+        # To look at each of the many operands of a graph takes longer than it helps.
+        alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
+        shared = {**packing.shared(key, self._index), "alone": alone}
         plain = {**shared, "changes": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
         plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
         if key not in self._layouts.changes:
