@@ -1,4 +1,4 @@
-"""What search asks of a place that keeps its answers."""
+"""Keepers: places that keep answers, as search asks them."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from morello.testing.programs import COMPOSE, Draws
 from morello.testing.sweep import toy_plugin
 from morello.testing.trials import Trials, spec_file
 
-#: Five of thirty, so that workers share them, and one under the sanitizers.
-RUNS = [(30, seed, []) for seed in range(1, 6)] + [(20, 1, ["--sanitize"])]
+#: Five of twenty, so that workers share them, and one under the sanitizers.
+RUNS = [(20, seed, []) for seed in range(1, 6)] + [(20, 1, ["--sanitize"])]
 
 
 @pytest.mark.slow
