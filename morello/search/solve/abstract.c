@@ -93,7 +93,7 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     if (setjmp(state->abstract->failure)) {
         longjmp(state->failure, NO_MEMORY);
     }
-    const int kept = state->model->any ? state->model->space[table_at(state, &state->cells[number])->space].alone : 1;
+    const int stages = state->model->any ? state->model->space[table_at(state, &state->cells[number])->space].alone : 1;
     if (state->consulted != number || state->consulted_within != budget) {
         state->consulted = number;
         state->consulted_within = budget;
@@ -101,18 +101,16 @@ int consult(State *state, uint32_t number, double budget, int64_t *quota) {
     }
     /* The turn that this takes is the abstract search's. */
     ++*quota;
-    for (; state->consulted_for < kept; ++state->consulted_for) {
+    for (; state->consulted_for < stages; ++state->consulted_for) {
         const uint32_t below = abstraction(state, state->cells[number].node, state->consulted_for);
         const int status = look_into(state, number, below, budget, quota);
         if (status == PAUSED) {
             return PAUSED;
         }
         if (status == FINISHED && state->abstract->cells[below].low > budget) {
-            state->consulted = 0;
             return GOING_ON;
         }
     }
-    state->consulted = 0;
     state->cells[number].flags |= ABSTRACTED;
     return GOING_ON;
 }

@@ -47,7 +47,6 @@ static void leave(State *state) {
 
 void abandon(State *state) {
     if (state->abstract) {
-        state->consulted = 0;
         abandon(state->abstract);
     }
     while (state->frames_count) {

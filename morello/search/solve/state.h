@@ -130,7 +130,7 @@ typedef struct {
 struct State {
     const Model *model;
     State *abstract;          /* the search among patterns, NULL: none */
-    uint32_t consulted;       /* the cell that it looks into, 0: none, within which budget, and for which operand */
+    uint32_t consulted;       /* the cell that it looks into last, within which budget, and for which operand */
     int consulted_for;
     double consulted_within;
     Progress progress;
