@@ -3,18 +3,28 @@
 from pathlib import Path
 from runpy import run_path
 
-from setuptools import Extension, setup
+import cffi
+from setuptools import setup
 
 root = Path(__file__).parent.absolute()
 facts = run_path(str(root / "morello" / "search" / "sources.py"))
-files = [path.relative_to(root).as_posix() for path in facts["sources"]()]
-engine = Extension(
+files = [path.relative_to(root) for path in facts["sources"]()]
+declared = [file for file in files if file.name.startswith("_") and file.suffix == ".h"]
+
+ffi = cffi.FFI()
+for header in declared:
+    ffi.cdef((root / header).read_text(encoding="utf-8"))
+ffi.set_source(
     "morello.search.solve._engine",
-    sources=[file for file in files if file.endswith(".c")],
+    "\n".join(["#include <stdint.h>", *(f'#include "{header.as_posix()}"' for header in declared)]),
+    sources=[file.as_posix() for file in files if file.suffix == ".c"],
+    include_dirs=["."],
     # It depends on how it is built too: the digest comes from here.
-    depends=[file for file in files if file.endswith(".h")] + ["setup.py"],
+    depends=[file.as_posix() for file in files if file.suffix == ".h"] + ["setup.py"],
     define_macros=[("MORELLO_SOURCES", f'"{facts["digest"]()}"')],
     extra_compile_args=["-O3"],
     optional=True,
 )
-setup(ext_modules=[engine])
+# cffi runs this file again, as another module, to find `ffi`.
+if __name__ == "__main__":
+    setup(cffi_modules=["setup.py:ffi"])

@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cffi
-
 from morello.search.sources import digest, sources
 
+_INSTALLED = "morello.search.solve._engine"
 _loading = threading.Lock()
 
 
@@ -26,16 +25,20 @@ def library() -> tuple[Any, Any]:
 @cache
 def loaded() -> tuple[Any, Any]:
     """Load the compiled search, once: for `library`, which lets one thread in at a time."""
+    if installed():
+        engine = importlib.import_module(_INSTALLED)
+        return engine.ffi, engine.lib
+    cffi = importlib.import_module("cffi")
     ffi = cffi.FFI()
     for header in (path for path in sources() if path.name.startswith("_") and path.suffix == ".h"):
         ffi.cdef(header.read_text(encoding="utf-8"))
-    return ffi, ffi.dlopen(str(installed() or _built()))
+    return ffi, ffi.dlopen(str(_built()))
 
 
 def installed() -> Path | None:
     """Return the library that was built with the package, None if there is none or it was built of other sources."""
     # It is called as one of its sources, so that what answers depend on is the same with it and without.
-    found = importlib.util.find_spec("morello.search.solve._engine")
+    found = importlib.util.find_spec(_INSTALLED)
     path = Path(found.origin) if found and found.origin else None
     # A library of other sources may share no function with these, so it is not loaded to be asked.
     return path if path and digest().encode() in path.read_bytes() else None
