@@ -53,7 +53,8 @@ def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_
         return function(states)
 
     seen = np.zeros((len(_STATES), len(_STATES)), dtype=np.int64)
-    for places, answer in answers(counted, [_STATES, _STATES]):
+    together = np.ones(seen.shape, dtype=np.bool_)
+    for places, answer in answers(counted, [_STATES, _STATES], together):
         seen[np.ix_(*places)] += 1
         for first, second in product(*(at.tolist() for at in places)):
             assert answer == function([_STATES[first], _STATES[second]])
@@ -61,8 +62,20 @@ def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_
     assert calls <= most
 
 
+def test_of_tuples_that_do_not_go_together_nothing_is_asked() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def levels(states: Sequence[OperandState]) -> object:
+        asked.append((states[0].level, states[1].level))
+        return None
+
+    together = np.eye(len(_STATES), dtype=np.bool_)
+    assert len(list(answers(levels, [_STATES, _STATES], together))) == 2
+    assert sorted(asked) == [("GL", "GL"), ("L1", "L1")]
+
+
 def test_states_made_of_watched_ones_are_plain() -> None:
-    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), [[_L1]])
+    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), [[_L1]], np.ones(1, dtype=np.bool_))
     assert type(made) is OperandState
 
 
@@ -71,4 +84,4 @@ def test_what_fails_says_so() -> None:
         raise ValueError(states[0].level)
 
     with pytest.raises(ValueError, match="L1"):
-        next(answers(fails, [[_L1]]))
+        next(answers(fails, [[_L1]], np.ones(1, dtype=np.bool_)))

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from morello.ir.tensor import OperandState
-from morello.search.arrays import Ints
+from morello.search.arrays import Bools, Ints
 
 T = TypeVar("T")
 
@@ -36,15 +36,15 @@ class _Watched(OperandState):
 
 
 def answers(
-    function: Callable[[Sequence[OperandState]], T], choices: Sequence[Sequence[OperandState]]
+    function: Callable[[Sequence[OperandState]], T], choices: Sequence[Sequence[OperandState]], together: Bools
 ) -> Iterator[tuple[list[Ints], T]]:
-    """Yield what a function says of all tuples of one state out of the `choices` of each operand.
+    """Yield what a function says of tuples of one state out of the `choices` of each operand that go `together`.
 
-    It is called once for all that agree in what it looks at. They are all tuples of some states of each operand: the
-    places of these among the choices come with the answer.
+    It is called once for all that agree in what it looks at. They are among all tuples of some states of each operand:
+    the places of these among the choices come with the answer.
     """
     alike = [_Alike(states) for states in choices]
-    unknown = np.ones([len(states) for states in choices], dtype=np.bool_)
+    unknown = together.copy()
     at = 0
     while unknown.reshape(-1)[at:].any():
         at += int(np.argmax(unknown.reshape(-1)[at:]))

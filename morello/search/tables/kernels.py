@@ -107,18 +107,17 @@ class KernelTables(StepTables):
     ) -> Iterator[KernelTable]:
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
-        for chosen, described in _agreeing(kernel, space, states, cells):
-            numbers = [np.array(choice.states, dtype=np.int64) for choice in chosen]
-            operands = [[states.states[number][1] for number in choice.states] for choice in chosen]
-            for places, (costs, which, needs) in ask(step, space, cells[described], operands):
-                own = np.meshgrid(*(each[at] for each, at in zip(numbers, places, strict=True)), indexing="ij")
-                tuples = np.stack(own, axis=-1).reshape(-1, len(own))
+        for described, numbers, together in _agreeing(kernel, space, states, cells):
+            operands = [[states.states[number][1] for number in own] for own in numbers]
+            for places, (costs, which, needs) in ask(step, space, cells[described], operands, together):
+                chosen = np.nonzero(together[box(places)])
+                tuples = np.stack([own[at][one] for own, at, one in zip(numbers, places, chosen, strict=True)], axis=-1)
                 for need, shapes, part in needs:
                     taken = costs if part is None else costs[:, part]
                     yield KernelTable(step, priority, tuples, which, shapes, taken, need)
 
     def _by_cases(
-        self, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]]
+        self, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]], together: Bools
     ) -> Iterator[tuple[list[Ints], _Calls]]:
         """Yield the calls of a kernel where `cases` are not those of Select."""
 
@@ -132,12 +131,19 @@ class KernelTables(StepTables):
                     found.append((cost, [*_by_needs(case.expansion.needs, fitting)]))
             return found
 
-        for places, found in answers(ask, choices):
+        for places, found in answers(ask, choices, together):
+            which = np.zeros(np.count_nonzero(together[box(places)]), dtype=np.int64)
             for cost, needs in found:
-                yield places, (cost, np.zeros(prod(map(len, places)), dtype=np.int64), needs)
+                yield places, (cost, which, needs)
 
     def _by_parts(
-        self, kernel: Microkernel, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]]
+        self,
+        kernel: Microkernel,
+        step: Select,
+        space: Space,
+        inside: Ints,
+        choices: Sequence[Sequence[OperandState]],
+        together: Bools,
     ) -> Iterator[tuple[list[Ints], _Calls]]:
         """Yield the calls of a kernel: its condition and needs look at fewer fields of states than its cost."""
 
@@ -152,29 +158,29 @@ class KernelTables(StepTables):
             needs = checked_needs(kernel, taken, self.target)
             return taken, [*_by_needs(needs, inside if cells is None else inside[cells])]
 
-        for places, found in answers(ask, choices):
+        for places, found in answers(ask, choices, together):
             if found:
                 taken, needs = found
                 chosen = [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)]
-                yield places, (*self._costs(kernel, taken, chosen), needs)
+                yield places, (*self._costs(kernel, taken, chosen, together[box(places)]), needs)
 
     def _costs(
-        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Sequence[OperandState]]
+        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Sequence[OperandState]], together: Bools
     ) -> tuple[Floats, Ints]:
         """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
         cells = np.broadcast_shapes(*map(np.shape, taken.shape))
-        codes = np.zeros([len(states) for states in choices], dtype=np.int64)
+        codes = np.zeros(together.shape, dtype=np.int64)
         parts: list[tuple[int, Ints]] = []
         count = 1
         for part in kernel.cost_parts:
             number, rows = np.zeros_like(codes), dict[bytes, int]()
-            for places, value in answers(partial(self._part, kernel, part, taken), choices):
+            for places, value in answers(partial(self._part, kernel, part, taken), choices, together):
                 # In many states operands cost the same.
                 row = np.broadcast_to(np.asarray(value, dtype=np.int64), cells).tobytes()
                 number[box(places)] = rows.setdefault(row, len(rows))
             parts.append((count, np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *cells)))
             codes, count = codes + count * number, count * len(rows)
-        distinct, which = np.unique(codes, return_inverse=True)
+        distinct, which = np.unique(codes[together], return_inverse=True)
         size = prod(cells) * len(distinct)
         check(8 * size)
         costs = [
@@ -212,13 +218,27 @@ def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
 
 def _agreeing(
     kernel: Microkernel, space: Space, states: States, cells: Ints
-) -> Iterator[tuple[tuple[_Choice, ...], Bools]]:
-    """Yield choices of states, one per operand, that go together, and which of the cells all of them describe.
+) -> Iterator[tuple[Bools, list[Ints], Bools]]:
+    """Yield tuples of states that go together, those at once that describe the same of the cells.
 
-    A choice stands for all its states.
+    These are a mask of cells, the numbers of each operand's states, and which of all their tuples go together.
     """
     choices = [_choices(kernel, index, space, states, cells) for index in range(len(kernel.operands))]
-    yield from _extended((), np.ones(len(cells), dtype=np.bool_), choices, kernel)
+    alike: dict[bytes, tuple[Bools, list[tuple[_Choice, ...]]]] = {}
+    for chosen, described in _extended((), np.ones(len(cells), dtype=np.bool_), choices, kernel):
+        alike.setdefault(described.tobytes(), (described, []))[1].append(chosen)
+    for described, tuples in alike.values():
+        numbers: list[Ints] = []
+        places: list[dict[int, Ints]] = []
+        for own in zip(*tuples, strict=True):
+            distinct = {id(choice): choice for choice in own}
+            ends = np.cumsum([0, *(len(choice.states) for choice in distinct.values())])
+            numbers.append(np.array([number for choice in distinct.values() for number in choice.states]))
+            places.append({name: np.arange(*ends[at : at + 2]) for at, name in enumerate(distinct)})
+        together = np.zeros([len(own) for own in numbers], dtype=np.bool_)
+        for chosen in tuples:
+            together[box([own[id(choice)] for own, choice in zip(places, chosen, strict=True)])] = True
+        yield described, numbers, together
 
 
 def _choices(kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
