@@ -7,6 +7,7 @@ single Specs and an engine that evaluates whole blocks of Specs at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -66,38 +67,52 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
         return
     # Numbers that all cells share split no group.
     columns = {place: code for place, code in enumerate(codes) if isinstance(code, np.ndarray)}
-    shapes = {column.shape for column in columns.values()}
-    shape = np.broadcast_shapes(*shapes)
-    if len(shapes) > 1:
-        columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
-    group = np.zeros(shape, dtype=np.int64)
-    count = 1 if group.size else 0
-    for column in columns.values():
-        # Groups so far are numbered in order, and split by one more code: numbers stay small.
-        kind, kinds = _ranked(column)
-        if count == 1:
-            group, count = kind, kinds
-        elif kinds > 1:
-            group, count = _ranked(group * kinds + kind)
-    first = np.zeros(count, dtype=np.int64)
-    first[group[::-1]] = np.arange(group.size)[::-1]
-    for index, at in enumerate(first):
-        numbers = (columns[place][at] if place in columns else code for place, code in enumerate(codes))
-        yield tuple(map(int, numbers)), np.flatnonzero(group == index) if count > 1 else np.arange(group.size)
+    shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
+    columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
+    group, count = _grouped([*columns.values()], shape)
+    if count <= 1:
+        cells = [np.arange(group.size)][:count]
+    else:
+        # Few groups have small numbers, which are sorted in no time.
+        order = np.argsort(group.astype(np.uint16) if count < 1 << 16 else group, kind="stable")
+        ends = [0, *np.cumsum(np.bincount(group)).tolist()]
+        cells = [order[first:end] for first, end in pairwise(ends)]
+    for own in cells:
+        yield (
+            tuple(int(columns[place][own[0]]) if place in columns else int(code) for place, code in enumerate(codes)),
+            own,
+        )
 
 
-def _ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the rank of each value among the distinct ones, and how many these are."""
+def _grouped(columns: Sequence[npt.NDArray[Any]], shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the rank of each cell, by all its codes, among those that occur, and how many these are."""
+    group: npt.NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+    count = 1
+    for column in columns:
+        low, high = (int(column.min()), int(column.max())) if column.size else (0, 0)
+        kinds = high - low + 1
+        if count * kinds > _dense(group.size):
+            group, count = _ranked(group, count)
+            column, kinds = _ranked(column - low, kinds)
+            low = 0
+        if kinds > 1:
+            group, count = group * kinds + (column - low), count * kinds
+    return _ranked(group, count)
+
+
+def _dense(cells: int) -> int:
+    """Return below how much numbers of cells are small: to mark those that occur is faster than to sort."""
+    return 4 * cells + 64
+
+
+def _ranked(values: npt.NDArray[Any], below: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the rank of each of some values from 0 on among the distinct ones, and how many these are."""
     if not values.size:
         return np.zeros(0, dtype=np.int64), 0
-    low, high = int(values.min()), int(values.max())
-    if low == high:
-        return np.zeros(values.shape, dtype=np.int64), 1
-    if high - low > 4 * values.size + 64:
+    if below > _dense(values.size):
         distinct, rank = np.unique(values, return_inverse=True)
         return rank.astype(np.int64), len(distinct)
-    # Of small numbers, to mark those that occur is faster than to sort.
-    there = np.zeros(high - low + 1, dtype=np.bool_)
-    there[values - low] = True
+    there = np.zeros(below, dtype=np.bool_)
+    there[values] = True
     numbers = np.cumsum(there) - 1
-    return numbers[values - low], int(numbers[-1]) + 1
+    return numbers[values], int(numbers[-1]) + 1

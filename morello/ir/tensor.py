@@ -82,6 +82,8 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
+        codes: Sequence[Num] | None = None,
+        spacings: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]: ...
     def tile_codes(
         self,
@@ -90,20 +92,28 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
+        codes: Sequence[Num] | None = None,
+        spacings: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]:
         """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned, then
         the number of its spacing, from 1.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
+        `codes` are those of the layout, and `spacings` the state's, where they are known.
         """
         if self.layout is None:
             return ()
         start = start or [0] * len(shape)
-        codes = self.layout.tile_codes(shape, tile, start)
+        codes = self.layout.tile_codes(shape, tile, start) if codes is None else codes
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
         aligned = self._keeps_alignment(codes, shape, tile, start, alignment, sliding)
-        return (*codes, aligned, self._tile_spacing(codes, shape))
+        return (*codes, aligned, self._tile_spacing(codes, self.spacings(shape) if spacings is None else spacings))
+
+    def spacings(self, shape: Sequence[Num]) -> list[Num]:
+        """Return, per physical dimension, the number of the spacing that its values lie apart in a whole tensor."""
+        apart = [stride * self.dtype.bytes for stride in self.layout.strides(shape)] if self.layout else []
+        return [sum((distance % each == 0) * 1 for each in SPACINGS) for distance in apart]
 
     def _slid(
         self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
@@ -148,18 +158,15 @@ class OperandState:
             kept = kept & (whole | (regular & known))
         return kept * 1
 
-    def _tile_spacing(self, codes: Sequence[Num], shape: Sequence[Num]) -> Num:
+    def _tile_spacing(self, codes: Sequence[Num], spacings: Sequence[Num]) -> Num:
         """Return the number of the spacing of a tile's runs: what lies around the innermost dimension that is cut."""
-        assert self.layout is not None
-        strides = self.layout.strides(shape)
         own, outside = spacing_number(self.spacing), len(codes) - self.contig - 1
         kept = [(code == TileCode.CUT) | (code == TileCode.WHOLE) for code in codes]
         found: Num = kept[outside] * own if own and outside >= 0 else 0
         for position in range(outside + 1, len(codes)):
             around: Num = 0
             if position:
-                apart = strides[position - 1] * self.dtype.bytes
-                around = own if position - 1 == outside else sum((apart % each == 0) * 1 for each in SPACINGS)
+                around = own if position - 1 == outside else spacings[position - 1]
                 around = kept[position - 1] * around
             code = codes[position]
             found = choose(code == TileCode.CUT, around, (code != TileCode.GONE) * found)

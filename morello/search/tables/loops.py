@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, PluginError
 from morello.ir.impl import Expansion
-from morello.ir.numbers import partition
 from morello.ir.spec import LogicalSpec
-from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.search.arrays import Bools, Ints
@@ -34,10 +31,8 @@ from morello.search.tables.shapes import (
     searched_parts,
 )
 from morello.search.tables.step_tables import StepTables
-from morello.search.tables.tiles import Kinds, Tiles
+from morello.search.tables.tiles import Cuts, Kinds, Tiles
 
-#: The distinct `tile_codes` of tiles that have states, the cuts of the tiles, and which codes each has, -1: no state.
-_Tiles: TypeAlias = tuple[list[tuple[int, ...]], Ints, Kinds]
 #: In place of the number of a cut: the tile is the whole operand.
 WHOLE = -1
 
@@ -84,7 +79,7 @@ class LoopTables(StepTables):
             key: [*self._tabulate_space(space)] for key, space in spaces.by_key.items()
         }
         self._cuts = self._all_cuts()
-        self._by_sliding: dict[int, list[tuple[list[bool], Ints, Ints, Ints]]] = {}
+        self._by_sliding: dict[int, list[Cuts]] = {}
         #: Tiles of states that differ in level have the same codes, and those of many states are of the same kinds.
         self._known: dict[tuple[object, ...], tuple[list[tuple[int, ...]], Kinds]] = {}
         self._kinds: dict[bytes, Kinds] = {}
@@ -178,41 +173,22 @@ class LoopTables(StepTables):
         if key not in self._known:
             found: list[tuple[int, ...]] = []
             kinds = np.full(len(self._cuts[rank]), -1, dtype=np.int16)
-            for codes, cuts, group in self._grouped(state, rank, states.describes(number)):
-                kinds[cuts] = np.where(group < 0, group, group + len(found))
+            for cuts in self._cuts_by_sliding(rank):
+                codes, group = cuts.kinds(state, states.describes(number), key[2])
+                kinds[cuts.numbers] = np.where(group < 0, group, group + len(found))
                 found += codes
             self._known[key] = found, self._kinds.setdefault(kinds.tobytes(), kinds)
         return self._known[key]
 
-    def _grouped(self, state: OperandState, rank: int, valid: Bools) -> Iterator[_Tiles]:
-        """Yield the tiles of a state of the tensors that are `valid`."""
-        dims, alignment = self.spaces.tensors[rank].dims, self.target.level(state.level).alignment
-        for sliding, cuts, whole, tile in self._cuts_by_sliding(rank):
-            there = np.flatnonzero(valid[whole])
-            shape, part = dims[:, whole[there]], dims[:, tile[there]]
-            found: list[tuple[int, ...]] = []
-            group = np.full(len(there), -1, dtype=np.int16)
-            tile_codes = state.tile_codes(tuple(shape), tuple(part), alignment, sliding=sliding)
-            for codes, cells in partition(tile_codes):
-                if state.breaks_strips(codes):
-                    continue
-                tiles: Ints = np.arange(len(there), dtype=np.int64) if cells is None else cells
-                fills = TensorSpec(tuple(part[:, tiles]), state.tiled(codes)).has_whole_vectors()
-                filled = tiles[np.broadcast_to(fills, tiles.shape)]
-                if len(filled):
-                    group[filled] = len(found)
-                    found.append(codes)
-            yield found, cuts[there], group
-
-    def _cuts_by_sliding(self, rank: int) -> list[tuple[list[bool], Ints, Ints, Ints]]:
-        """Return all cuts of a rank by the dimensions that slide: the cuts, [n], and their two tensors."""
+    def _cuts_by_sliding(self, rank: int) -> list[Cuts]:
+        """Return all cuts of a rank by the dimensions that slide."""
         if rank not in self._by_sliding:
-            whole, tile = self.cut_tensors(rank)
+            (whole, tile), dims = self.cut_tensors(rank), self.spaces.tensors[rank].dims
             slides = self._cuts[rank] % (1 << rank)
-            groups = [np.flatnonzero(slides == bits) for bits in np.unique(slides).tolist()]
             self._by_sliding[rank] = [
-                ([bool(slides[cuts[0]] >> dim & 1) for dim in range(rank)], cuts, whole[cuts], tile[cuts])
-                for cuts in groups
+                Cuts([bool(bits >> dim & 1) for dim in range(rank)], numbers, whole[numbers], tile[numbers], dims)
+                for bits in np.unique(slides).tolist()
+                for numbers in [np.flatnonzero(slides == bits)]
             ]
         return self._by_sliding[rank]
 
