@@ -27,7 +27,7 @@ from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Solver
+from morello.search.solve.solver import Coarse, Solver
 from morello.search.step_kinds import is_known
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched
@@ -70,9 +70,9 @@ class BlockSearch:
         self._solver: Solver | None = None
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
+        #: Specs taken apart by engines that did not know layouts, before others took their place.
+        self._coarse = 0
         self._impls: dict[Spec, Impl] = {}
-        #: Whether there is no more effort than to say how good a known program is.
-        self._hasty = False
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)
         #: The effort that it may take now, until when, and for which goal.
@@ -86,8 +86,8 @@ class BlockSearch:
 
     @property
     def expansions(self) -> int:
-        """Specs taken apart so far by the engine that is used."""
-        return self._solver.expansions if self._solver else 0
+        """Specs taken apart so far by the engine that is used, and by those that did not know layouts."""
+        return self._coarse + (self._solver.expansions if self._solver else 0)
 
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class BlockSearch:
                 self.keeper.drop(spec)
             return found
         finally:
-            self._effort, self._goal, self._hasty, self._deadline = Effort(), None, False, float("inf")
+            self._effort, self._goal, self._deadline = Effort(), None, float("inf")
 
     def _best_in_memory(self, spec: Spec, effort: Effort) -> Found:
         """Return the best program that comes of some effort, or what is known where tables take too much of it."""
@@ -164,7 +164,6 @@ class BlockSearch:
         before = self.ahead.begin(spec.logical)
         if before and self._looks_ahead(effort) and self._solver is None:
             effort = self.ahead.look(spec, effort, deadline, before)
-        self._hasty = effort.expansions == 0
         goal, low, high = self._approached(spec, effort, deadline)
         if low < high > (1 + effort.gap) * low and self._ceilings != spec.limits:
             # Bounds for so little memory alone may know more.
@@ -231,10 +230,11 @@ class BlockSearch:
     def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
         """Return a program that comes of some effort, with what it costs at least here; None if none does."""
         self._goal, self._deadline = spec, deadline
+        before = self._coarse
 
         def work(solver: Solver, goals: list[int]) -> None:
             self.ahead.inform(spec, solver, goals[0])
-            solver.approach(goals[0], effort, deadline)
+            solver.approach(goals[0], effort.less(self._coarse - before), deadline)
 
         self._work([spec], work)
         return self._found_of(spec)
@@ -259,7 +259,12 @@ class BlockSearch:
 
     def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
-        self._work([spec], lambda solver, goals: self._approach(spec, solver, goals[0], effort, deadline))
+        before = self._coarse
+
+        def work(solver: Solver, goals: list[int]) -> None:
+            self._approach(spec, solver, goals[0], effort.less(self._coarse - before), deadline)
+
+        self._work([spec], work)
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
         return goal, *solver.core.costs(goal)
@@ -320,8 +325,7 @@ class BlockSearch:
         """Do some work on the cells of Specs."""
         self._cover(specs)
         while not self._worked(specs, work):
-            # Whatever the engine has come to is let go of before there is another.
-            self._solver = None
+            pass
 
     def _cover(self, specs: Sequence[Spec]) -> None:
         """See to it that the engine that is made, or the next one, covers Specs."""
@@ -331,7 +335,7 @@ class BlockSearch:
         self._ceilings = tuple(map(max, zip(self._ceilings, *(spec.limits for spec in specs), strict=True)))
 
     def _worked(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> bool:
-        """Do some work; return False if it takes an engine that covers more."""
+        """Do some work; return False if it takes an engine that covers or knows more."""
         solver = self._made()
         try:
             work(solver, solver.engine.directory.cells_of(specs))
@@ -341,11 +345,15 @@ class BlockSearch:
             raise
         except Uncovered as error:
             self._seeds.setdefault(error.logical)
+            self._earlier += int(solver.core.progress.solved)
+            # Whatever the engine has come to is let go of before there is another.
+            self._solver = None
+        except Coarse:
+            self._refine(solver)
         finally:
             solver.core.stop()
             if self.keeper:
                 self.keeper.save(solver.engine, solver, final=True)
-        self._earlier += int(solver.core.progress.solved)
         return False
 
     def _made(self) -> Solver:
@@ -354,7 +362,7 @@ class BlockSearch:
         if self._solver:
             before = self._solver.engine
             same = len(before.seeds) == len(self._seeds)
-            if same and before.ceilings == self._ceilings and (self._hasty or not before.hasty):
+            if same and before.ceilings == self._ceilings:
                 return self._solver
             self._earlier += int(self._solver.core.progress.solved)
             tables = before.search_tables if same else None
@@ -364,9 +372,22 @@ class BlockSearch:
         deadline = self._deadline if self.ahead.costs(self._goal)[1] else float("inf")
         with watched(self._effort.memory, deadline), uncollected():
             engine = self._engine(tables)
-        self._hasty = engine.hasty
-        self._solver = Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
+        self._solver = self._with(engine)
         return self._solver
+
+    def _with(self, engine: Engine) -> Solver:
+        return Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
+
+    def _refine(self, solver: Solver) -> None:
+        """Begin anew with an engine that knows layouts, and the best program so far; without one, nothing changes."""
+        if self._goal and (known := self.so_far(self._goal)):
+            self.ahead.add(known)
+        with watched(self._effort.memory, self._deadline), uncollected():
+            engine = solver.engine.refined()
+        if engine:
+            self._earlier += int(solver.core.progress.solved)
+            self._coarse += solver.expansions
+            self._solver = self._with(engine)
 
     def _engine(self, tables: SearchTables | None) -> Engine:
         """Return an engine that covers all seeds."""
@@ -377,7 +398,6 @@ class BlockSearch:
             ceilings=self._ceilings,
             prune=self.prune,
             recalls=recalls,
-            hasty=self._hasty,
             begin=self._tell_phase,
             bounded=self._learn_bound,
             tables=tables,
@@ -391,7 +411,7 @@ class BlockSearch:
     def _tell_phase(self, phase: Phase) -> None:
         check()
         if self.progress:
-            low, high = self.ahead.costs(self._goal)
+            low, high = self._solver.goal_costs() if self._solver else self.ahead.costs(self._goal)
             self.progress(Progress(self.solved, time.monotonic() - self._started, low=low, high=high, phase=phase))
 
     def _learn_bound(self, bounds: Bounds) -> None:

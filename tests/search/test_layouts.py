@@ -28,10 +28,12 @@ GOALS = [
 
 
 def made(name: str, text: str) -> tuple[Engine, Spec]:
-    """An engine that has solved nothing, and the Spec that it is for."""
+    """An engine that knows layouts and has solved nothing, and the Spec that it is for."""
     target = installed().target(name)
     spec = parse_spec(text, target)
-    return Engine([spec.logical], target), spec
+    engine = Engine([spec.logical], target).refined()
+    assert engine
+    return engine, spec
 
 
 def bound(engine: Engine, table: int, shape: int) -> float:

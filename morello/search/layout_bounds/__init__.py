@@ -26,7 +26,7 @@ vector that is loaded from rows cannot be stored to columns. Values have to be c
 >>> from morello.search.solve.engine import Engine
 >>> target = installed().target("x86_avx2")
 >>> spec = parse_spec("Move(2×2, (f32, L1, row_major), (f32, L1, col_major), serial)", target)
->>> engine = Engine([spec.logical], target)
+>>> engine = Engine([spec.logical], target).refined()
 >>> (key, by_class), = engine.bounds.by_key.items()
 >>> last = by_class.space.count - 1
 >>> int(by_class.values[last, by_class.full[0]])

@@ -94,7 +94,7 @@ class Abstraction:
         plain = {**shared, "changes": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
         plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
         if key not in self._layouts.changes:
-            return [{**plain, **packing.grid(key), "leaf": 1}]
+            return [{**plain, **packing.grid(self._layouts, key), "leaf": 1}]
         after = self._after(own)
         spaces: list[dict[str, Any]] = []
         for operand, changes in enumerate(self._layouts.changes[key]):

@@ -70,7 +70,7 @@ class Core:
 
     def __init__(self, model: Any):
         self.ffi, self._lib = library()
-        self._model = model
+        self.model = model
         #: Whether every program is looked at.
         self.exhaustive = bool(model.exhaustive)
         self._kept: list[object] = []
@@ -123,7 +123,7 @@ class Core:
 
     def states(self, table: int) -> tuple[int, tuple[int, ...]]:
         """Return the space of a table, and the states of its operands, -1 behind them."""
-        space, states = self.ffi.new("int32_t *"), self.ffi.new("int32_t[]", self._model.width)
+        space, states = self.ffi.new("int32_t *"), self.ffi.new("int32_t[]", self.model.width)
         self._lib.engine_states(self._state, table, space, states)
         return int(space[0]), tuple(states)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -21,20 +22,20 @@ from morello.search.solve.directory import Directory, classes_of
 from morello.search.solve.one_by_one import Singles
 from morello.search.solve.packing import Lanes, Packing
 from morello.search.step_kinds import KINDS
+from morello.search.structs import Pointer
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.priorities import Priority
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key, key_of
-from morello.search.watch import Late
+from morello.search.watch import Full, Late
 
 
 class Engine:
     """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
 
     Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
-    is looked at. `core` may ask for earlier answers if `recalls` is on. If it is `hasty`, search begins sooner, with
-    looser bounds, and so it does where `check` says meanwhile that it is late. `begin` hears of what is made next, and
+    is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of what is made next, and
     `bounded` of the bounds by class. The tables of an engine with the same seeds may be used again.
     """
 
@@ -46,13 +47,13 @@ class Engine:
         ceilings: Limits | None = None,
         prune: bool = True,
         recalls: bool = False,
-        hasty: bool = False,
         begin: Callable[[Phase], None] = lambda phase: None,
         bounded: Callable[[Bounds], None] = lambda bounds: None,
         tables: SearchTables | None = None,
     ):
-        self.target, self.hasty = target, hasty
+        self.target = target
         self.ceilings = ceilings or target.full_limits()
+        self._begin = begin
         begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
         self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
@@ -63,23 +64,32 @@ class Engine:
         begin(Phase.BOUNDS)
         self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=trivial)
         bounded(self.bounds)
-        begin(Phase.LAYOUTS)
-        self.layouts = None if trivial or hasty else self._layout_bounds()
+        #: The bounds by layout, once there are any, and whether there may be.
+        self.layouts: LayoutBounds | None = None
+        self.refines = not trivial
         self.lanes = Lanes(self.bounds.limit_codes)
         relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
-        self.packing = Packing(self.bounds, self.layouts, self.lanes, relevant)
-        abstraction = Abstraction(self.packing, self.bounds, self.layouts).fields() if self.layouts else {}
-        model = self.packing.model(abstraction, unknown=bool(self.singles), exhaustive=trivial, asks=recalls)
+        self.packing = Packing(self.bounds, self.lanes, relevant)
+        self._start(self.packing.model(unknown=bool(self.singles), exhaustive=trivial, asks=recalls))
+
+    def refined(self) -> Engine | None:
+        """Return the same engine with bounds by layout, which has met no cell; None if time or memory are up before."""
+        self.refines = False
+        self._begin(Phase.LAYOUTS)
+        try:
+            layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
+            abstraction = Abstraction(self.packing, self.bounds, layouts).fields()
+        except (Full, Late):
+            return None
+        finer = copy(self)
+        finer.layouts = layouts
+        finer._start(self.packing.refined(self.core.model, layouts, abstraction))
+        return finer
+
+    def _start(self, model: Pointer) -> None:
+        """Begin to search, given the whole as C has it."""
         self.core = Core(model)
         self.directory = Directory(self.bounds, self.core, self.lanes)
-
-    def _layout_bounds(self) -> LayoutBounds | None:
-        """Return bounds that know layouts; None, in haste, where the time is up before they are made."""
-        try:
-            return LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
-        except Late:
-            self.hasty = True
-            return None
 
     def step(self, cell: int, priority: int) -> Rewrite:
         """Return the step of a packed priority on a cell."""

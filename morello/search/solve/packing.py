@@ -16,7 +16,7 @@ from morello.search.bounds.moves import MoveBounds, MoveClass
 from morello.search.bounds.pipelines import PipelineBounds, PipelineClasses
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.solve import LayoutBounds
-from morello.search.structs import Structs
+from morello.search.structs import Pointer, Structs
 from morello.search.tables.kernels import KernelTable, KernelTables
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.loops import WHOLE, LoopTable, LoopTables
@@ -85,9 +85,9 @@ class Packing(Structs):
     `relevant` says whose limits matter to an operand, [levels of the operand, levels].
     """
 
-    def __init__(self, bounds: Bounds, layouts: LayoutBounds | None, lanes: Lanes, relevant: Bools):
+    def __init__(self, bounds: Bounds, lanes: Lanes, relevant: Bools):
         super().__init__()
-        self._bounds, self._layouts, self._lanes, self._relevant = bounds, layouts, lanes, relevant
+        self._bounds, self._lanes, self._relevant = bounds, lanes, relevant
         self._states = bounds.states
         self._index = {key: number for number, key in enumerate(bounds.by_key)}
         self._kernel_costs: dict[Key, KernelCosts] = {}
@@ -95,11 +95,8 @@ class Packing(Structs):
         self._loops = {key: [*self._groups(own)] for key, own in bounds.by_key.items()}
         self._pipeline_classes = {key: self._pipelines_of(own) for key, own in bounds.by_key.items()}
 
-    def model(self, abstraction: Mapping[str, Any], *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
-        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked.
-
-        `abstraction` are its fields that tell of the abstract problem.
-        """
+    def model(self, *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
+        """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
         states, lanes, loops = self._states, self._lanes, self._bounds.tables.of(LoopTables)
         words = np.array([lanes.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
         fields = {
@@ -116,9 +113,21 @@ class Packing(Structs):
             "bytes": self.array(states.bytes, "int64_t"),
             "kind": self.rows([tiles.kinds for tiles in loops.tile], "int16_t"),
             "tile": self.rows([tiles.made for tiles in loops.tile], "int32_t"),
-            **abstraction,
         }
         return self.keep(self.ffi.new("Model *", fields))
+
+    def refined(self, model: Pointer, layouts: LayoutBounds, abstraction: Mapping[str, Any]) -> Pointer:
+        """Return a model with bounds by layout, and the fields that tell of the abstract problem."""
+        spaces = self.keep(self.ffi.new("Space[]", len(self._index)))
+        for number, key in enumerate(self._index):
+            spaces[number] = model.space[number]
+            for name, value in self.grid(layouts, key).items():
+                setattr(spaces[number], name, value)
+        finer = self.keep(self.ffi.new("Model *", model[0]))
+        finer.space = spaces
+        for name, value in abstraction.items():
+            setattr(finer, name, value)
+        return finer
 
     def common(self) -> dict[str, Any]:
         """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
@@ -141,7 +150,6 @@ class Packing(Structs):
         return {
             **self.shared(key, self._index),
             "changes": -1,
-            **self.grid(key),
             **self._kernels(own.space),
             **self._moves(own),
             **self.pipelines(own, self._index, self._fresh_states, self._states_under),
@@ -170,9 +178,9 @@ class Packing(Structs):
             "ladder": self.array(own.ladders[:, :-1], "int32_t"),
         }
 
-    def grid(self, key: Key) -> dict[str, Any]:
+    def grid(self, layouts: LayoutBounds, key: Key) -> dict[str, Any]:
         """Return the bounds by pattern of a space, if it has any."""
-        grid = self._layouts.by_key.get(key) if self._layouts else None
+        grid = layouts.by_key.get(key)
         if grid is None:
             return {}
         destinations = grid.sets[1]

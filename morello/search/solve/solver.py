@@ -17,6 +17,8 @@ from morello.search.solve.engine import Engine
 EXACT = 2.0**53
 #: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
 _SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
+#: Specs taken apart before search knows layouts, too: where that is the proof, it would be later by these bounds.
+COARSE = 16_384
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
 
@@ -27,6 +29,10 @@ class Answers(Protocol):
     def answer(self, engine: Engine, asked: Asked) -> None:
         """Give the engine what it asks for."""
         ...
+
+
+class Coarse(Exception):
+    """The proof is not soon had: search should know layouts, too."""
 
 
 class _Enough(Exception):
@@ -63,7 +69,7 @@ class Solver:
         self._often, self._save = often or _do_nothing, save or _do_nothing
 
     def solve(self, goals: Sequence[int]) -> None:
-        """Solve these cells. Raises MorelloError for costs past 2^53, and Uncovered."""
+        """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and Coarse."""
         self.goals = [*goals]
         self._check_costs(goals)
         for goal in goals:
@@ -173,6 +179,8 @@ class Solver:
                     self._save(self)
                 if enough():
                     raise _Enough
+                if self.engine.refines and self.expansions >= COARSE:
+                    raise Coarse
 
     def _solved(self, cell: int, slack: float) -> bool:
         low, high = self.core.costs(cell)

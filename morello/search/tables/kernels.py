@@ -108,7 +108,7 @@ class KernelTables(StepTables):
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
         for described, numbers, together in _agreeing(kernel, space, states, cells):
-            operands = [[states.states[number][1] for number in own] for own in numbers]
+            operands = [[states.states[int(number)][1] for number in own] for own in numbers]
             for places, (costs, which, needs) in ask(step, space, cells[described], operands, together):
                 chosen = np.nonzero(together[box(places)])
                 tuples = np.stack([own[at][one] for own, at, one in zip(numbers, places, chosen, strict=True)], axis=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,6 +16,8 @@ from morello.search.arrays import Bools, Ints
 
 #: Numbers of kinds: there is one for each state and each way to cut a tensor.
 Kinds = npt.NDArray[np.int16]
+#: Bytes: there are few codes, and as few spacings.
+_Small = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
@@ -43,8 +46,8 @@ class Cuts:
         self._sliding, self._whole, self._dims = sliding, whole, dims
         self._shape, self._part = dims[:, whole], dims[:, tile]
         #: States of one layout differ in other things, and those of some bytes a value in yet others.
-        self._codes: dict[Layout, list[npt.NDArray[np.int8]]] = {}
-        self._spacings: dict[tuple[Layout, int], list[npt.NDArray[np.int8]]] = {}
+        self._codes: dict[Layout, list[_Small]] = {}
+        self._spacings: dict[tuple[Layout, int], list[_Small]] = {}
 
     def kinds(self, state: OperandState, valid: Bools, alignment: int) -> tuple[list[tuple[int, ...]], Kinds]:
         """Return the `tile_codes` of each kind of tile that a state of the tensors that are `valid` has, and the kinds.
@@ -73,7 +76,7 @@ class Cuts:
         kinds[cuts] = group
         return found, kinds
 
-    def _layout_codes(self, state: OperandState) -> Sequence[npt.NDArray[np.int8]]:
+    def _layout_codes(self, state: OperandState) -> Sequence[_Small]:
         """Return the `TileCode` of each physical dimension of a state's layout, [cuts] each."""
         if state.layout is None:
             return ()
@@ -82,7 +85,7 @@ class Cuts:
             self._codes[state.layout] = self._small(codes, self._whole.shape)
         return self._codes[state.layout]
 
-    def _layout_spacings(self, state: OperandState) -> Sequence[npt.NDArray[np.int8]]:
+    def _layout_spacings(self, state: OperandState) -> Sequence[_Small]:
         """Return the spacings of each physical dimension of a state's layout, [tensors] each."""
         if state.layout is None:
             return ()
@@ -94,5 +97,5 @@ class Cuts:
         return self._spacings[key]
 
     @staticmethod
-    def _small(numbers: Sequence[Num], shape: tuple[int, ...]) -> list[npt.NDArray[np.int8]]:
+    def _small(numbers: Sequence[Num], shape: tuple[int, ...]) -> list[_Small]:
         return [np.broadcast_to(np.asarray(each, dtype=np.int8), shape) for each in numbers]
