@@ -23,7 +23,7 @@ _PLAIN = 3
 
 
 def narrowed(target: Target) -> list[Target]:
-    """Return the target as search sees it in smaller spaces, coarse to fine."""
+    """Return the target as search sees it in smaller spaces, coarse to fine: in parts of its own, if it is one."""
 
     def layouts(dtype: DType, rank: int) -> list[Layout]:
         offered = target.layouts(dtype, rank)
@@ -32,7 +32,9 @@ def narrowed(target: Target) -> list[Target]:
         return [*found[:1], *found[1:][1 - _PLAIN :], *asked]
 
     few = attrs.evolve(target, info=attrs.evolve(target.info, layouts=layouts))
-    return [attrs.evolve(few, size_bits=bits) for bits in _SIZE_BITS]
+    # Powers of 8 are no powers of 4.
+    parts = (bits for bits in _SIZE_BITS if bits > target.size_bits and bits % target.size_bits == 0)
+    return [attrs.evolve(few, size_bits=bits) for bits in parts]
 
 
 def _asked_for(layout: Layout, dtype: DType, target: Target) -> bool:

@@ -16,6 +16,7 @@ from morello.ir.impl import Impl, Leaf, figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.rewrites.base import tried_sizes
 from morello.schedule import Position, apply, schedule_of
 from morello.search import ahead
 from morello.search.block_search import BlockSearch
@@ -123,6 +124,16 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
     assert known
     assert figures(known.impl).cost == known.cost == told[-1].high
     assert unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
+
+
+def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: Target) -> None:
+    spaces = [avx2, *narrowed(avx2)]
+    parts = [(space, part) for space in spaces for part in narrowed(space)]
+    assert len(parts) > len(spaces)
+    for space, part in parts:
+        assert all({*tried_sizes(size, part)} <= {*tried_sizes(size, space)} for size in range(1, 200))
+        assert all({*part.layouts(F32, rank)} <= {*space.layouts(F32, rank)} for rank in (2, 3, 4))
+        assert part.size_bits != space.size_bits
 
 
 @pytest.mark.usefixtures("at_once")
