@@ -65,23 +65,30 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
     if not is_batch(codes):
         yield tuple(map(int, codes)), None
         return
+    found, group = numbered(codes)
+    if len(found) == 1:
+        yield found[0], np.arange(group.size)
+        return
+    # Few groups have small numbers, which are sorted in no time.
+    order = np.argsort(group.astype(np.uint16) if len(found) < 1 << 16 else group, kind="stable")
+    ends = [0, *np.cumsum(np.bincount(group)).tolist()]
+    for each, (first, end) in zip(found, pairwise(ends), strict=False):
+        yield each, order[first:end]
+
+
+def numbered(codes: Sequence[Num]) -> tuple[list[tuple[int, ...]], npt.NDArray[np.int64]]:
+    """Return the distinct tuples of codes of the cells of a batch, in order, and which of them each cell has."""
     # Numbers that all cells share split no group.
     columns = {place: code for place, code in enumerate(codes) if isinstance(code, np.ndarray)}
     shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
     columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
     group, count = _grouped([*columns.values()], shape)
-    if count <= 1:
-        cells = [np.arange(group.size)][:count]
-    else:
-        # Few groups have small numbers, which are sorted in no time.
-        order = np.argsort(group.astype(np.uint16) if count < 1 << 16 else group, kind="stable")
-        ends = [0, *np.cumsum(np.bincount(group)).tolist()]
-        cells = [order[first:end] for first, end in pairwise(ends)]
-    for own in cells:
-        yield (
-            tuple(int(columns[place][own[0]]) if place in columns else int(code) for place, code in enumerate(codes)),
-            own,
-        )
+    some = np.zeros(count, dtype=np.int64)
+    some[group] = np.arange(group.size)
+    each = [
+        columns[place][some].tolist() if place in columns else [int(code)] * count for place, code in enumerate(codes)
+    ]
+    return [*zip(*each, strict=True)], group
 
 
 def _grouped(columns: Sequence[npt.NDArray[Any]], shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], int]:

@@ -122,8 +122,9 @@ class Relaxed:
         count = len(states.classes)
         cheapest = np.full((count, states.cost.shape[1]), np.inf)
         smallest = np.full((count, states.cost.shape[1]), NEVER)
-        np.minimum.at(cheapest, states.cls, states.cost)
-        np.minimum.at(smallest, states.cls, states.bytes)
+        for cls in range(count):
+            cheapest[cls] = states.cost[states.cls == cls].min(0)
+            smallest[cls] = states.bytes[states.cls == cls].min(0)
         return cheapest, smallest
 
     def _below(self, key: Key) -> Iterator[Key]:

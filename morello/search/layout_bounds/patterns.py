@@ -160,12 +160,12 @@ class Patterns:
         self.numbers: dict[Pattern, int] = {}
         self.all: list[Pattern] = []
         #: Per rank, which tensors are blurred.
-        self.blurred = {rank: blurred(tensors.dims) for rank, tensors in tables.spaces.tensors.items()}
+        self.blurred = {rank: blurred(tensors.sizes) for rank, tensors in tables.spaces.tensors.items()}
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
         self.tile: list[Tiles] = []
         self._cuts = {
-            rank: Cuts(*(tensors.dims[:, own] for own in self._loops.cut_tensors(rank)))
+            rank: Cuts(*(tensors.sizes[:, own] for own in self._loops.cut_tensors(rank)))
             for rank, tensors in tables.spaces.tensors.items()
         }
         #: What moves make, with the states it is made of: many patterns move alike.

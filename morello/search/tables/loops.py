@@ -31,7 +31,7 @@ from morello.search.tables.shapes import (
     searched_parts,
 )
 from morello.search.tables.step_tables import StepTables
-from morello.search.tables.tiles import Cuts, Kinds, Tiles
+from morello.search.tables.tiles import CutGroup, Kinds, Tiles
 
 #: In place of the number of a cut: the tile is the whole operand.
 WHOLE = -1
@@ -79,7 +79,7 @@ class LoopTables(StepTables):
             key: [*self._tabulate_space(space)] for key, space in spaces.by_key.items()
         }
         self._cuts = self._all_cuts()
-        self._by_sliding: dict[int, list[Cuts]] = {}
+        self._by_sliding: dict[int, list[CutGroup]] = {}
         #: Tiles of states that differ in level have the same codes, and those of many states are of the same kinds.
         self._known: dict[tuple[object, ...], tuple[list[tuple[int, ...]], Kinds]] = {}
         self._kinds: dict[bytes, Kinds] = {}
@@ -180,13 +180,13 @@ class LoopTables(StepTables):
             self._known[key] = found, self._kinds.setdefault(kinds.tobytes(), kinds)
         return self._known[key]
 
-    def _cuts_by_sliding(self, rank: int) -> list[Cuts]:
+    def _cuts_by_sliding(self, rank: int) -> list[CutGroup]:
         """Return all cuts of a rank by the dimensions that slide."""
         if rank not in self._by_sliding:
-            (whole, tile), dims = self.cut_tensors(rank), self.spaces.tensors[rank].dims
+            (whole, tile), dims = self.cut_tensors(rank), self.spaces.tensors[rank].sizes
             slides = self._cuts[rank] % (1 << rank)
             self._by_sliding[rank] = [
-                Cuts([bool(bits >> dim & 1) for dim in range(rank)], numbers, whole[numbers], tile[numbers], dims)
+                CutGroup([bool(bits >> dim & 1) for dim in range(rank)], numbers, whole[numbers], tile[numbers], dims)
                 for bits in np.unique(slides).tolist()
                 for numbers in [np.flatnonzero(slides == bits)]
             ]

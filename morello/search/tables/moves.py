@@ -153,7 +153,7 @@ class MoveTables(StepTables):
     def _all_steps(self, rank: int, state: OperandState) -> list[MoveStep]:
         """Return every move of an operand in some level and of some type, as if it were the source of a Move."""
         neutral = OperandState(state.dtype, state.level, None)
-        batch = LogicalSpec(Move(), tuple(self.spaces.tensors[rank].dims), (neutral, neutral))
+        batch = LogicalSpec(Move(), tuple(self.spaces.tensors[rank].sizes), (neutral, neutral))
         steps = (step for _, rewrite in self.rewrites(self.target) for step in rewrite.steps(batch, self.target))
         return [*dict.fromkeys(_general(step) for step in steps if isinstance(step, MoveStep))]
 
@@ -178,7 +178,7 @@ class MoveTables(StepTables):
 
     def _enter_new_states(self, into: Ints, states: States, rank: int, dtype: DType, step: MoveStep) -> None:
         """Enter the states that a move makes. Raises Inapplicable where its layout describes none of the shapes."""
-        dims = tuple(self.spaces.tensors[rank].dims)
+        dims = tuple(self.spaces.tensors[rank].sizes)
         tensor = TensorSpec(dims, OperandState(dtype, step.level, None))
         for state, group in step.fresh("operand", tensor, self.target):
             cells = np.arange(len(into)) if group is None else group

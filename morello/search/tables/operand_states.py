@@ -117,11 +117,11 @@ class States:
         # Levels and types make no difference to it.
         key = rank, state.layout, state.contig, state.vector
         if key not in self._described:
-            self._described[key] = np.flatnonzero(_describes(state, tensors.dims))
+            self._described[key] = np.flatnonzero(_describes(state, tensors.sizes))
         cells = self._described[key]
         cost, used = np.full(len(tensors), np.inf), np.full(len(tensors), NEVER)
         if len(cells):
-            tensor = TensorSpec(tuple(dim[cells] for dim in tensors.dims), state)
+            tensor = TensorSpec(tuple(dim[cells] for dim in tensors.sizes), state)
             cost[cells] = self.target.move_cost(tensor)
             used[cells] = self.target.footprint(tensor)[self.levels[state.level]]
         self._costs.append(cost)

@@ -187,9 +187,8 @@ class PipelineTables(StepTables):
         for index, tensor in enumerate(expansion.tensors):
             rank = len(tensor.shape)
             states[index][cells] = self._number(rank, tensor.state)
-            shapes = np.stack([np.broadcast_to(np.asarray(size), cells.shape) for size in tensor.shape])
-            numbers = self.spaces.tensors[rank].numbers
-            table.tensors[index][cells] = [numbers[tuple(column)] for column in shapes.T.tolist()]
+            shape = [np.broadcast_to(np.asarray(size), cells.shape) for size in tensor.shape]
+            table.tensors[index][cells] = self.spaces.tensors[rank].numbers(shape)
 
     def _part(self, space: Space, shared: _Shared) -> PipelinePart:
         key, args, dim_maps, holds = shared

@@ -53,34 +53,20 @@ def typed_key_of(logical: LogicalSpec) -> TypedKey:
     return key_of(logical), tuple(state.dtype for state in logical.states)
 
 
-class Tensors:
-    """The shapes of all operands of one rank, numbered; `dims` has them as [rank, shapes]."""
+class Shapes:
+    """Distinct shapes of one rank, numbered in lexicographic order; `sizes` has them as [dimensions, shapes]."""
 
-    def __init__(self, rank: int, shapes: Iterable[tuple[int, ...]]):
-        self.rank = rank
-        self.shapes = sorted(set(shapes))
-        self.numbers = {shape: number for number, shape in enumerate(self.shapes)}
-        self.dims: Ints = np.array(self.shapes, dtype=np.int64).reshape(len(self.shapes), rank).T.copy()
-
-    def __len__(self) -> int:
-        return len(self.shapes)
-
-
-class Space:
-    """Shapes of one operation, in lexicographic order; `sizes` has them as [dimensions, shapes]."""
-
-    def __init__(self, key: Key, shapes: Ints):
-        self.key = key
-        distinct = [np.unique(row, return_inverse=True) for row in shapes]
+    def __init__(self, columns: Ints):
+        distinct = [np.unique(row, return_inverse=True) for row in columns]
         #: Per dimension, the sizes that occur, sorted.
         self.sizes_per_dim = [sizes for sizes, _ in distinct]
         codes = self._codes([place.reshape(-1) for _, place in distinct])
         self._sorted_codes, first = np.unique(codes, return_index=True)
-        self.sizes: Ints = shapes[:, first]
+        self.sizes: Ints = columns[:, first]
         self.count: int = self.sizes.shape[1]
-        self.operands = key.op.operands(key.rank)
-        #: Per operand, the number of its shape among all tensors of its rank: [shapes].
-        self.tensors: list[Ints] = []
+
+    def __len__(self) -> int:
+        return self.count
 
     def number(self, shape: Sequence[int]) -> int:
         """Return the number of one shape, -1 if it is not among them."""
@@ -97,6 +83,24 @@ class Space:
         codes = self._codes(places)
         number = np.minimum(np.searchsorted(self._sorted_codes, codes), self.count - 1)
         return np.where(present & (self._sorted_codes[number] == codes), number, -1)
+
+    def _codes(self, places: Sequence[Ints]) -> Ints:
+        """Return one number per shape, [n], given the places of its sizes among `sizes_per_dim`."""
+        codes: Ints = np.zeros(1, dtype=np.int64)
+        for place, known in zip(places, self.sizes_per_dim, strict=True):
+            codes = codes * len(known) + place
+        return codes
+
+
+class Space(Shapes):
+    """Shapes of one operation."""
+
+    def __init__(self, key: Key, columns: Ints):
+        super().__init__(columns)
+        self.key = key
+        self.operands = key.op.operands(key.rank)
+        #: Per operand, the number of its shape among all tensors of its rank: [shapes].
+        self.tensors: list[Ints] = []
 
     def operand_shapes(self, operand: int) -> Ints:
         """Return the shapes of one operand, [dimensions of the operand, shapes]."""
@@ -116,13 +120,6 @@ class Space:
             depth = depth + cast(Ints, np.searchsorted(known, self.sizes[dim]))
         return [np.flatnonzero(depth == value) for value in np.unique(depth)]
 
-    def _codes(self, places: Sequence[Ints]) -> Ints:
-        """Return one number per shape, [n], given the places of its sizes among `sizes_per_dim`."""
-        codes: Ints = np.zeros(1, dtype=np.int64)
-        for place, known in zip(places, self.sizes_per_dim, strict=True):
-            codes = codes * len(known) + place
-        return codes
-
 
 class ReachesShapes(Protocol):
     """A kind of step, as far as shapes are concerned."""
@@ -139,48 +136,53 @@ class Spaces:
         self.target = target
         self.by_key: dict[Key, Space] = {}
         self.dtypes: dict[Key, dict[DTypes, None]] = {}
-        waiting: dict[Key, list[Ints]] = {}
+        #: Spaces to which data types are new.
+        self._renewed: set[Key] = set()
+        self._waiting: dict[Key, list[Ints]] = {}
         for goal in goals:
-            self._note(typed_key_of(goal), goal.shape, waiting)
-        while waiting:
+            self._note(typed_key_of(goal), goal.shape)
+        while self._waiting:
             # What leads to a space was met before it, so that few spaces are looked at again.
-            key = next(key for key in self.dtypes if key in waiting)
-            new = Space(key, np.concatenate(waiting.pop(key), axis=1))
-            known = self.by_key.get(key)
-            sizes = new.sizes if known is None else np.concatenate([known.sizes, new.sizes], axis=1)
-            self.by_key[key] = Space(key, sizes)
-            dtypes = [*self.dtypes[key]]
-            for kind in kinds:
-                for typed_key, shape in kind.reach(new, dtypes, target):
-                    self._note(typed_key, shape, waiting)
+            key = next(key for key in self.dtypes if key in self._waiting)
+            if new := self._new(key):
+                for kind in kinds:
+                    for typed_key, shape in kind.reach(new, [*self.dtypes[key]], target):
+                        self._note(typed_key, shape)
         self.tensors = self._number_tensors()
 
-    def _note(self, typed_key: TypedKey, shape: Sequence[Num], waiting: dict[Key, list[Ints]]) -> None:
-        """Enter the shapes to look at that are met for the first time: all of a space if the types are new to it."""
+    def _note(self, typed_key: TypedKey, shape: Sequence[Num]) -> None:
+        """Let shapes be looked at, and all of a space if the types are new to it."""
         key, dtypes = typed_key
-        known, seen = self.by_key.get(key), self.dtypes.setdefault(key, {})
-        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(size)) for size in shape)))
+        seen = self.dtypes.setdefault(key, {})
         if dtypes not in seen:
             seen[dtypes] = None
-            waiting.setdefault(key, []).extend([columns] if known is None else [known.sizes, columns])
-        elif known is None:
-            waiting[key].append(columns)
-        elif (new := columns[:, known.numbers(list(columns)) < 0]).shape[1]:
-            waiting.setdefault(key, []).append(new)
+            self._renewed.add(key)
+        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(size)) for size in shape)))
+        self._waiting.setdefault(key, []).append(columns)
 
-    def _number_tensors(self) -> dict[int, Tensors]:
+    def _new(self, key: Key) -> Space | None:
+        """Enter the shapes that are waiting to be looked at; return those to look at, None if there are none."""
+        known, columns = self.by_key.get(key), np.concatenate(self._waiting.pop(key), axis=1)
+        new = columns if known is None else columns[:, known.numbers(list(columns)) < 0]
+        every = new if known is None else np.concatenate([known.sizes, new], axis=1)
+        renewed = key in self._renewed
+        self._renewed.discard(key)
+        if new.shape[1]:
+            self.by_key[key] = Space(key, every)
+        return Space(key, every if renewed else new) if renewed or new.shape[1] else None
+
+    def _number_tensors(self) -> dict[int, Shapes]:
         """Number the shapes of all operands, per rank."""
-        shapes: dict[int, set[tuple[int, ...]]] = {}
+        found: dict[int, list[Ints]] = {}
         for space in self.by_key.values():
             for index, operand in enumerate(space.operands):
-                distinct = np.unique(space.operand_shapes(index), axis=1).T
-                shapes.setdefault(len(operand.dims), set()).update(map(tuple, distinct.tolist()))
-        tensors = {rank: Tensors(rank, distinct) for rank, distinct in shapes.items()}
+                found.setdefault(len(operand.dims), []).append(space.operand_shapes(index))
+        tensors = {rank: Shapes(np.concatenate(columns, axis=1)) for rank, columns in found.items()}
         for space in self.by_key.values():
             for index, operand in enumerate(space.operands):
-                numbers = tensors[len(operand.dims)].numbers
-                columns = space.operand_shapes(index).T.tolist()
-                space.tensors.append(np.array([numbers[tuple(column)] for column in columns], dtype=np.int64))
+                shapes = list(space.operand_shapes(index))
+                numbers = tensors[len(operand.dims)].numbers(shapes)
+                space.tensors.append(np.broadcast_to(numbers, (space.count,)))
         return tensors
 
 

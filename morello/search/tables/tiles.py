@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.layout import Layout
-from morello.ir.numbers import Num, partition
+from morello.ir.numbers import Num, is_batch, numbered
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.search.arrays import Bools, Ints
 
@@ -34,7 +34,7 @@ class Tiles:
         assert len(self.made) <= np.iinfo(self.kinds.dtype).max, "there are few kinds"
 
 
-class Cuts:
+class CutGroup:
     """Ways to take tiles from the tensors of a rank, along which the same dimensions are `sliding`.
 
     `numbers`, [cuts], are theirs; `whole` and `tile`, [cuts], are the numbers of tensors, whose sizes are `dims`,
@@ -54,27 +54,39 @@ class Cuts:
 
         `alignment` is that of its level, in bytes.
         """
-        there = np.flatnonzero(valid[self._whole])
-        cuts = slice(None) if len(there) == len(self._whole) else there
-        shape, part = self._shape[:, cuts], self._part[:, cuts]
+        there = valid[self._whole]
+        cuts = slice(None) if there.all() else np.flatnonzero(there)
+        kinds = np.full(len(there), -1, dtype=np.int16)
+        if not there.any():
+            return [], kinds
+        shape, part = tuple(self._shape[:, cuts]), tuple(self._part[:, cuts])
         codes = [each[cuts] for each in self._layout_codes(state)]
-        spacings = [each[self._whole[cuts]] for each in self._layout_spacings(state)]
-        found: list[tuple[int, ...]] = []
-        group = np.full(len(there), -1, dtype=np.int16)
-        sizes, tiles = tuple(shape), tuple(part)
-        every = state.tile_codes(sizes, tiles, alignment, None, self._sliding, codes, spacings)
-        for distinct, cells in partition(every):
-            if state.breaks_strips(distinct):
-                continue
-            filled: Ints = np.arange(len(there), dtype=np.int64) if cells is None else cells
-            if state.vector is not None:
-                filled = filled[TensorSpec(tuple(part[:, filled]), state.tiled(distinct)).has_whole_vectors()]
-            if len(filled):
-                group[filled] = len(found)
-                found.append(distinct)
-        kinds = np.full(len(self._whole), -1, dtype=np.int16)
-        kinds[cuts] = group
-        return found, kinds
+        spacings = [each[cuts] for each in self._layout_spacings(state)]
+        every = state.tile_codes(shape, part, alignment, None, self._sliding, codes, spacings)
+        if is_batch(every):
+            distinct, group = numbered(every)
+        else:
+            distinct, group = [tuple(map(int, every))], np.zeros(np.count_nonzero(there), dtype=np.int64)
+        if state.vector is not None:
+            group = np.where(self._filled(state, distinct, group, part), group, -1)
+        counts = np.bincount(group + 1, minlength=len(distinct) + 1)[1:]
+        found = [number for number, one in enumerate(distinct) if counts[number] and not state.breaks_strips(one)]
+        place = np.full(len(distinct) + 1, -1, dtype=np.int16)
+        place[found] = np.arange(len(found))
+        kinds[cuts] = place[group]
+        return [distinct[number] for number in found], kinds
+
+    def _filled(
+        self, state: OperandState, distinct: Sequence[tuple[int, ...]], group: Ints, part: Sequence[Ints]
+    ) -> Bools:
+        """Return which tiles, [n], of sizes `part` consist of whole vectors; `group`, [n], numbers their codes."""
+        filled = np.zeros(len(group), dtype=np.bool_)
+        for number, codes in enumerate(distinct):
+            cells = np.flatnonzero(group == number)
+            if not state.breaks_strips(codes):
+                tiles = TensorSpec(tuple(size[cells] for size in part), state.tiled(codes))
+                filled[cells] = tiles.has_whole_vectors()
+        return filled
 
     def _layout_codes(self, state: OperandState) -> Sequence[_Small]:
         """Return the `TileCode` of each physical dimension of a state's layout, [cuts] each."""
@@ -86,14 +98,15 @@ class Cuts:
         return self._codes[state.layout]
 
     def _layout_spacings(self, state: OperandState) -> Sequence[_Small]:
-        """Return the spacings of each physical dimension of a state's layout, [tensors] each."""
+        """Return the spacings of each physical dimension of the layout of whole tensors, [cuts] each."""
         if state.layout is None:
             return ()
         key = state.layout, state.dtype.bytes
         if key not in self._spacings:
             # Of tensors that the layout does not describe, nothing is asked.
             with np.errstate(divide="ignore"):
-                self._spacings[key] = self._small(state.spacings(tuple(self._dims)), self._dims[0].shape)
+                of_tensors = self._small(state.spacings(tuple(self._dims)), self._dims[0].shape)
+            self._spacings[key] = [each[self._whole] for each in of_tensors]
         return self._spacings[key]
 
     @staticmethod
