@@ -122,8 +122,8 @@ def main() -> int:
         return 1
     median = sorted(gaps)[len(gaps) // 2] if gaps else 0
     print(
-        f"{done:,} Specs of {len(operations)} operations, {len(gaps):,} with a program, {proven:,} of them proven cheapest; programs cost "
-        f"{median:.2f} times what is certified in the middle; {failures} failures"
+        f"{done:,} Specs of {len(operations)} operations, {len(gaps):,} with a program, {proven:,} of them proven "
+        f"cheapest; programs cost {median:.2f} times what is certified in the middle; {failures} failures"
     )
     return 1 if failures else 0
 
