@@ -117,17 +117,23 @@ def memory_inside(spec: Spec, target: Target, level: int) -> int:
 
 def cuts_of(spec: Spec, target: Target) -> tuple[Cut, ...]:
     """Return the cuts between levels, fastest first; one behind all registers is the first."""
+    return tuple(
+        cut_of(level, traffic(bare.nest, bare.memory, bare.resident, single=is_single(spec)), spec, target)
+        for level, bare in sides(spec, target).items()
+    )
+
+
+def sides(spec: Spec, target: Target) -> dict[int, Traffic]:
+    """Return for the level behind each cut what has to cross it, without a proof that anything comes again."""
     nest = _narrowest(spec, target)
     numbers = {level.name: number for number, level in enumerate(target.levels)}
     home = [numbers[state.level] for state in spec.logical.states]
-    cuts: list[Cut] = []
+    found: dict[int, Traffic] = {}
     for level in range(1, len(target.levels)):
-        if target.levels[level].is_register:
-            continue
-        resident = frozenset(operand for operand, own in enumerate(home) if own < level)
-        found = traffic(nest, memory_inside(spec, target, level), resident, single=is_single(spec))
-        cuts.append(_cut(level, found, spec, target))
-    return tuple(cuts)
+        if not target.levels[level].is_register:
+            resident = frozenset(operand for operand, own in enumerate(home) if own < level)
+            found[level] = traffic(nest, memory_inside(spec, target, level), resident, single=False)
+    return found
 
 
 def _narrowest(spec: Spec, target: Target) -> Nest:
@@ -148,7 +154,8 @@ def _casts(dtype: DType, target: Target) -> set[DType]:
     return found
 
 
-def _cut(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
+def cut_of(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
+    """Return the cut before a level of which so much traffic is proven."""
     outside = [array for number, array in enumerate(found.nest.arrays) if number not in found.resident]
     touched = sum(found.nest.touched(array) * array.bytes for array in outside)
     rate, spared = _rate(found.segments, _made_inside(spec, found.nest, target))
@@ -171,7 +178,7 @@ def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
     return rate, proof.loaded + rate * proof.nest.lost + made
 
 
-def _crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Fraction]]:
+def crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Fraction]]:
     """Return which cuts a move may cross inwards, by number, and the cost of a byte of it; for each pair of levels."""
     numbers = {level.name: number for number, level in enumerate(target.levels)}
     found: list[tuple[list[int], Fraction]] = []
@@ -198,7 +205,7 @@ def _best_prices(
     Few calls decide: those that break the prices most join the linear program until none does.
     """
     families, count = len(work.points), len(cuts)
-    threads = _threads(spec, target)
+    threads = threads_of(spec, target)
     worth = [
         *(points / threads for points in work.points),
         *(cut.touched / threads for cut in cuts),
@@ -208,7 +215,7 @@ def _best_prices(
         return [0.0] * families, [0.0] * count, [0.0] * count
     rows: list[list[float]] = []
     right: list[float] = []
-    for crossed, cost in _crossings(target, cuts):
+    for crossed, cost in crossings(target, cuts):
         at_cut = [float(at in crossed) for at in range(count)]
         rows.append([*[0.0] * families, *at_cut, *at_cut])
         right.append(float(cost))
@@ -241,7 +248,8 @@ def _best_prices(
     return values[:families], values[families : families + count], values[families + count :]
 
 
-def _threads(spec: Spec, target: Target) -> int:
+def threads_of(spec: Spec, target: Target) -> int:
+    """Return how many threads may share the work of a Spec."""
     return 1 if spec.logical.serial else max(1, target.weights.threads)
 
 
@@ -292,7 +300,7 @@ def _with_prices(
     for cautious in (1e-9, 1e-6, 1e-3, 1.0):
         inside = [_rounded(value * (1 - cautious)) for value in touch], [_rounded(v * (1 - cautious)) for v in again]
         made = Certificate(
-            spec, target, _threads(spec, target), cuts, work.points, work.families, (), *map(tuple, inside)
+            spec, target, threads_of(spec, target), cuts, work.points, work.families, (), *map(tuple, inside)
         )
         if _fits(made, work, target) is None:
             return attrs.evolve(made, work=_prices_of_work(made, work, of_work))
@@ -305,7 +313,7 @@ def _rounded(value: float) -> Fraction:
 
 def _fits(made: Certificate, work: Work, target: Target) -> str | None:
     """Return what costs less than its worth at the prices of bytes: a move, or a call. None if nothing does."""
-    for crossed, cost in _crossings(target, made.cuts):
+    for crossed, cost in crossings(target, made.cuts):
         if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
             return f"moves across {len(crossed)} cuts cost {float(cost):g} a byte"
     for call in work.calls:
@@ -352,19 +360,18 @@ def verify(made: Certificate) -> None:
     """
     spec, target = made.spec, made.target
     work = work_of(spec, target)
-    if (made.points, made.families, made.threads) != (work.points, work.families, _threads(spec, target)):
+    if (made.points, made.families, made.threads) != (work.points, work.families, threads_of(spec, target)):
         raise _refused("programs have other points to work out")
-    fresh = _narrowest(spec, target)
-    numbers = {level.name: number for number, level in enumerate(target.levels)}
+    bare = sides(spec, target)
+    if [*bare] != [cut.level for cut in made.cuts]:
+        raise _refused("there is not one cut between each two levels")
     for cut in made.cuts:
-        home = frozenset(at for at, state in enumerate(spec.logical.states) if numbers[state.level] < cut.level)
-        memory = memory_inside(spec, target, cut.level)
-        if (cut.traffic.nest, cut.traffic.memory, cut.traffic.resident) != (fresh, memory, home | fresh.indirect):
+        if attrs.evolve(cut.traffic, segments=None) != bare[cut.level]:
             raise _refused("a cut is of another program, or has another memory")
         if cut.traffic.segments is not None and not is_single(spec):
             raise _refused("a graph of operations has no points that touch all of its operands")
         check(cut.traffic)
-        if _cut(cut.level, cut.traffic, spec, target) != cut:
+        if cut_of(cut.level, cut.traffic, spec, target) != cut:
             raise _refused("a cut does not follow from its bound")
     if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
         raise _refused("there is not one price for each of what there is to do")

@@ -7,17 +7,21 @@ values, where a number counts as what it costs, but no more than moving it. So i
 
 points, and with T = 2M all but the last of the points/U segments cost 2M each. Without any numbers a segment that
 loads M values has at most M² points, as each has one of either matrix.
+
+Sums count as loaded before their first point. Those that begin at zero are not, but each is stored once: so it is
+loads, stores and numbers together that cost as much.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import attrs
 
 from morello.bounds.calls import work_of
-from morello.bounds.certificate import Cut
+from morello.bounds.certificate import Cut, crossings
 from morello.errors import MorelloError
 from morello.ir.ops.rand_matmul import B, K, M, N, RandMatmul
 from morello.ir.spec import Spec
@@ -35,7 +39,7 @@ class Randomized:
     inner: int
     columns: int
     memory: int
-    generating: float
+    generating: float | Fraction
 
     @property
     def points(self) -> int:
@@ -44,10 +48,28 @@ class Randomized:
 
     @property
     def bound(self) -> float:
-        """Return the cost of loads and numbers that no program is below, in values; 0 at least."""
-        with_numbers = 2 * self.points * math.sqrt(min(self.generating, 1) / self.memory) - 2 * self.memory
+        """Return the cost of loads, stores and numbers that no program is below, in values; 0 at least."""
+        with_numbers = 2 * self.points * math.sqrt(min(float(self.generating), 1.0) / self.memory) - 2 * self.memory
         without = self.points / self.memory - self.memory
         return max(0.0, with_numbers, without)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes whose moves cost as much as the bound, rounded down; exactly."""
+        with_numbers = math.isqrt(math.floor(self._square)) - 2 * _VALUE * self.memory
+        without = math.floor(Fraction(_VALUE * self.points, self.memory)) - _VALUE * self.memory
+        return max(0, with_numbers, without)
+
+    def allows(self, claimed: int) -> bool:
+        """Return True if so many bytes are no more than the bound; in exact arithmetic."""
+        with_numbers = claimed + 2 * _VALUE * self.memory
+        without = (claimed + _VALUE * self.memory) * self.memory
+        return claimed <= 0 or with_numbers**2 <= self._square or without <= _VALUE * self.points
+
+    @property
+    def _square(self) -> Fraction:
+        """Return the square of 2·points·√(min(generating, 1)/M), in bytes."""
+        return (2 * _VALUE * self.points) ** 2 * min(Fraction(self.generating), Fraction(1)) / self.memory
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -56,7 +78,7 @@ class Randomized:
         Numbers are not kept. Where one costs more than to move, they are as good as moved. Raises MorelloError for
         memory that has no such tile.
         """
-        share = min(self.generating, 1)
+        share = min(float(self.generating), 1.0)
         columns = max(1, math.floor(math.sqrt(self.memory * share) + 1e-9))
         # The values of a column of the tile, and as many of a row of the other matrix.
         tile = self.memory // columns - 1, columns
@@ -82,30 +104,33 @@ class Randomized:
     @property
     def cost(self) -> float:
         """Return what loads and numbers of tiles cost, in values."""
-        return self.loads + min(self.generating, 1) * self.generated
+        return self.loads + min(float(self.generating), 1.0) * self.generated
 
 
-def randomized(spec: Spec, target: Target, cuts: Sequence[Cut]) -> list[Randomized]:
-    """Return the product that a RandMatmul is at each cut; none for other operations, and without kernels for numbers.
+def randomized(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, Randomized]:
+    """Return the product that a RandMatmul is at each cut, by the level behind it.
 
-    What a number costs is the least of all kernels, and what moving a value costs that between the levels of the cut.
+    There is none for other operations, without kernels for numbers, and where moves across the cut cost nothing.
+
+    What a number costs is the least of all kernels, and what moving a value costs that of all moves across the cut.
     Rows are those of the whole batch.
     """
     if not isinstance(spec.op, RandMatmul):
-        return []
+        return {}
     costs = [
-        float((call.cost * _VALUE / call.bytes[2]).min())
+        Fraction(int(cost) * _VALUE, int(held))
         for call in work_of(spec, target).calls
         if call.op.startswith("Random") and len(call.levels) == 3
+        for cost, held in zip(call.cost, call.bytes[2], strict=True)
     ]
     if not costs:
-        return []
+        return {}
     shape = [int(size) for size in spec.shape]
-    found: list[Randomized] = []
-    for cut in cuts:
-        levels = target.levels[cut.level - 1 : cut.level + 1]
-        moving = sum(0.0 if one.is_register else one.hit_cost * _VALUE / one.unit for one in levels)
-        memory = max(1, cut.traffic.memory // _VALUE)
-        made = Randomized(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)
-        found.append(made)
+    moves = crossings(target, cuts)
+    found: dict[int, Randomized] = {}
+    for at, cut in enumerate(cuts):
+        moving = _VALUE * min((cost for crossed, cost in moves if at in crossed), default=Fraction(0))
+        if moving:
+            memory = max(1, cut.traffic.memory // _VALUE)
+            found[cut.level] = Randomized(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +12,15 @@ import click
 from morello.bounds.certificate import Certificate, Cut, certificate, cuts_of, verify
 from morello.bounds.moved import moved, reads_beyond
 from morello.bounds.nest import is_single
+from morello.bounds.proofs import checked as checked_proofs
+from morello.bounds.proofs import of_prices, of_segments
 from morello.bounds.randomized import Randomized, randomized
 from morello.bounds.tiles import Tiling, best_tiling, largest_tile
 from morello.bounds.traffic import check
 from morello.cli.common import Made, facts_of, json_option, make, print_json, tell_sizes, with_goals
 from morello.db.store import SpecStore
-from morello.errors import MorelloError
+from morello.errors import MorelloError, Undecided
+from morello.frontend.diagnostics import read_file
 from morello.goals import Goal
 from morello.kernels.target import Target
 from morello.report.tables import Column, print_table
@@ -45,14 +48,17 @@ class Boundary:
     slow: str
     unit: int
     tiling: Tiling | None
-    program: int
+    #: None without a program.
+    program: int | None
     #: Whether kernels may read more than is counted for the program.
     more: bool
 
     @property
     def ratio(self) -> float | None:
-        """Return how many times the bound the program moves; None for a bound of 0."""
-        return self.program / self.cut.traffic.bytes if self.cut.traffic.bytes else None
+        """Return how many times the bound the program moves; None for a bound of 0, or without a program."""
+        if self.program is None or not self.cut.traffic.bytes:
+            return None
+        return self.program / self.cut.traffic.bytes
 
 
 @click.command("bound")
@@ -60,9 +66,20 @@ class Boundary:
 @click.option("--level", metavar="NAME", help="Only the boundary behind this level, such as L1.")
 @click.option("--explain", is_flag=True, help="Show the proofs: inequalities, segments, prices; and other tiles.")
 @click.option("--check", "checked", is_flag=True, help="Verify all proofs anew, in exact arithmetic.")
+@click.option(
+    "--proofs",
+    metavar="JSON",
+    help="Only verify the proofs in this file, which --json printed: nothing of them is believed, nor searched for.",
+)
 @json_option
 def command(
-    goals: Sequence[Goal], db: SpecStore | None, level: str | None, explain: bool, checked: bool, as_json: bool
+    goals: Sequence[Goal],
+    db: SpecStore | None,
+    level: str | None,
+    explain: bool,
+    checked: bool,
+    proofs: str | None,
+    as_json: bool,
 ) -> None:
     """Show what every program of FILE moves and costs at least, and how far the one found is from that.
 
@@ -81,9 +98,12 @@ def command(
     page on bounds. Bounds on bytes hold for all programs that work out each point once, in any order.
     """
     told: list[dict[str, Any]] = []
+    if proofs is not None:
+        _verify_file(goals, proofs, as_json)
+        return
     for goal in goals:
         _check_level(goal.target, level)
-        made = make(goal, db)
+        made = _made(goal, db)
         boundaries = [
             _boundary(goal, made, cut)
             for cut in cuts_of(goal.spec, goal.target)
@@ -108,6 +128,43 @@ def command(
         print_json(told)
 
 
+def _verify_file(goals: Sequence[Goal], path: str, as_json: bool) -> None:
+    """Verify the proofs of a file, which has one entry for each goal, by name. Raises MorelloError for a wrong one."""
+    text = read_file(path)
+    try:
+        told = {str(one["name"]): one for one in json.loads(text)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise MorelloError(f"{path} has no proofs: {error}", "print some: `morello bound FILE --json`") from error
+    found: list[dict[str, Any]] = []
+    for goal in goals:
+        facts = facts_of(goal)
+        if goal.name not in told:
+            raise MorelloError(f"{path} has no proofs for {goal.name}", "choose the Specs that it has: --spec NAME")
+        for key, own in facts.items():
+            if told[goal.name].get(key) != own:
+                raise MorelloError(
+                    f"the proofs in {path} are for {key} {told[goal.name].get(key)}, not {own}", "make them anew"
+                )
+        try:
+            result = checked_proofs(told[goal.name], goal.spec, goal.target)
+        except MorelloError as error:
+            raise MorelloError(f"{path}, {goal.name}: {error.message}", error.hint) from error
+        found.append({**facts, "boundaries": len(result.cuts), "certified": result.cost, "checked": True})
+        if not as_json:
+            cost = "" if result.cost is None else f", and the cost of at least {result.cost:,},"
+            click.echo(f"{goal.name}: bounds at {len(result.cuts)} boundaries{cost} hold in exact arithmetic")
+    if as_json:
+        print_json(found)
+
+
+def _made(goal: Goal, db: SpecStore | None) -> Made | Undecided:
+    """Return the program of a goal, or why there is none yet: bounds have no need of it."""
+    try:
+        return make(goal, db)
+    except Undecided as error:
+        return error
+
+
 def _check_level(target: Target, level: str | None) -> None:
     """Raise MorelloError for a level that no boundary is behind."""
     if level is None:
@@ -118,12 +175,14 @@ def _check_level(target: Target, level: str | None) -> None:
         raise MorelloError(f"there is no boundary behind {level}", f"there are some behind {', '.join(behind)}")
 
 
-def _boundary(goal: Goal, made: Made, cut: Cut) -> Boundary:
+def _boundary(goal: Goal, made: Made | Undecided, cut: Cut) -> Boundary:
     target, nest = goal.target, cut.traffic.nest
-    impl = made.kernel.impl
     fast, slow = target.levels[cut.level - 1], target.levels[cut.level]
     tiled = is_single(goal.spec) and cut.traffic.resident <= nest.indirect
     tiling = best_tiling(nest, cut.traffic.memory) if tiled else None
+    if isinstance(made, Undecided):
+        return Boundary(cut, fast.name, slow.name, slow.unit, tiling, None, more=False)
+    impl = made.kernel.impl
     program, more = moved(impl, target, cut.level), reads_beyond(impl, target, cut.level)
     return Boundary(cut, fast.name, slow.name, slow.unit, tiling, program, more)
 
@@ -135,29 +194,46 @@ def _certified(goal: Goal) -> tuple[Certificate | None, str]:
         return None, error.message
 
 
-def _print(goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Certificate | None, why: str) -> None:
+def _print(
+    goal: Goal,
+    made: Made | Undecided,
+    boundaries: Sequence[Boundary],
+    certified: Certificate | None,
+    why: str,
+) -> None:
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     tell_sizes(goal)
     print_table(_COLUMNS, [_row(one) for one in boundaries])
-    for one, numbers in zip(boundaries, _numbers(goal, boundaries), strict=False):
+    for one, numbers in _numbers(goal, boundaries):
+        both = f"moves and numbers together cost at least as much as {numbers.bytes:,} bytes moved"
         click.echo(
-            f"numbers  {one.slow} ⇄ {one.fast}: one costs {numbers.generating:.3g} of moving it; loads and numbers "
-            f"cost at least as much as {math.ceil(4 * numbers.bound):,} bytes moved"
+            f"numbers  {one.slow} ⇄ {one.fast}: one costs as much as to move {float(numbers.generating):.3g} values; "
+            f"{both if numbers.bytes else 'there are too few points for a bound on both'}"
         )
-    cost = made.kernel.cost
-    click.echo(f"program  costs {cost_words(cost, goal.target)}; {made.proof}")
+    if isinstance(made, Undecided):
+        click.echo(f"program  none yet: {made.message}; --prove goes on")
+    else:
+        click.echo(f"program  costs {cost_words(made.kernel.cost, goal.target)}; {made.proof}")
     if certified is None:
         click.echo(f"no certificate of cost: {why}")
         return
-    gap = f"a gap of {100 * (cost / certified.cost - 1):,.1f} %"
-    if cost < certified.cost:
-        gap = "the schedule takes steps that search does not try"
-    click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search: {gap}")
+    gap = "" if isinstance(made, Undecided) else f": {_gap(made.kernel.cost, certified.cost)}"
+    click.echo(f"bound    costs at least {certified.cost:,}, by prices and without search{gap}")
 
 
-def _numbers(goal: Goal, boundaries: Sequence[Boundary]) -> list[Randomized]:
-    """Return what is known of random numbers at each boundary, where there are any."""
-    return randomized(goal.spec, goal.target, [one.cut for one in boundaries])
+def _gap(cost: int, least: int) -> str:
+    """Return how far a program is from the certificate, in words."""
+    return (
+        "the schedule takes steps that search does not try"
+        if cost < least
+        else f"a gap of {100 * (cost / least - 1):,.1f} %"
+    )
+
+
+def _numbers(goal: Goal, boundaries: Sequence[Boundary]) -> list[tuple[Boundary, Randomized]]:
+    """Return what is known of random numbers at boundaries, where there are any."""
+    known = randomized(goal.spec, goal.target, [one.cut for one in boundaries])
+    return [(one, known[one.cut.level]) for one in boundaries if one.cut.level in known]
 
 
 def _row(one: Boundary) -> list[str]:
@@ -170,7 +246,7 @@ def _row(one: Boundary) -> list[str]:
         bound.binding,
         _tile(one.tiling) if one.tiling else "–",
         f"{one.tiling.bytes:,}" if one.tiling else "–",
-        f"{one.program:,}",
+        "–" if one.program is None else f"{one.program:,}",
         "–" if ratio is None else f"{ratio:.2f}",
     ]
 
@@ -203,22 +279,33 @@ def _explain(target: Target, boundaries: Sequence[Boundary], certified: Certific
 
 
 def _as_dict(
-    goal: Goal, made: Made, boundaries: Sequence[Boundary], certified: Certificate | None, why: str, checked: bool
+    goal: Goal,
+    made: Made | Undecided,
+    boundaries: Sequence[Boundary],
+    certified: Certificate | None,
+    why: str,
+    checked: bool,
 ) -> dict[str, Any]:
-    cost = made.kernel.cost
+    cost, low = (None, None) if isinstance(made, Undecided) else (made.kernel.cost, made.kernel.low)
     return {
         **facts_of(goal),
         "boundaries": [_boundary_dict(one) for one in boundaries],
         "numbers": [
-            {"generating": one.generating, "memory": one.memory, "bound": one.bound}
-            for one in _numbers(goal, boundaries)
+            {
+                "fast": one.fast,
+                "slow": one.slow,
+                "generating": float(numbers.generating),
+                "memory": numbers.memory,
+                "bytes": numbers.bytes,
+            }
+            for one, numbers in _numbers(goal, boundaries)
         ],
         "cost": cost,
-        "low": made.kernel.low,
+        "low": low,
         "certified": None if certified is None else certified.cost,
         "why": why or None,
-        "gap": None if certified is None else cost / certified.cost - 1,
-        "prices": None if certified is None else _prices(certified, goal.target),
+        "gap": None if certified is None or cost is None else cost / certified.cost - 1,
+        "prices": None if certified is None else of_prices(certified, goal.target),
         "checked": checked,
     }
 
@@ -233,32 +320,11 @@ def _boundary_dict(one: Boundary) -> dict[str, Any]:
         "lines": -(-bound.bytes // one.unit),
         "compulsory": bound.compulsory,
         "binding": bound.binding,
-        "segments": None
-        if proof is None
-        else {
-            "loops": dict(zip(proof.nest.loops, proof.nest.sizes, strict=True)),
-            "arrays": {array.name: str(s) for array, s in zip(proof.nest.arrays, proof.exponents.s, strict=True)},
-            "zeta": {loop: str(z) for loop, z in zip(proof.nest.loops, proof.exponents.zeta, strict=True)},
-            "loaded": proof.loaded,
-            "share": str(proof.share),
-        },
+        "segments": None if proof is None else of_segments(proof),
         "tile": None
         if one.tiling is None
         else {"sizes": one.tiling.tile, "inner": one.tiling.inner, "bytes": one.tiling.bytes},
         "program": one.program,
         "kernels_read_beyond": one.more,
         "ratio": one.ratio,
-    }
-
-
-def _prices(certified: Certificate, target: Target) -> dict[str, Any]:
-    return {
-        "points": [
-            {"operations": family, "points": count, "price": str(price)}
-            for count, family, price in zip(certified.points, certified.families, certified.work, strict=True)
-        ],
-        "cuts": [
-            {"behind": target.levels[cut.level - 1].name, "touch": str(touch), "again": str(again)}
-            for cut, touch, again in zip(certified.cuts, certified.touch, certified.again, strict=True)
-        ],
     }

@@ -100,10 +100,12 @@ def main() -> int:
     options = parser.parse_args()
     targets = [installed().target(name) for name in options.target or TARGETS]
     start, done, proven, gaps, failures = time.monotonic(), 0, 0, [], 0
+    operations: set[str] = set()
     try:
         for result in results(targets, options.seed, options.first, options.specs, options.seconds):
             done += 1
             proven += result.proven
+            operations.add(result.spec.op.name)
             if result.cost is not None:
                 gaps.append(result.cost / result.certified.cost)
             if not result.holds:
@@ -120,8 +122,8 @@ def main() -> int:
         return 1
     median = sorted(gaps)[len(gaps) // 2] if gaps else 0
     print(
-        f"{done:,} Specs, {len(gaps):,} with a program, {proven:,} of them proven cheapest; programs cost "
-        f"{median:.2f} times what is certified in the middle; {failures} failures"
+        f"{done:,} Specs of {len(operations)} operations, {len(gaps):,} with a program, {proven:,} of them proven "
+        f"cheapest; programs cost {median:.2f} times what is certified in the middle; {failures} failures"
     )
     return 1 if failures else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import cache
 from itertools import chain, combinations
 from math import inf, prod
 
@@ -55,9 +56,12 @@ def test_subspaces_of_all_loops_together() -> None:
 
 def test_constraints_of_a_strided_convolution() -> None:
     """They come to: each two of the three exponents are 1 together, and all are 2."""
-    of_arrays = {one.arrays for one in constraints(STRIDED) if sum(one.arrays) < 3 or one.rank == 2}
-    assert {(1, 1, 0), (1, 0, 1), (0, 1, 1)} <= of_arrays
-    assert {one.rank for one in constraints(STRIDED) if one.arrays == (1, 1, 1)} == {2}
+    known = {(1, 1, 0): 1, (1, 0, 1): 1, (0, 1, 1): 1, (1, 1, 1): 2}
+    assert known.items() <= {(one.arrays, one.rank) for one in constraints(STRIDED)}
+    # All others follow from these: of exponents that fulfil them, none is too small.
+    for one in constraints(STRIDED):
+        least = exact_minimum([*one.arrays], [[*arrays] for arrays in known], [*known.values()])
+        assert sum(a * s for a, s in zip(one.arrays, least.x, strict=True)) >= one.rank
 
 
 def test_no_end_to_subspaces_is_an_error() -> None:
@@ -80,22 +84,31 @@ def test_tiles_of_products(beta: tuple[Fraction, ...]) -> None:
     assert value == min(Fraction(3, 2), 1 + min(beta), sum(beta))
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.tuples(small, small, small, small))
-def test_tiles_are_those_of_small_loops_left_out(beta: tuple[Fraction, ...]) -> None:
+@cache
+def left_out(nest: Nest) -> list[tuple[tuple[int, ...], Fraction, list[Fraction]]]:
+    """Each set of loops, with Σs of the least exponents that cover all others, and how far each loop is covered."""
+    count = len(nest.arrays)
+    of_loop = [[int(loop in array.support) for array in nest.arrays] for loop in range(len(nest.loops))]
+    found: list[tuple[tuple[int, ...], Fraction, list[Fraction]]] = []
+    for out in chain.from_iterable(combinations(range(len(of_loop)), some) for some in range(len(of_loop) + 1)):
+        rows = [row for loop, row in enumerate(of_loop) if loop not in out]
+        s = exact_minimum([1] * count, rows, [1] * len(rows)).x if rows else (Fraction(0),) * count
+        covered = [sum((one for one, on in zip(s, row, strict=True) if on), Fraction(0)) for row in of_loop]
+        found.append((out, sum(s, Fraction(0)), covered))
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([MATMUL, MTTKRP]), st.tuples(small, small, small, small))
+def test_tiles_are_those_of_small_loops_left_out(nest: Nest, sizes: tuple[Fraction, ...]) -> None:
     """The dual finds the least of the 2^d bounds that leave out the rows of some loops ([Dinh2023] Theorem 13)."""
-    found = tile_exponents(MTTKRP, beta)
+    beta = sizes[: len(nest.loops)]
+    found = tile_exponents(nest, beta)
     value = sum(b * z for b, z in zip(beta, found.zeta, strict=True)) + found.sigma
-    of_loop = [[int(loop in array.support) for array in MTTKRP.arrays] for loop in range(4)]
-    least = Fraction(10**6)
-    for out in chain.from_iterable(combinations(range(4), count) for count in range(5)):
-        rows = [of_loop[loop] for loop in range(4) if loop not in out]
-        s = exact_minimum([1] * 4, rows, [1] * len(rows)).x if rows else (Fraction(0),) * 4
-        covered = [sum(s[array] for array in range(4) if of_loop[loop][array]) for loop in range(4)]
-        least = min(least, sum(s) + sum(beta[loop] * (1 - covered[loop]) for loop in out if covered[loop] <= 1))
-    assert value <= least
-    # The inequality of the dual program is one of these.
-    assert value >= min(least, sum(beta))
+    assert value == min(
+        sigma + sum(beta[loop] * (1 - covered[loop]) for loop in out if covered[loop] <= 1)
+        for out, sigma, covered in left_out(nest)
+    )
 
 
 @settings(max_examples=60, deadline=None)

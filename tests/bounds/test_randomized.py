@@ -32,6 +32,7 @@ def test_known_values() -> None:
     assert (KNOWN.loads, KNOWN.generated, KNOWN.stores) == (6_400_000, 25_500_000, 1_632_000)
     assert KNOWN.cost == 12_775_000
     assert KNOWN.bound == pytest.approx(12_750_000 - 2 * 16384)
+    assert KNOWN.bytes == 4 * (12_750_000 - 2 * 16384)
 
 
 def test_numbers_as_dear_as_moves_are_those_of_a_product() -> None:
@@ -41,7 +42,12 @@ def test_numbers_as_dear_as_moves_are_those_of_a_product() -> None:
     # Numbers cheaper than 1/M of a move: only the matrices count.
     free = attrs.evolve(KNOWN, generating=0.1 / KNOWN.memory)
     assert free.bound == pytest.approx(KNOWN.points / KNOWN.memory - KNOWN.memory)
-    assert free.tile == (KNOWN.memory - 1, 1)
+    # Up to 1/M a tile has one column, whose cost is about that of the bound on either side of it.
+    for generating in (0.1, 1.0):
+        one = attrs.evolve(KNOWN, generating=generating / KNOWN.memory)
+        assert one.tile == (KNOWN.memory - 1, 1)
+        assert one.cost <= 2.01 * KNOWN.points / KNOWN.memory + KNOWN.inner * KNOWN.columns
+    assert attrs.evolve(KNOWN, generating=4 / KNOWN.memory).tile[1] == 2
 
 
 @given(
@@ -54,6 +60,9 @@ def test_tiles_are_above_the_bound(sizes: tuple[int, int, int], memory: int, gen
     rows, columns = made.tile
     assert rows * columns + columns <= memory
     assert made.cost >= made.bound
+    assert made.bytes == pytest.approx(4 * made.bound, rel=1e-9, abs=1)
+    assert made.allows(made.bytes)
+    assert not made.allows(made.bytes + 1)
 
 
 def test_memory_without_tiles() -> None:
@@ -77,5 +86,5 @@ def test_no_program_costs_less_than_certified(avx2: Target) -> None:
     verify(certified)
     assert 1 < certified.cost <= figures(Goal.of(one, avx2).synthesize(db=False).impl).cost
     made = randomized(one, avx2, cuts_of(one, avx2))
-    assert [each.rows for each in made] == [4, 4, 4]
-    assert made[0].generating > made[-1].generating > 0
+    assert [each.rows for each in made.values()] == [4, 4, 4]
+    assert made[2].generating > made[4].generating > 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from morello.bounds.hbl import Exponents, least_sigma
 from morello.bounds.nest import Nest, nest_of, program
+from morello.bounds.tiles import tile_moves
 from morello.bounds.traffic import Traffic, best_segments, check, smooth, traffic
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -41,6 +42,12 @@ def third(nest: Nest, memory: int) -> float:
     return smooth(nest, memory, Exponents((HALF,) * 3, zeta))
 
 
+def uncorrected(layer: Nest, stride: int, memory: int) -> float:
+    """The last term of Theorem 15 as it is printed, 2G·√(σσ)/√(rs·M) − 2M; for windows with strides it is no bound."""
+    positions = layer.sizes[-1] * layer.sizes[-2]
+    return 2 * stride * layer.points / (positions * memory) ** 0.5 - 2 * memory
+
+
 def test_product_of_large_matrices() -> None:
     """2G/√M − 2M: tiles of 90×90 whose sums stay move 3.9 % more than that."""
     nest = product(2048, 2048, 2048)
@@ -65,8 +72,9 @@ def test_between_touching_and_reuse_a_mixed_inequality_is_best() -> None:
     found = traffic(product(32, 2048, 2048), WORDS)
     assert found.compulsory == 4_325_376
     assert found.bytes >= 4_650_000
+    assert smooth(found.nest, WORDS, least_sigma(found.nest)) == pytest.approx(2_949_437, abs=1)
     assert found.segments is not None
-    assert any(0 < zeta < 1 for zeta in found.segments.exponents.zeta)
+    assert [*map(float, found.segments.exponents.zeta)] == pytest.approx([0.76, 0, 0], abs=0.02)
     check(found)
 
 
@@ -133,12 +141,29 @@ def test_layers_of_resnet(layer: Nest, compulsory: int, terms: tuple[float, floa
 
 def test_batches_of_resnet() -> None:
     memory = 262_144
-    layer = convolution(64, 64, 56, 3, batch=1000)
-    assert third(layer, memory) == pytest.approx(150_003_712, abs=1)
-    assert third(convolution(3, 64, 112, 7, 2, batch=1000), memory) == pytest.approx(114_723_712, abs=1)
+    for channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        layer = convolution(channels, channels, size, 3, batch=1000)
+        assert third(layer, memory) == pytest.approx(150_003_712, abs=1)
+    first = convolution(3, 64, 112, 7, 2, batch=1000)
+    assert third(first, memory) == pytest.approx(114_723_712, abs=1)
     # As a product of matrices of patches it moves about three times as much.
     patches = product(1000 * 56 * 56, 64 * 9, 64)
     assert smooth(patches, memory, least_sigma(patches)) == pytest.approx(451_059_712, abs=1)
+
+
+def test_strides_skip_no_more_than_filters_have() -> None:
+    """The term as it is printed takes 7/2 positions for four, and for 1×1 filters 1/2 for one.
+
+    There a product of as many pixels moves less than that, in tiles of 90 by 90 sums.
+    """
+    first = convolution(3, 64, 112, 7, 2)
+    assert uncorrected(first, 2, WORDS) == pytest.approx(728_691.6, abs=0.1)
+    assert third(first, WORDS) < uncorrected(first, 2, WORDS)
+    assert uncorrected(convolution(3, 64, 112, 7, 2, batch=1000), 2, 262_144) == pytest.approx(131_187_712, abs=1)
+    single = convolution(1024, 1024, 1024, 1, 2)
+    moved = tile_moves(product(1 << 20, 1024, 1024), (90, 1, 90), 1)
+    assert moved == pytest.approx(2.618e10, rel=1e-3)
+    assert traffic(single, WORDS).bytes <= moved < uncorrected(single, 2, WORDS) == pytest.approx(4.859e10, rel=1e-3)
 
 
 def test_a_stride_over_single_filter_positions_does_not_tighten() -> None:

@@ -21,7 +21,7 @@ Shell = Callable[[str, Path], str]
 
 @pytest.fixture(scope="session")
 def shell() -> Shell:
-    """Runs `morello ...` in this process. Errors are part of what it prints, progress is not.
+    """Runs `morello ... [> FILE]` in this process. Errors are part of what it prints, progress is not.
 
     Other programs run as they do in a shell; tests are skipped where one of them is not installed.
     """
@@ -33,13 +33,16 @@ def shell() -> Shell:
                 pytest.skip(f"there is no {program}")
             pipe = subprocess.PIPE
             return subprocess.run(f"{line} 2>&1", shell=True, cwd=folder, text=True, timeout=300, stdout=pipe).stdout
+        *arguments, arrow, file = arguments if ">" in arguments else (*arguments, "", "")
         before = Path.cwd()
         os.chdir(folder)
         try:
             result = CliRunner(catch_exceptions=False).invoke(main, arguments)
         finally:
             os.chdir(before)
-        return result.stdout + (result.stderr if result.exit_code else "")
+        if arrow:
+            (folder / file).write_text(result.stdout, encoding="utf-8")
+        return ("" if arrow else result.stdout) + (result.stderr if result.exit_code else "")
 
     return run
 

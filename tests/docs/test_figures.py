@@ -41,9 +41,10 @@ def test_the_picture_of_bounds_is_up_to_date() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_picture_of_bounds_shows_is_so() -> None:
+@pytest.mark.parametrize("number", range(2))
+def test_what_the_picture_of_bounds_shows_is_so(number: int) -> None:
     figures = script("figures")
-    title, text = next(iter(figures.EXAMPLES.items()))
+    title, text = [*figures.EXAMPLES.items()][number]
     curves = figures.data()[title]
     assert [32 << 10, figures.traffic(figures.nest_of(figures.parsed(text)), 32 << 10).bytes] in curves["bound"]
     for point in figures.programs(text, figures.LIMITS[-1]):
