@@ -48,7 +48,8 @@ class Alternative:
 class BlockSearch:
     """Finds the cheapest programs of Specs of one target; what it has solved serves later Specs of the same sizes.
 
-    Without `prune` every program is looked at; the answers are the same.
+    Without `prune` every program is looked at; the answers are the same, and so they are however many Specs are taken
+    apart before it knows layouts (`coarse`).
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class BlockSearch:
         prune: bool = True,
         progress: Callable[[Progress], None] | None = None,
         keeper: Keeper | None = None,
+        coarse: int | None = None,
     ):
         self.target = target
         self.prune = prune
@@ -70,8 +72,8 @@ class BlockSearch:
         self._solver: Solver | None = None
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
-        #: Specs taken apart by engines that did not know layouts, before others took their place.
-        self._coarse = 0
+        #: Specs taken apart by engines that did not know layouts, before others took their place, and how many may be.
+        self._before, self._coarse = 0, coarse
         self._impls: dict[Spec, Impl] = {}
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)
@@ -87,7 +89,7 @@ class BlockSearch:
     @property
     def expansions(self) -> int:
         """Specs taken apart so far by the engine that is used, and by those that did not know layouts."""
-        return self._coarse + (self._solver.expansions if self._solver else 0)
+        return self._before + (self._solver.expansions if self._solver else 0)
 
     @property
     def slow_rewrites(self) -> tuple[str, ...]:
@@ -218,7 +220,7 @@ class BlockSearch:
 
     def _smaller(self, space: Target) -> BlockSearch:
         """Return a search of a smaller space."""
-        smaller = BlockSearch(space, progress=self._tell_ahead)
+        smaller = BlockSearch(space, progress=self._tell_ahead, coarse=self._coarse)
         smaller._effort = self._effort
         return smaller
 
@@ -230,11 +232,11 @@ class BlockSearch:
     def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
         """Return a program that comes of some effort, with what it costs at least here; None if none does."""
         self._goal, self._deadline = spec, deadline
-        before = self._coarse
+        before = self._before
 
         def work(solver: Solver, goals: list[int]) -> None:
             self.ahead.inform(spec, solver, goals[0])
-            solver.approach(goals[0], effort.less(self._coarse - before), deadline)
+            solver.approach(goals[0], effort.less(self._before - before), deadline)
 
         self._work([spec], work)
         return self._found_of(spec)
@@ -259,10 +261,10 @@ class BlockSearch:
 
     def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
-        before = self._coarse
+        before = self._before
 
         def work(solver: Solver, goals: list[int]) -> None:
-            self._approach(spec, solver, goals[0], effort.less(self._coarse - before), deadline)
+            self._approach(spec, solver, goals[0], effort.less(self._before - before), deadline)
 
         self._work([spec], work)
         solver = self._made()
@@ -376,7 +378,7 @@ class BlockSearch:
         return self._solver
 
     def _with(self, engine: Engine) -> Solver:
-        return Solver(engine, answers=self.keeper, often=self._tell, save=self._save)
+        return Solver(engine, answers=self.keeper, often=self._tell, save=self._save, coarse=self._coarse)
 
     def _refine(self, solver: Solver) -> None:
         """Begin anew with an engine that knows layouts, and the best program so far; without one, nothing changes."""
@@ -386,7 +388,7 @@ class BlockSearch:
             engine = solver.engine.refined()
         if engine:
             self._earlier += int(solver.core.progress.solved)
-            self._coarse += solver.expansions
+            self._before += solver.expansions
             self._solver = self._with(engine)
 
     def _engine(self, tables: SearchTables | None) -> Engine:

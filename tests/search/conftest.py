@@ -15,3 +15,9 @@ from morello.testing import sweep
 def target_named() -> Callable[[str], Target]:
     """Give an installed target, the third party's `toy_cpu`, or `packing`, where copies in memory pay."""
     return cache(sweep.target_named)
+
+
+@pytest.fixture(autouse=True)
+def finer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have search know layouts from the start, as it does where a proof is late: bounds by class alone look at less."""
+    monkeypatch.setattr("morello.search.solve.solver.COARSE", 0)

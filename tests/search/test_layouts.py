@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
+from morello.kernels.target import Target
 from morello.plugins.registry import installed
+from morello.search.block_search import BlockSearch
+from morello.search.effort import Effort
+from morello.search.progress import Phase, Progress
 from morello.search.solve.directory import classes_of
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
 from morello.search.tables.shapes import key_of
+from morello.search.watch import Full, Late
 
 GOALS = [
     ("x86_avx2", "Move(16×24, (f32, GL, row_major), (f32, GL, col_major), serial)"),
@@ -98,3 +104,61 @@ def test_one_operand_alone_soon_tells_what_all_come_to() -> None:
         pass
     assert engine.core.costs(goal)[0] > 1.25 * by_class
     assert engine.core.progress.abstract_expansions < 20_000
+
+
+TEXT = "Matmul(1×6×40×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
+
+
+def knows_layouts(search: BlockSearch) -> bool:
+    assert search._solver
+    return search._solver.engine.layouts is not None
+
+
+@pytest.mark.parametrize("coarse", [0, 1, 100, 10**9])
+def test_bounds_by_layout_are_made_only_where_the_proof_is_late(coarse: int, avx2: Target) -> None:
+    spec = parse_spec(TEXT, avx2)
+    expected, search = BlockSearch(avx2).synthesize(spec), BlockSearch(avx2, coarse=coarse)
+    assert search.synthesize(spec) == expected
+    assert knows_layouts(search) == (coarse < 10**9)
+
+
+def test_effort_counts_what_was_taken_apart_without_layouts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    search = BlockSearch(avx2, coarse=300)
+    assert search.near(parse_spec(TEXT, avx2), Effort(expansions=1000), np.inf) is None
+    assert knows_layouts(search)
+    assert 1000 <= search.expansions < 1050
+
+
+@pytest.mark.parametrize("kind", [Full, Late])
+def test_search_goes_on_without_them_where_memory_or_time_are_up(
+    kind: type[MorelloError], avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Progress] = []
+
+    def stop(*_: object) -> None:
+        raise kind("up", "")
+
+    spec = parse_spec(TEXT, avx2)
+    expected = BlockSearch(avx2).synthesize(spec)
+    search = BlockSearch(avx2, coarse=300, progress=told.append)
+    monkeypatch.setattr("morello.search.layout_bounds.patterns.check", stop)
+    found = search.approach(spec, Effort(gap=0.0, expansions=10**6))
+    assert (found.impl, found.low) == (expected, found.cost)
+    assert not knows_layouts(search)
+    assert [one.phase for one in told].count(Phase.LAYOUTS) == 1
+
+
+def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    told: list[Progress] = []
+    # After 13,600 Specs there is a program, but no proof that it is cheap.
+    search = BlockSearch(avx2, coarse=13_600, progress=told.append)
+    text = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
+    search.approach(parse_spec(text, avx2), Effort(gap=0.001))
+    (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
+    before, there, after = told[place - 1 : place + 2]
+    assert before.high is not None
+    assert (before.low, before.high) == (there.low, there.high)
+    assert after.high is not None
+    assert there.low <= after.low <= after.high <= before.high

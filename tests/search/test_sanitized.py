@@ -39,12 +39,13 @@ def search_all(database: str) -> None:
     from morello.search.block_search import BlockSearch
     from morello.search.solve.engine import Engine
 
-    for _ in range(2):
+    # With bounds by layout at once, and after a little without.
+    for coarse in (0, 100):
         store = SpecStore(database)
         for name, text in SEARCHES:
             target = installed().target(name)
             try:
-                found = BlockSearch(target, keeper=StoreKeeper(store)).approach(
+                found = BlockSearch(target, keeper=StoreKeeper(store), coarse=coarse).approach(
                     parse_spec(text, target), Effort(expansions=EFFORT)
                 )
                 print(text, found.low, found.cost, flush=True)

@@ -75,8 +75,8 @@ class Engine:
     def refined(self) -> Engine | None:
         """Return the same engine with bounds by layout, which has met no cell; None if time or memory are up before."""
         self.refines = False
-        self._begin(Phase.LAYOUTS)
         try:
+            self._begin(Phase.LAYOUTS)
             layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
             abstraction = Abstraction(self.packing, self.bounds, layouts).fields()
         except (Full, Late):

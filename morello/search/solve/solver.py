@@ -52,7 +52,7 @@ class Solver:
     """Solves cells of one engine.
 
     While goals are solved, some milliseconds apart, `often` is called, and `save`, which may let go of what was begun.
-    `often` is also called when they are.
+    `often` is also called when they are. `coarse` Specs are taken apart before it takes an engine that knows layouts.
     """
 
     def __init__(
@@ -62,11 +62,13 @@ class Solver:
         answers: Answers | None = None,
         often: Callable[[Solver], None] | None = None,
         save: Callable[[Solver], None] | None = None,
+        coarse: int | None = None,
     ):
         self.engine, self.core = engine, engine.core
         self.goals: list[int] = []
         self._answers = answers
         self._often, self._save = often or _do_nothing, save or _do_nothing
+        self._coarse = COARSE if coarse is None else coarse
 
     def solve(self, goals: Sequence[int]) -> None:
         """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and Coarse."""
@@ -172,6 +174,7 @@ class Solver:
         self, cell: int, slack: float = 1.0, enough: Callable[[], bool] = lambda: False, *, proves: bool = True
     ) -> None:
         while not self._solved(cell, slack):
+            self._check_bounds()
             self.core.begin(cell, float("inf"), slack)
             while not self._going_on(self.core.run):
                 # To save takes search off its way, which would let time decide what it finds first.
@@ -179,8 +182,12 @@ class Solver:
                     self._save(self)
                 if enough():
                     raise _Enough
-                if self.engine.refines and self.expansions >= COARSE:
-                    raise Coarse
+                self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        """Raise Coarse if finer bounds should be made."""
+        if self.engine.refines and self.expansions >= self._coarse:
+            raise Coarse
 
     def _solved(self, cell: int, slack: float) -> bool:
         low, high = self.core.costs(cell)
