@@ -32,6 +32,8 @@ from morello.search.step_kinds import is_known
 from morello.search.tables.search_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched
 
+#: Specs taken apart before search knows layouts: where that is the proof, it would be later by what these bounds take.
+COARSE = 16_384
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
 
@@ -73,7 +75,7 @@ class BlockSearch:
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
         #: Specs taken apart by engines that did not know layouts, before others took their place, and how many may be.
-        self._before, self._coarse = 0, coarse
+        self._before, self._coarse = 0, COARSE if coarse is None else coarse
         self._impls: dict[Spec, Impl] = {}
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)

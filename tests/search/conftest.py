@@ -20,4 +20,4 @@ def target_named() -> Callable[[str], Target]:
 @pytest.fixture(autouse=True)
 def finer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have search know layouts from the start, as it does where a proof is late: bounds by class alone look at less."""
-    monkeypatch.setattr("morello.search.solve.solver.COARSE", 0)
+    monkeypatch.setattr("morello.search.block_search.COARSE", 0)

@@ -179,7 +179,8 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNam
         with contextlib.suppress(Enough):
             textbook.solve(spec)
     costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
-    engine = Engine([spec.logical for spec in goals(target, seed, 3)], target)
+    engine = Engine([spec.logical for spec in goals(target, seed, 3)], target).refined()
+    assert engine
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
     cells = engine.directory.cells_of([*textbook.seen])
     assert np.all(engine.core.cells().low[cells] <= costs)
@@ -196,7 +197,8 @@ def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
         "(Matmul(1×5×3×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])",
         "(Matmul(1×2×9×4, L1, L1, L1, serial), [8, 0, 0, 0, 0])",
     )
-    engines = [Engine([parse_spec(text, avx2).logical], avx2) for text in texts]
+    made = [Engine([parse_spec(text, avx2).logical], avx2).refined() for text in texts]
+    engines = [engine for engine in made if engine]
     goals = [engine.directory.cells_of([parse_spec(text, avx2)]) for engine, text in zip(engines, texts, strict=True)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda engine, goal: Solver(engine).solve(goal), engines, goals))

@@ -17,8 +17,6 @@ from morello.search.solve.engine import Engine
 EXACT = 2.0**53
 #: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
 _SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
-#: Specs taken apart before search knows layouts, too: where that is the proof, it would be later by these bounds.
-COARSE = 16_384
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
 
@@ -52,7 +50,7 @@ class Solver:
     """Solves cells of one engine.
 
     While goals are solved, some milliseconds apart, `often` is called, and `save`, which may let go of what was begun.
-    `often` is also called when they are. `coarse` Specs are taken apart before it takes an engine that knows layouts.
+    `often` is also called when they are. After `coarse` Specs were taken apart it takes an engine that knows layouts.
     """
 
     def __init__(
@@ -62,13 +60,13 @@ class Solver:
         answers: Answers | None = None,
         often: Callable[[Solver], None] | None = None,
         save: Callable[[Solver], None] | None = None,
-        coarse: int | None = None,
+        coarse: float = float("inf"),
     ):
         self.engine, self.core = engine, engine.core
         self.goals: list[int] = []
         self._answers = answers
         self._often, self._save = often or _do_nothing, save or _do_nothing
-        self._coarse = COARSE if coarse is None else coarse
+        self._coarse = coarse
 
     def solve(self, goals: Sequence[int]) -> None:
         """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and Coarse."""
