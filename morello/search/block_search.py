@@ -386,6 +386,7 @@ class BlockSearch:
         """Begin anew with an engine that knows layouts, and the best program so far; without one, nothing changes."""
         if self._goal and (known := self.so_far(self._goal)):
             self.ahead.add(known)
+            self._keep(known)
         with watched(self._effort.memory, self._deadline), uncollected():
             engine = solver.engine.refined()
         if engine:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from morello.db import unproven
+from morello.db.keeper import StoreKeeper
+from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
+from morello.ir.impl import figures
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -107,6 +113,8 @@ def test_one_operand_alone_soon_tells_what_all_come_to() -> None:
 
 
 TEXT = "Matmul(1×6×40×24, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
+#: A Spec of which there is a program, but no proof that it is cheap, after so many Specs without bounds by layout.
+LATE = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)", 13_600
 
 
 def knows_layouts(search: BlockSearch) -> bool:
@@ -152,13 +160,29 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
 def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     told: list[Progress] = []
-    # After 13,600 Specs there is a program, but no proof that it is cheap.
-    search = BlockSearch(avx2, coarse=13_600, progress=told.append)
-    text = "Matmul(1×7×9×13, (f32, GL), (f32, GL, col_major), (f32, GL), serial)"
-    search.approach(parse_spec(text, avx2), Effort(gap=0.001))
+    search = BlockSearch(avx2, coarse=LATE[1], progress=told.append)
+    search.approach(parse_spec(LATE[0], avx2), Effort(gap=0.001))
     (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
     before, there, after = told[place - 1 : place + 2]
     assert before.high is not None
     assert (before.low, before.high) == (there.low, there.high)
     assert after.high is not None
     assert there.low <= after.low <= after.high <= before.high
+
+
+def test_what_is_known_survives_an_interrupt_while_they_are_made(
+    avx2: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+
+    def stop(progress: Progress) -> None:
+        if progress.phase == Phase.LAYOUTS:
+            raise KeyboardInterrupt
+
+    spec, store = parse_spec(LATE[0], avx2), SpecStore(tmp_path / "specs.db")
+    with pytest.raises(KeyboardInterrupt):
+        BlockSearch(avx2, coarse=LATE[1], progress=stop, keeper=StoreKeeper(store)).approach(spec, Effort(gap=0.001))
+    known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)
+    assert known
+    assert known.cost == figures(known.impl).cost
+    assert known.low < known.cost
