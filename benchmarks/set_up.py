@@ -1,0 +1,86 @@
+"""Measures what a search takes before it takes Specs apart: tables and bounds by class, and finer bounds if need be.
+
+    python benchmarks/set_up.py [--only TEXT] [--target NAME]... [--runs 2]
+
+Each is measured in a process of its own, in seconds of the processor and in MiB on top of what the process took before,
+at most; of several runs the least. Finer bounds, by layout, come after 16,384 Specs without a proof.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.specs import SPECS
+from morello.search.library import library
+from morello.search.memory import resident, uncollected
+from morello.search.solve.engine import Engine
+
+#: Products of all types, a graph, and convolutions: those of papers/004 that take longest.
+NAMES = (
+    "100³",
+    "2048³",
+    "bf16 100³",
+    "u8·i8→i32 1024³",
+    "LayerNorm 8×768",
+    "ResNet18-2 64,64,56,3",
+    "Yolo-2 64,32,272,3",
+    "ResNet50 2048,512,7,1",
+)
+TARGETS = ("x86_avx2", "x86_avx512")
+#: Seconds of the processor, and bytes.
+Taken = tuple[float, int]
+
+
+def taken(make: Callable[[], object]) -> Taken:
+    """Return what it takes to make something."""
+    before, memory = time.process_time(), resident()
+    # It stays until the process has been asked for its peak.
+    made = make()
+    seconds, peak = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    del made
+    return seconds, max(0, peak - memory)
+
+
+def measured(name: str, target: str) -> tuple[Taken, Taken]:
+    """Return what it takes to begin, and what finer bounds take. Meant for a process of its own."""
+    spec, made = SPECS[name].for_target(target)
+    library()
+    with uncollected():
+        engines: list[Engine] = []
+        begun = taken(lambda: engines.append(Engine([spec.logical], made, ceilings=spec.limits)))
+        finer = taken(lambda: engines.append(engines[0].refined() or engines[0]))
+    return begun, finer
+
+
+def least(name: str, target: str, runs: int) -> tuple[Taken, Taken]:
+    """Return the least of several runs, one after another."""
+    found: list[tuple[Taken, Taken]] = []
+    for _ in range(runs):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            found.append(pool.submit(measured, name, target).result())
+    return min(one[0] for one in found), min(one[1] for one in found)
+
+
+@click.command(help=(__doc__ or "").split("\n")[0])
+@click.option("--only", default="", help="Specs whose name contains this.")
+@click.option("--target", "targets", multiple=True, default=TARGETS, help="Targets, by default both.")
+@click.option("--runs", default=2, show_default=True, help="Runs of each, of which the least counts.")
+def main(only: str, targets: tuple[str, ...], runs: int) -> None:
+    table = Table("Spec", "target", "until search begins", "MiB", "finer bounds", "MiB")
+    for name in NAMES:
+        for target in targets if only in name else ():
+            columns = [(f"{seconds:.2f} s", str(peak >> 20)) for seconds, peak in least(name, target, runs)]
+            table.add_row(name, target, *(cell for column in columns for cell in column))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""benchmarks/set_up.py tells what a search takes before it takes Specs apart, and what finer bounds take."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+import set_up
+from harness.specs import SPECS
+
+
+def test_it_shows_seconds_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*set_up.NAMES} <= {*SPECS}
+    monkeypatch.setattr(set_up, "NAMES", ("3³", "4³"))
+    result = CliRunner(catch_exceptions=False).invoke(
+        set_up.main, ["--only", "3", "--target", "x86_avx2", "--runs", "1"]
+    )
+    (row,) = [line for line in result.stdout.splitlines() if "x86_avx2" in line]
+    begun, finer = (float(seconds) for seconds in re.findall(r"([\d.]+) s", row))
+    assert 0 < begun < 60 > finer > 0
+    assert "4³" not in result.stdout
