@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from morello import api
+from morello.host import missing_features
 from morello.ir.impl import Node
 from morello.plugins.registry import Registry
 from morello.runtime import Compiler
@@ -12,7 +15,12 @@ from morello.testing import Trials
 
 
 def trials(registry: Registry, target: str, specs: Mapping[str, str], compiler: Compiler | None = None) -> Trials:
-    """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers."""
+    """Return the programs of Specs with their schedules, whose steps are ` ; ` apart, to be checked with sanitizers.
+
+    A test is skipped where this machine cannot run them.
+    """
+    if missing := missing_features(registry.target(target).info.cpu_features):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
     text = f"target {target}\n" + "\n".join(f"spec p{i} = {one}" for i, one in enumerate(specs))
     text += "".join(f"\nschedule p{i} {{ ; {one} ; }}".replace(" ; ", "\n") for i, one in enumerate(specs.values()))
     impls = [goal.impl for goal in api.parse(text, registry=registry).values() if isinstance(goal.impl, Node)]
