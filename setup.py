@@ -9,7 +9,7 @@ from setuptools import setup
 root = Path(__file__).parent.absolute()
 facts = run_path(str(root / "morello" / "search" / "sources.py"))
 files = [path.relative_to(root) for path in facts["sources"]()]
-declared = [file for file in files if file.name.startswith("_") and file.suffix == ".h"]
+declared = [path.relative_to(root) for path in facts["declarations"]()]
 
 ffi = cffi.FFI()
 for header in declared:

@@ -72,7 +72,7 @@ def partition(codes: Sequence[Num]) -> Iterator[tuple[tuple[int, ...], CellIndic
     # Few groups have small numbers, which are sorted in no time.
     order = np.argsort(group.astype(np.uint16) if len(found) < 1 << 16 else group, kind="stable")
     ends = [0, *np.cumsum(np.bincount(group)).tolist()]
-    for each, (first, end) in zip(found, pairwise(ends), strict=False):
+    for each, (first, end) in zip(found, pairwise(ends), strict=True):
         yield each, order[first:end]
 
 

@@ -234,13 +234,12 @@ class BlockSearch:
     def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
         """Return a program that comes of some effort, with what it costs at least here; None if none does."""
         self._goal, self._deadline = spec, deadline
-        before = self._before
 
-        def work(solver: Solver, goals: list[int]) -> None:
-            self.ahead.inform(spec, solver, goals[0])
-            solver.approach(goals[0], effort.less(self._before - before), deadline)
+        def work(solver: Solver, goal: int, left: Effort) -> None:
+            self.ahead.inform(spec, solver, goal)
+            solver.approach(goal, left, deadline)
 
-        self._work([spec], work)
+        self._work_within(spec, effort, work)
         return self._found_of(spec)
 
     def so_far(self, spec: Spec) -> Found | None:
@@ -263,12 +262,7 @@ class BlockSearch:
 
     def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
-        before = self._before
-
-        def work(solver: Solver, goals: list[int]) -> None:
-            self._approach(spec, solver, goals[0], effort.less(self._before - before), deadline)
-
-        self._work([spec], work)
+        self._work_within(spec, effort, lambda solver, goal, left: self._approach(spec, solver, goal, left, deadline))
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
         return goal, *solver.core.costs(goal)
@@ -324,6 +318,11 @@ class BlockSearch:
             solver.choose(goals)
 
         self._work(specs, work)
+
+    def _work_within(self, spec: Spec, effort: Effort, work: Callable[[Solver, int, Effort], None]) -> None:
+        """Do some work on a Spec's cell with some effort, or what is left of it where engines gave way to others."""
+        before = self._before
+        self._work([spec], lambda solver, goals: work(solver, goals[0], effort.less(self._before - before)))
 
     def _work(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> None:
         """Do some work on the cells of Specs."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from morello.search.sources import digest, sources
+from morello.search.sources import declarations, digest, sources
 
 _INSTALLED = "morello.search.solve._engine"
 _loading = threading.Lock()
@@ -30,7 +30,7 @@ def loaded() -> tuple[Any, Any]:
         return engine.ffi, engine.lib
     cffi = importlib.import_module("cffi")
     ffi = cffi.FFI()
-    for header in (path for path in sources() if path.name.startswith("_") and path.suffix == ".h"):
+    for header in declarations():
         ffi.cdef(header.read_text(encoding="utf-8"))
     return ffi, ffi.dlopen(str(_built()))
 

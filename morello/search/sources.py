@@ -14,6 +14,11 @@ def sources() -> list[Path]:
     return [path for folder in FOLDERS for path in sorted(folder.glob("*.[ch]"))]
 
 
+def declarations() -> list[Path]:
+    """Return the headers that Python reads, too: they tell of the functions and types of the compiled part."""
+    return [path for path in sources() if path.name.startswith("_") and path.suffix == ".h"]
+
+
 def digest() -> str:
     """Return a hash of names and contents. A library built of them holds it (`_engine.c`)."""
     found = hashlib.sha256()

@@ -41,16 +41,15 @@ def counts(told: str) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_a_sample_passes(tmp_path: Path) -> None:
-    command = [*COMMAND, "--specs", "40", "--seconds", "0.4", "--seed", "1"]
+    command = [*COMMAND, "--specs", "40", "--seconds", "0.8", "--seed", "1"]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = counts(done.stdout)
     assert found["Specs"] == 40
     assert found["failed"] == 0
-    # How many are done in so little time depends on the machine.
-    assert found["verified"] >= 10
-    assert found["brute force: equal"] >= 10
+    assert found["verified"] >= 20
+    assert found["brute force: equal"] >= 20
     assert not [*tmp_path.rglob("*crash*")]
 
 

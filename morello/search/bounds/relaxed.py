@@ -123,8 +123,8 @@ class Relaxed:
         cheapest = np.full((count, states.cost.shape[1]), np.inf)
         smallest = np.full((count, states.cost.shape[1]), NEVER)
         for cls in range(count):
-            cheapest[cls] = states.cost[states.cls == cls].min(0)
-            smallest[cls] = states.bytes[states.cls == cls].min(0)
+            own = states.cls == cls
+            cheapest[cls], smallest[cls] = states.cost[own].min(0), states.bytes[own].min(0)
         return cheapest, smallest
 
     def _below(self, key: Key) -> Iterator[Key]:
