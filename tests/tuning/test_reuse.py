@@ -13,6 +13,7 @@ from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.host import missing_features
+from morello.kernels.metric import Metric
 from morello.plugins.registry import installed
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer
@@ -73,7 +74,10 @@ def tune(goal: Goal, **more: Any) -> Tuned:
 def test_recipes_are_replayed_one_item_at_a_time_before_all_else(tmp_path: Path) -> None:
     store = SpecStore(tmp_path / "a.db")
     keep(store, relu(128, 128), ("mapper", 4.0), ("drop_move", 1.1))
+    # Judged by a number that no other process disturbs.
+    modelled = Metric(name="modelled cost", unit="units", measure=lambda kernel: float(kernel.cost))
     goal = slow(relu(64, 64))
+    goal = attrs.evolve(goal, target=attrs.evolve(goal.target, metrics=(modelled,)))
     done = tune(goal, reuse=store)
     items = [one.proposal.item for one in done.samples]
     assert items[0] == "mapper"
@@ -83,8 +87,8 @@ def test_recipes_are_replayed_one_item_at_a_time_before_all_else(tmp_path: Path)
     assert len(items) <= 10
     plain = tune(goal)
     assert done.gain > 1
-    # The same budget comes at least as far, but for noise.
-    assert done.gain > 0.9 * plain.gain
+    # The same budget comes at least as far.
+    assert done.gain >= plain.gain
 
 
 def test_what_paid_for_one_spec_is_kept_for_the_next(tmp_path: Path) -> None:
