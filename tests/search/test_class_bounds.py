@@ -51,11 +51,12 @@ def moved(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: Int
     moves, found = bounds.of(MoveBounds), []
     for operand, cls in enumerate(own.classes[number].tolist()):
         for move in moves.classes(own.space.key, operand, cls):
-            after = int(moves.after(own, move)[number])
-            cost = move.cost[shape] + bounds.cheapest[cls][own.space.tensors[operand][shape]]
-            if not move.view:
-                cost += moves.copy_costs(own.space, move, cls, np.array([shape]))[0]
-            used = {move.level: int(move.bytes[shape])}
+            after, tensor = int(own.after[operand][number, move.into]), own.space.tensors[operand][shape]
+            cost = bounds.cheapest[move.into][tensor] + bounds.cheapest[cls][tensor]
+            copies = bounds.by_key[moves.copy_key(own.space, operand)]
+            for copied in {} if move.view else moves.copies(own.space, move, cls).values():
+                cost += copies.values[moves.copy_shapes(own.space, operand)[shape], copies.full[copied]]
+            used = {move.level: int(bounds.smallest[move.into][tensor])}
             found.append(cost + under(bounds, own, after, shape, limits, used))
     return found
 
@@ -84,12 +85,12 @@ def staged(bounds: Bounds, own: SpaceBounds, number: int, shape: int, limits: In
         tensors = [
             (cls, numbers[shape]) for cls, numbers in zip(pipeline.new_classes, pipeline.table.tensors, strict=True)
         ]
-        total = np.full(len(limits), sum((float(bounds.cheapest[tensor]) for tensor in tensors), 0.0))
+        total = np.full(len(limits), sum((float(bounds.cheapest[cls][tensor]) for cls, tensor in tensors), 0.0))
         for part, tuples in zip(pipeline.table.parts, pipeline.parts, strict=True):
             held: dict[int, int] = {}
             for cls, tensor in (tensors[held_one] for held_one in part.holds):
                 level = bounds.states.classes[cls].level
-                held[level] = held.get(level, 0) + int(bounds.smallest[cls, tensor])
+                held[level] = held.get(level, 0) + int(bounds.smallest[cls][tensor])
             tuple_ = int(tuples[np.flatnonzero(pipeline.rows == number)[0]])
             total += under(bounds, bounds.by_key[part.space.key], tuple_, part.shape[shape], limits, held)
         found.append(total)

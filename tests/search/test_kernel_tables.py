@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import attrs
-import numpy as np
 import pytest
 
 from morello.errors import PluginError
@@ -59,10 +58,13 @@ def test_every_call_that_a_kernel_accepts_is_there(avx2: Target) -> None:
         assert len(calls) == len(there)
         for _ in range(20):
             shape = rng.randrange(space.count)
-            fitting = [np.flatnonzero(states.described[:, tensors[shape]]).tolist() for tensors in space.tensors]
+            of_ranks = [
+                [number for number, (rank, _) in enumerate(states.states) if rank == len(operand.dims)]
+                for operand in space.operands
+            ]
             numbers = [
-                rng.choice([number for number in own if states.states[number][0] == len(operand.dims)])
-                for own, operand in zip(fitting, space.operands, strict=True)
+                rng.choice([number for number in own if states.describes(number)[tensors[shape]]])
+                for own, tensors in zip(of_ranks, space.tensors, strict=True)
             ]
             chosen = tuple(states.states[number][1] for number in numbers)
             logical = LogicalSpec(key.op, tuple(space.sizes[:, shape].tolist()), chosen, key.serial)

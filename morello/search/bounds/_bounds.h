@@ -48,14 +48,15 @@ typedef struct {
 
 /* Moves of an operand from one class of states to another. */
 typedef struct {
+    int32_t operand;
+    int32_t from;             /* classes */
+    int32_t into;
     int32_t level;            /* of the new operand */
     int32_t copy_space;       /* of the Moves that copy */
     int64_t load;             /* their columns under full limits, -1: no such copy */
     int64_t store;
     int32_t load_tuple;       /* their class tuples where they are in this very space, else -1 */
     int32_t store_tuple;
-    const double *cost;       /* [shapes]: of both operands */
-    const int64_t *bytes;     /* [shapes]: of the new operand */
     const int32_t *copy_shape;   /* [shapes] */
 } BoundMove;
 
@@ -64,6 +65,7 @@ typedef struct {
     int32_t tuples;
     int64_t width;            /* columns, and one behind them */
     double *values;           /* [shapes + 1, width] */
+    const int32_t *const *tensor;  /* [operands][shapes] */
     const int32_t *full;      /* [tuples]: the column of full limits */
     const int32_t *ladder;    /* [tuples, levels + 1]: the first column of each ladder, -1: none */
     const int32_t *order;     /* [shapes]: smaller ones first */
@@ -91,6 +93,8 @@ typedef struct {
     int32_t steps;            /* the most of a level */
     const BoundLevel *level;  /* [levels + 1] */
     const BoundSpace *space;
+    const double *const *cheapest;  /* [classes][tensors]: the least that a move of such a tensor costs */
+    const int64_t *const *smallest; /* the same: the fewest bytes that it takes */
 } BoundModel;
 
 /* Lower the values of a space by all steps on it, given those of the spaces below. Return 1 if any became less, else 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,14 @@ class SpaceBounds:
     The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
     [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits, and
     `ladders`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
-    The last ladder is one column, of class tuples that have no others.
+    The last ladder is one column, of class tuples that have no others. `after`, per operand [tuples, all classes], is
+    the class tuple with another class of that operand, -1: none.
     """
 
     def __init__(self, space: Space, classes: int):
         self.space = space
         self.classes: Ints = np.zeros((0, len(space.operands)), dtype=np.int64)
+        self._count = classes
         self.tuples: dict[Classes, int] = {}
         #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
         self.solvable: Bools = np.zeros(0, dtype=np.bool_)
@@ -95,6 +98,15 @@ class SpaceBounds:
         """Return the numbers, [n], of class tuples, [n, operands]; -1 for those that there are not."""
         place, new = self._find(self.codes(classes))
         return np.where(new, -1, self._numbers[place]) if len(self._numbers) else np.full(len(classes), -1)
+
+    @cached_property
+    def after(self) -> list[Ints]:
+        found: list[Ints] = []
+        for operand in range(len(self.space.operands)):
+            changed = np.repeat(self.classes, self._count, axis=0)
+            changed[:, operand] = np.tile(np.arange(self._count), len(self.classes))
+            found.append(self.number(changed).reshape(len(self.classes), self._count))
+        return found
 
     def _find(self, codes: Any) -> tuple[Ints, Bools]:
         """Return the places of codes, [n], among those that are known, and which are not."""

@@ -6,7 +6,9 @@ static double cost_of(const Work *work, const BoundMove *move) {
     const BoundSpace *copies = &work->model->space[move->copy_space];
     const double *copied = copies->values + move->copy_shape[work->shape] * copies->width;
     const double load = move->load < 0 ? 0 : copied[move->load], store = move->store < 0 ? 0 : copied[move->store];
-    return move->cost[work->shape] + (load + store);
+    const int32_t tensor = work->space->tensor[move->operand][work->shape];
+    const double *const *cheapest = work->model->cheapest;
+    return cheapest[move->into][tensor] + cheapest[move->from][tensor] + (load + store);
 }
 
 /* Return when what a move's cost depends on became less for the last time. */
@@ -48,7 +50,9 @@ void take_moves(Work *work) {
     int64_t clock = 0;
     for (int32_t at = 0; at < space->moves; ++at) {
         hold_nothing(work, at);
-        hold(work, at, space->move[at].level, space->move[at].bytes[work->shape]);
+        const BoundMove *move = &space->move[at];
+        const int32_t tensor = space->tensor[move->operand][work->shape];
+        hold(work, at, move->level, work->model->smallest[move->into][tensor]);
     }
     memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);
     memset(work->changed, 0, (size_t)space->tuples * sizeof *work->changed);

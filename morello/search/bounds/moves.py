@@ -8,28 +8,22 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.search.arrays import Floats, Ints
+from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
 from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
-from morello.search.tables.operand_states import NEVER
 from morello.search.tables.shapes import Key, Space
 
 
 @attrs.frozen
 class MoveClass:
-    """Moves of one operand to the class `into`, at `level`.
-
-    `cost` and `bytes`, [shapes of the space], are what the new operand costs and takes at least.
-    """
+    """Moves of one operand to the class `into`, at `level`."""
 
     operand: int
     table: MoveTable
     into: int
     level: int
-    cost: Floats
-    bytes: Ints
     view: bool
 
 
@@ -95,14 +89,12 @@ class MoveBounds(StepBounds):
     def _move_classes(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
         relaxed, states = self.relaxed, self.relaxed.states
         space = relaxed.spaces.by_key[key]
-        tensors = space.tensors[operand]
         for table in self.tables.tables(states, space, operand, states.classes[cls]):
             into = states.class_numbers.get(table.target)
             if into is not None:
                 level = table.target.level
                 view = relaxed.target.levels[level].kind == "cache" and table.target.dtype == states.classes[cls].dtype
-                cost, used = relaxed.cheapest[into][tensors], relaxed.smallest[into][tensors]
-                yield MoveClass(operand, table, into, level, cost, used, view)
+                yield MoveClass(operand, table, into, level, view)
 
     def _further(self, key: Key, operand: int, cls: int) -> Iterator[MoveClass]:
         """Yield moves to other classes, now or later."""
@@ -113,12 +105,6 @@ class MoveBounds(StepBounds):
                     seen.add(move.into)
                     waiting.append(move.into)
                     yield move
-
-    def after(self, bounds: SpaceBounds, move: MoveClass) -> Ints:
-        """Return the numbers of class tuples after a move, [tuples], -1 for none."""
-        classes = bounds.classes.copy()
-        classes[:, move.operand] = move.into
-        return bounds.number(classes)
 
     def copy_key(self, space: Space, operand: int) -> Key:
         """Return the space of the copies of an operand."""
@@ -132,17 +118,12 @@ class MoveBounds(StepBounds):
             self._copy_shapes[key] = below.numbers(list(space.operand_shapes(operand)))
         return self._copy_shapes[key]
 
-    def copy_costs(self, space: Space, move: MoveClass, cls: int, rows: Ints) -> Floats:
-        """Return what loading and storing cost at least when an operand is moved, with all memory free: [rows]."""
+    def copies(self, space: Space, move: MoveClass, cls: int) -> dict[str, int]:
+        """Return the class tuples of the Moves that load and store an operand that is moved."""
         operand = space.operands[move.operand]
-        below = self.relaxed.by_key[self.copy_key(space, move.operand)]
-        shapes = self.copy_shapes(space, move.operand)[rows]
-        total = np.zeros(len(rows))
-        if operand.reads:
-            total += below.values[shapes, below.full[below.tuples[cls, move.into]]]
-        if operand.writes:
-            total += below.values[shapes, below.full[below.tuples[move.into, cls]]]
-        return total
+        tuples = self.relaxed.by_key[self.copy_key(space, move.operand)].tuples
+        load = {"load": tuples[cls, move.into]} if operand.reads else {}
+        return load | ({"store": tuples[move.into, cls]} if operand.writes else {})
 
     # What C is given.
 
@@ -171,27 +152,26 @@ class MoveBounds(StepBounds):
         }
 
     def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int) -> _Plan:
-        into = self.after(bounds, move)
+        into = bounds.after[move.operand][:, move.into]
         here = np.flatnonzero(bounds.solvable & (bounds.classes[:, move.operand] == cls) & (into >= 0))
         here = here[bounds.solvable[into[here]]]
         return _Plan(here, np.full(len(here), number), into[here])
 
     def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int, structs: Structs) -> dict[str, Any]:
-        space, operand = bounds.space, bounds.space.operands[move.operand]
+        space = bounds.space
         key = self.copy_key(space, move.operand)
         below = self.relaxed.by_key[key]
-        copies = {"load": (cls, move.into)} if operand.reads else {}
-        copies |= {"store": (move.into, cls)} if operand.writes else {}
-        tuples = {name: below.tuples[classes] for name, classes in copies.items()} if not move.view else {}
+        tuples = {} if move.view else self.copies(space, move, cls)
         # Copies of a Move's operands are Moves themselves.
         own = tuples if key == space.key else {}
         return {
+            "operand": move.operand,
+            "from": cls,
+            "into": move.into,
             "level": move.level,
             "copy_space": self.relaxed.index[key],
             **{name: below.full[tuples[name]] if name in tuples else -1 for name in ("load", "store")},
             **{f"{name}_tuple": own.get(name, -1) for name in ("load", "store")},
-            "cost": structs.array(move.cost + self.relaxed.cheapest[cls][space.tensors[move.operand]], "double"),
-            "bytes": structs.array(np.minimum(move.bytes, NEVER), "int64_t"),
             "copy_shape": structs.rows([self.copy_shapes(space, move.operand)], "int32_t")[0],
         }
 

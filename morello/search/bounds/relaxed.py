@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 
 from morello.ir.limits import Limits
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
 from morello.search.structs import Structs
 from morello.search.tables.limits import LimitCodes
-from morello.search.tables.operand_states import NEVER
+from morello.search.tables.operand_states import least
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
 
@@ -72,8 +72,8 @@ T = TypeVar("T", bound=StepBounds)
 class Relaxed:
     """The class tuples that steps lead to from the goals'.
 
-    `cheapest` and `smallest` are [classes, tensors]: the least that a move of such a tensor costs (m of
-    [Kaufman2025]) and the fewest bytes that it takes, of all states in a class. No limits are above `ceilings`.
+    `cheapest` and `smallest` are, per class, [tensors of its rank]: the least that a move of such a tensor costs (m of
+    [Kaufman2025]) and the fewest bytes that it takes, of all states in it. No limits are above `ceilings`.
     """
 
     def __init__(
@@ -98,7 +98,9 @@ class Relaxed:
         self.index = {key: number for number, key in enumerate(tables.spaces.by_key)}
         classes = len(self.states.classes)
         self.by_key = {key: SpaceBounds(space, classes) for key, space in tables.spaces.by_key.items()}
-        self.cheapest, self.smallest = self._class_minima()
+        members = [np.flatnonzero(self.states.cls == cls).tolist() for cls in range(classes)]
+        self.cheapest = [least([self.states.cost[state] for state in own]) for own in members]
+        self.smallest = [least([self.states.bytes[state] for state in own]) for own in members]
         self.level_of = np.array([cls.level for cls in self.states.classes], dtype=np.int64)
         self.steps = [kind(self) for kind in kinds]
         #: The spaces that steps of each lead to.
@@ -116,16 +118,6 @@ class Relaxed:
     def apply_to(self, suits: Sequence[bool], classes: Ints) -> Bools:
         """Return which of some class tuples, [n, operands], a step that suits these levels applies to."""
         return np.all(np.array(suits)[self.level_of[classes]], axis=1)
-
-    def _class_minima(self) -> tuple[Floats, Ints]:
-        states = self.states
-        count = len(states.classes)
-        cheapest = np.full((count, states.cost.shape[1]), np.inf)
-        smallest = np.full((count, states.cost.shape[1]), NEVER)
-        for cls in range(count):
-            own = states.cls == cls
-            cheapest[cls], smallest[cls] = states.cost[own].min(0), states.bytes[own].min(0)
-        return cheapest, smallest
 
     def _below(self, key: Key) -> Iterator[Key]:
         for steps in self.steps:

@@ -84,6 +84,8 @@ class Bounds(Relaxed):
             "steps": max(map(len, self.step_codes)),
             "level": structs.structs("BoundLevel", [*levels, {"steps": 1}]),
             "space": structs.structs("BoundSpace", spaces),
+            "cheapest": structs.rows(self.cheapest, "double"),
+            "smallest": structs.rows(self.smallest, "int64_t"),
         }
         return structs.structs("BoundModel", [fields])
 
@@ -93,6 +95,7 @@ class Bounds(Relaxed):
             "tuples": len(bounds.tuples),
             "width": bounds.width + 1,
             "values": structs.array(bounds.values, "double"),
+            "tensor": structs.rows(bounds.space.tensors, "int32_t"),
             "full": structs.array(bounds.full, "int32_t"),
             "ladder": structs.array(bounds.ladders, "int32_t"),
             "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),

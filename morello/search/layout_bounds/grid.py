@@ -30,7 +30,7 @@ class PatternSets:
     def __init__(self, patterns: Patterns, numbers: Sequence[int], tensors: Ints):
         self.numbers = [*numbers]
         distinct, of = np.unique(tensors, return_inverse=True)
-        there = np.isfinite(patterns.cost[self.numbers][:, distinct].T)
+        there = np.isfinite([patterns.cost[number][distinct] for number in self.numbers]).reshape(-1, len(distinct)).T
         codes, first, sets = np.unique(np.packbits(there, axis=1), axis=0, return_index=True, return_inverse=True)
         self.of: Ints = sets.reshape(-1)[of.reshape(-1)]
         self.members: Bools = there[first]
@@ -112,11 +112,13 @@ class Grids:
         bounds, patterns = self.bounds.by_key[key], self.patterns
         possible: list[PatternSets] = []
         for operand, tensors in enumerate(bounds.space.tensors):
-            there = np.any(patterns.cost[:, np.unique(tensors)] < np.inf, axis=1)
             # There are none in a space that no step leads to.
             classes = {each[operand] for each in bounds.tuples}
+            distinct = np.unique(tensors)
             numbers = [
-                number for number, pattern in enumerate(patterns.all) if pattern.cls in classes and there[number]
+                number
+                for number, pattern in enumerate(patterns.all)
+                if pattern.cls in classes and np.any(patterns.cost[number][distinct] < np.inf)
             ]
             numbers.sort(key=lambda number: patterns.all[number].cls)
             possible.append(PatternSets(patterns, numbers, tensors))

@@ -45,7 +45,8 @@ class OperandMoves:
         levels = [grids.states.classes[cls].level for cls in classes]
         codes = bounds.limit_codes
         room = np.array([codes.bytes(level, codes.full[level]) for level in levels])
-        fits = (self._patterns.bytes[sets.numbers][:, tensors] <= room[:, None]).T
+        used = np.reshape([self._patterns.bytes[number][tensors] for number in sets.numbers], (count, len(tensors)))
+        fits = (used <= room[:, None]).T
         #: One tensor of each kind, by place.
         self._first, self._kind = _kinds([*made.values(), fits, self._patterns.blurred[self._rank][tensors, None]])
         self._offered: Bools = np.zeros((len(self._first), count, count), dtype=np.bool_)

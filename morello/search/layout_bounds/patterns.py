@@ -6,16 +6,18 @@ which, is found out from all the states that there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.ir.tensor import SPACINGS, Collapsed, DimMap, Every, OperandState, plain
 from morello.search.arrays import Bools, Floats, Ints
 from morello.search.tables.loops import LoopTables
-from morello.search.tables.operand_states import NEVER
+from morello.search.tables.operand_states import NEVER, least
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.tiles import Kinds, Tiles
@@ -148,10 +150,10 @@ class Patterns:
 
     `of`, [states], is the pattern of each state; `any`, [patterns], what stands for all states of a class; and
     `either`, [patterns], what stands for a pattern where tensors are blurred: mostly itself. `members`, [patterns,
-    states], says which states each stands for. `cost` and `bytes`, [patterns, tensors], are what the cheapest of them
-    costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be. `tile` has the tiles of each
-    pattern, and `cuttable`, [cuts of its rank], says where some state has such tiles; `seen` is the pattern under other
-    dimensions, [patterns], -1 where no state has one.
+    states], says which states each stands for. `cost` and `bytes` are, per pattern, [tensors of its rank]: what the
+    cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be. `tile` has
+    the tiles of each pattern, and `cuttable`, [cuts of its rank], says where some state has such tiles; `seen` is the
+    pattern under other dimensions, [patterns], -1 where no state has one.
     """
 
     def __init__(self, tables: SearchTables):
@@ -178,16 +180,8 @@ class Patterns:
         self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
         self.any: Ints = np.array([self.numbers[Pattern(pattern.cls, run=Run.ANY)] for pattern in self.all])
         self.seen = self._seen_tables()
-        shape = len(self.all), self.states.cost.shape[1]
-        self.cost: Floats = np.full(shape, np.inf)
-        self.bytes: Ints = np.full(shape, NEVER)
-        for number, members in enumerate(self.members):
-            if members.any():
-                self.cost[number] = self.states.cost[members].min(0)
-                self.bytes[number] = self.states.bytes[members].min(0)
-            if self.all[number].run in (Run.DENSE, Run.FULL):
-                # Others stand for these.
-                self.cost[number, self.blurred[self.rank(number)].nonzero()] = np.inf
+        self.cost = [self._cost(number) for number in range(len(self.all))]
+        self.bytes = [self._least(number, self.states.bytes, NEVER) for number in range(len(self.all))]
 
     def __len__(self) -> int:
         return len(self.all)
@@ -219,6 +213,17 @@ class Patterns:
             return
         yield own, ~where
         yield either, where
+
+    def _cost(self, number: int) -> Floats:
+        cost = self._least(number, self.states.cost, np.inf)
+        # Others stand for these.
+        apart = self.all[number].run in (Run.DENSE, Run.FULL)
+        return np.where(self.blurred[self.rank(number)], np.inf, cost) if apart else cost
+
+    def _least(self, number: int, rows: Sequence[npt.NDArray[Any]], filler: float | np.int64) -> npt.NDArray[Any]:
+        """Return the least of all states that a pattern stands for, [tensors of its rank]."""
+        own = [rows[state] for state in np.flatnonzero(self.members[number]).tolist()]
+        return least(own) if own else np.full(len(self.blurred[self.rank(number)]), filler)
 
     def _number(self, pattern: Pattern) -> int:
         if pattern not in self.numbers:

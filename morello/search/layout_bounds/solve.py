@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.solve import Bounds
@@ -22,8 +23,8 @@ from morello.search.tables.moves import is_moved
 from morello.search.tables.shapes import Key
 from morello.search.watch import check
 
-#: Values that are filled in at once.
-_CHUNK = 1 << 20
+#: Values that are worked on at once.
+_CHUNK = 1 << 17
 
 
 @attrs.frozen(eq=False)
@@ -38,7 +39,7 @@ class Changes:
     place: Ints
     row: Ints
     first: Ints
-    into: Ints
+    into: npt.NDArray[np.int32]
     cost: Floats
 
 
@@ -82,7 +83,7 @@ class LayoutBounds(Grids):
             "most": max(
                 (int(sets.counts.max(initial=0)) for grid in self.by_key.values() for sets in grid.sets), default=0
             ),
-            "cost": structs.rows([*self.patterns.cost], "double"),
+            "cost": structs.rows(self.patterns.cost, "double"),
             "kind": structs.rows([tiles.kinds for tiles in self.patterns.tile], "int16_t"),
             "tile": structs.rows([tiles.made for tiles in self.patterns.tile], "int32_t"),
             "grid": structs.structs("Grid", grids),
@@ -105,12 +106,23 @@ class LayoutBounds(Grids):
     def _changes(self, operand: int, moves: OperandMoves, model: Pointer, structs: Structs) -> Changes:
         """Return what one operand of a space can become."""
         sets = moves.sets
-        shapes, count = moves.shapes, len(sets.numbers)
         place = np.full(len(self.patterns), -1, dtype=np.int64)
-        place[sets.numbers], numbers = np.arange(count), np.array(sets.numbers)
+        place[sets.numbers] = np.arange(len(sets.numbers))
+        packed = structs.structs("GridMoves", [moves.pack(structs)])
+        ends: Ints = np.cumsum(sets.counts[sets.of[moves.shapes]] ** 2)
+        parts = np.split(moves.shapes, np.searchsorted(ends, np.arange(_CHUNK, int(ends[-1]), _CHUNK)))
+        found = [self._changes_of(shapes, moves, model, packed, structs) for shapes in parts]
+        counts, into, cost = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return Changes(place, moves.row, np.concatenate([[0], np.cumsum(counts)]), into, cost)
+
+    def _changes_of(
+        self, shapes: Ints, moves: OperandMoves, model: Pointer, packed: Pointer, structs: Structs
+    ) -> tuple[Ints, npt.NDArray[np.int32], Floats]:
+        """Return how much an operand of some shapes can become, [shapes * patterns of the operand], what, and costs."""
+        sets = moves.sets
+        numbers, count = np.array(sets.numbers), len(sets.numbers)
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
         check(8 * len(cost))
-        packed = structs.structs("GridMoves", [moves.pack(structs)])
         found = structs.ffi.from_buffer("double[]", cost)
         structs.lib.layouts_changes(model, packed, len(shapes), structs.array(shapes, "int32_t"), found)
         members = [np.flatnonzero(sets.members[number]) for number in sets.of[shapes]]
@@ -118,5 +130,4 @@ class LayoutBounds(Grids):
         ends = np.concatenate([np.tile(numbers[own], len(own)) for own in members])
         there = np.flatnonzero(cost < np.inf)
         order = there[np.lexsort((cost[there], start[there]))]
-        first = np.concatenate([[0], np.cumsum(np.bincount(start[there], minlength=len(shapes) * count))])
-        return Changes(place, moves.row, first, ends[order], cost[order])
+        return np.bincount(start[there], minlength=len(shapes) * count), ends[order].astype(np.int32), cost[order]

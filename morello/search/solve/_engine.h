@@ -34,15 +34,12 @@ typedef struct {
     int32_t copy_space;       /* of the Moves that copy; `load` and `store` are their class tuples, -1: no copy */
     int32_t load;
     int32_t store;
-    const double *cost;       /* [shapes]: of the new operand, at least */
-    const int64_t *bytes;     /* [shapes]: the same */
-    const double *copies;     /* [shapes]: of loading and storing, at least */
+    int32_t cls;              /* of the new operand */
     const int64_t *priority;  /* [steps] */
     const uint8_t *keeps;     /* [steps]: 1: `into` goes by the old state, not by the tensor */
     const int64_t *const *into;  /* [steps][states or tensors]: the new state */
     const int64_t *seen;      /* [states]: the state as it is seen in the cache */
     const int32_t *copy_shape;   /* [shapes] */
-    const int32_t *after;     /* [class tuples]: that after the move */
 } MoveClass;
 
 typedef struct {
@@ -81,7 +78,6 @@ typedef struct {
     const int64_t *first;     /* [rows * places + 1] */
     const int32_t *into;      /* the new state, the cheapest first */
     const double *cost;
-    const int32_t *after;     /* [class tuples, classes]: that with this class, -1: none */
 } Changes;
 
 typedef struct {
@@ -92,6 +88,7 @@ typedef struct {
     const double *bounds;     /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
     const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
+    const int32_t *const *after;   /* [operands][class tuples, classes]: that with another class, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t alone;            /* how many of its operands are looked at alone, where states are patterns */
     int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
@@ -139,9 +136,10 @@ struct Model {
     const int32_t *abstract_space; /* [spaces]: there */
     const int32_t *any;       /* [patterns]: what stands for all of a class, where patterns are abstract; else NULL */
     const uint64_t *relevant; /* [states]: lanes of the limits that matter to an operand */
-    int64_t tensors;
-    const double *cost;       /* [states, tensors] */
-    const int64_t *bytes;     /* [states, tensors] */
+    const double *const *cost;     /* [states][tensors of the state's rank] */
+    const int64_t *const *bytes;   /* the same */
+    const double *const *cheapest; /* [classes][tensors]: the least cost of all states */
+    const int64_t *const *smallest; /* the same of bytes */
     const int16_t *const *kind; /* [states][cuts of the state's rank]: of tiles, -1: there is none */
     const int32_t *const *tile; /* [states][kinds]: the state of a tile */
     const int32_t *counts;    /* [levels]: codes */

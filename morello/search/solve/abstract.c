@@ -31,7 +31,7 @@ void change_edges(State *state, uint32_t number, double budget) {
     }
     const int64_t row = (int64_t)change->row[shape] * change->places + place;
     for (int64_t at = change->first[row]; at < change->first[row + 1] && change->cost[at] <= budget; ++at) {
-        const int32_t tuple = change->after[table.tuple * model->classes + model->cls[change->into[at]]];
+        const int32_t tuple = tuple_after(model, space, table.tuple, space->changes, model->cls[change->into[at]]);
         if (tuple < 0 || change->cost[at] + bound(model, space, tuple, shape, model->full) > budget) {
             continue;
         }

@@ -17,6 +17,9 @@ from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.tables.tiles import Kinds
 
+#: Kernels on states that are worked on at once.
+_AT_ONCE = 1 << 12
+
 
 class Abstraction:
     """The fields that a model has of its abstraction.
@@ -58,8 +61,8 @@ class Abstraction:
             ),
             "cls": packing.array(cls, "int32_t"),
             "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
-            "cost": packing.array(patterns.cost, "double"),
-            "bytes": packing.array(patterns.bytes, "int64_t"),
+            "cost": packing.rows(patterns.cost, "double"),
+            "bytes": packing.rows(patterns.bytes, "int64_t"),
             "kind": packing.rows(kinds, "int16_t"),
             "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
             **self._naming(np.arange(len(patterns)), patterns.either),
@@ -95,10 +98,9 @@ class Abstraction:
         plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
         if key not in self._layouts.changes:
             return [{**plain, **packing.grid(self._layouts, key), "leaf": 1}]
-        after = self._after(own)
         spaces: list[dict[str, Any]] = []
         for operand, changes in enumerate(self._layouts.changes[key]):
-            change = self._change(changes, self._index[key] + operand + 1, after[operand])
+            change = self._change(changes, self._index[key] + operand + 1)
             spaces.append({**plain, "changes": operand, "change": change})
         steps = {
             **shared,
@@ -114,17 +116,7 @@ class Abstraction:
         classes = len(self._bounds.states.classes)
         return self._packing.array(np.zeros(len(space.operands) * classes + 1), "int32_t")
 
-    def _after(self, own: SpaceBounds) -> list[Ints]:
-        """Return per operand the class tuple that each has with other classes of it, [class tuples, classes]."""
-        count = len(self._bounds.states.classes)
-        found: list[Ints] = []
-        for operand in range(len(own.space.operands)):
-            changed = np.repeat(own.classes, count, axis=0)
-            changed[:, operand] = np.tile(np.arange(count), len(own.classes))
-            found.append(own.number(changed).reshape(len(own.classes), count))
-        return found
-
-    def _change(self, changes: Changes, space: int, after: Ints) -> dict[str, Any]:
+    def _change(self, changes: Changes, space: int) -> dict[str, Any]:
         packing = self._packing
         return {
             "space": space,
@@ -134,14 +126,16 @@ class Abstraction:
             "first": packing.array(changes.first, "int64_t"),
             "into": packing.array(changes.into, "int32_t"),
             "cost": packing.array(changes.cost, "double"),
-            "after": packing.array(after, "int32_t"),
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return kernels by the patterns that stand for the states they take: the cheapest that there is."""
         packing, costs = self._packing, self._packing.kernel_costs(space.key)
         pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs.tables]
-        rows = self._standing(np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs]))
+        every = np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs])
+        # Each row becomes many, most of them the same as others.
+        parts = np.split(every, range(_AT_ONCE, len(every), _AT_ONCE))
+        rows = _distinct(np.concatenate([self._standing(part) for part in parts]))
         first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
         return {
             "kernels": len(first),

@@ -161,18 +161,26 @@ static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t
     keep_edge(state, &edge, budget);
 }
 
+/* Return what loading and storing cost at least, with all memory free. */
+static double copy_bound(const Model *model, const MoveClass *move, int32_t shape) {
+    const Space *space = &model->space[move->copy_space];
+    const double *row = space->bounds + move->copy_shape[shape] * space->width;
+    return (move->load < 0 ? 0 : row[space->column[move->load]]) +
+           (move->store < 0 ? 0 : row[space->column[move->store]]);
+}
+
 /* Try the moves of one class, its cheapest state first: mostly there is no need to look at any one of them. */
 static void try_moves(State *state, uint32_t number, const Trial *trial, double budget) {
     const Model *model = state->model;
     const MoveClass *move = trial->move;
     const Space *space = &model->space[table_at(state, &state->cells[number])->space];
     uint64_t left;
-    if (!lowered(model, move->level, trial->limits, move->bytes[trial->shape], &left)) {
+    if (!lowered(model, move->level, trial->limits, model->smallest[move->cls][trial->tensor], &left)) {
         return;
     }
-    const double copies = move->copies[trial->shape];
+    const double copies = copy_bound(model, move, trial->shape);
     const double rest = bound(model, space, trial->tuple, trial->shape, left) + (move->view ? 0 : copies);
-    if (!(trial->own + move->cost[trial->shape] + rest <= budget)) {
+    if (!(trial->own + model->cheapest[move->cls][trial->tensor] + rest <= budget)) {
         return;
     }
     for (int32_t step = 0; step < move->steps; ++step) {
@@ -180,12 +188,11 @@ static void try_moves(State *state, uint32_t number, const Trial *trial, double 
         if (fresh < 0 || fresh == trial->state) {
             continue;
         }
-        const int64_t at = fresh * model->tensors + trial->tensor;
-        if (!lowered(model, move->level, trial->limits, model->bytes[at], &left)) {
+        if (!lowered(model, move->level, trial->limits, model->bytes[fresh][trial->tensor], &left)) {
             continue;
         }
         const int view = move->view && fresh == move->seen[trial->state];
-        const double own = trial->own + model->cost[at];
+        const double own = trial->own + model->cost[fresh][trial->tensor];
         if (own + bound(model, space, trial->tuple, trial->shape, left) + (view ? 0 : copies) <= budget) {
             move_edge(state, number, trial, step, fresh, own, left, view, budget);
         }
@@ -207,10 +214,10 @@ static void move_edges(State *state, uint32_t number, double budget) {
                            .operand = operand,
                            .state = own,
                            .tensor = space->tensor[operand][shape],
-                           .tuple = move->after[table.tuple],
+                           .tuple = tuple_after(model, space, table.tuple, operand, move->cls),
                            .shape = shape,
                            .limits = state->cells[number].limits};
-            trial.own = model->cost[own * model->tensors + trial.tensor];
+            trial.own = model->cost[own][trial.tensor];
             if (trial.tuple >= 0) {
                 try_moves(state, number, &trial, budget);
             }

@@ -109,8 +109,10 @@ class Packing(Structs):
             "space": self.structs("Space", [self._space(own) for own in self._bounds.by_key.values()]),
             "cls": self.array(states.cls, "int32_t"),
             "relevant": self.array(words[states.level], "uint64_t"),
-            "cost": self.array(states.cost, "double"),
-            "bytes": self.array(states.bytes, "int64_t"),
+            "cost": self.rows(states.cost, "double"),
+            "bytes": self.rows(states.bytes, "int64_t"),
+            "cheapest": self.rows(self._bounds.cheapest, "double"),
+            "smallest": self.rows(self._bounds.smallest, "int64_t"),
             "kind": self.rows([tiles.kinds for tiles in loops.tile], "int16_t"),
             "tile": self.rows([tiles.made for tiles in loops.tile], "int32_t"),
         }
@@ -131,12 +133,11 @@ class Packing(Structs):
 
     def common(self) -> dict[str, Any]:
         """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
-        states, lanes = self._states, self._lanes
+        lanes = self._lanes
         return {
-            "classes": len(states.classes),
+            "classes": len(self._states.classes),
             "levels": len(lanes.counts),
             "width": max(len(key.op.operands(key.rank)) for key in self._index),
-            "tensors": states.cost.shape[1],
             "counts": self.array(lanes.counts, "int32_t"),
             "values": self.rows(lanes.values, "int64_t"),
             "steps": self.rows([*self._bounds.limit_steps], "int64_t"),
@@ -176,6 +177,7 @@ class Packing(Structs):
             "bounds": self.array(own.values, "double"),
             "column": self.array(own.full, "int32_t"),
             "ladder": self.array(own.ladders[:, :-1], "int32_t"),
+            "after": self.rows(own.after, "int32_t"),
         }
 
     def grid(self, layouts: LayoutBounds, key: Key) -> dict[str, Any]:
@@ -298,26 +300,20 @@ class Packing(Structs):
 
     def _move(self, own: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
         bounds, tables = self._bounds.of(MoveBounds), self._bounds.tables.of(MoveTables)
-        space, operand = own.space, own.space.operands[move.operand]
-        key = bounds.copy_key(space, move.operand)
-        below = self._bounds.by_key[key].tuples
-        at = move.operand
         fields = {
-            "operand": at,
+            "operand": move.operand,
             "level": move.level,
             "view": move.view,
             "steps": len(move.table.steps),
-            "copy_space": self._index[key],
-            "load": below[cls, move.into] if operand.reads else -1,
-            "store": below[move.into, cls] if operand.writes else -1,
-            "cost": self.array(move.cost, "double"),
-            "bytes": self.array(move.bytes, "int64_t"),
-            "copies": self.array(bounds.copy_costs(space, move, cls, np.arange(space.count)), "double"),
+            "copy_space": self._index[bounds.copy_key(own.space, move.operand)],
+            "load": -1,
+            "store": -1,
+            **bounds.copies(own.space, move, cls),
+            "cls": move.into,
             "priority": self.array(move.table.priorities, "int64_t"),
             "keeps": self.array(move.table.keeps, "uint8_t"),
             "into": self.rows(move.table.into, "int64_t"),
-            "copy_shape": self.rows([bounds.copy_shapes(space, at)], "int32_t")[0],
-            "after": self.array(bounds.after(own, move), "int32_t"),
+            "copy_shape": self.rows([bounds.copy_shapes(own.space, move.operand)], "int32_t")[0],
         }
         if move.view:
             fields["seen"] = self.rows([tables.seen[self._bounds.target.levels[move.level].name]], "int64_t")[0]

@@ -16,8 +16,7 @@ static double new_tensors(const Model *model, const PipelineTable *table, int32_
     double cost = table->part[0].shape[shape] >= 0 ? 0 : INFINITY;
     for (int tensor = 0; tensor < table->tensors && cost < INFINITY; ++tensor) {
         fresh[tensor] = table->fresh[step * table->tensors + tensor][shape];
-        const int64_t at = fresh[tensor] * model->tensors + table->tensor[tensor][shape];
-        cost += fresh[tensor] < 0 ? INFINITY : model->cost[at];
+        cost += fresh[tensor] < 0 ? INFINITY : model->cost[fresh[tensor]][table->tensor[tensor][shape]];
     }
     return cost;
 }
@@ -31,7 +30,7 @@ static int64_t held_by(const Model *model, const PipelineClass *pipeline, int32_
         const int32_t tensor = part->holds[at];
         if (pipeline->levels[tensor] == level) {
             const int32_t fresh = table->fresh[step * table->tensors + tensor][shape];
-            bytes += model->bytes[fresh * model->tensors + table->tensor[tensor][shape]];
+            bytes += model->bytes[fresh][table->tensor[tensor][shape]];
         }
     }
     return bytes;
@@ -131,7 +130,7 @@ static int64_t held(const State *state, uint32_t number, const Edge *edge, const
     if (edge->kind == MOVE && space->move[edge->which].level == level) {
         const int operand = space->move[edge->which].operand;
         const int32_t fresh = states_at(state, &state->cells[parts[0]])[operand];
-        return model->bytes[fresh * model->tensors + space->tensor[operand][shape]];
+        return model->bytes[fresh][space->tensor[operand][shape]];
     }
     if (edge->kind == PIPELINE) {
         const PipelineClass *pipeline = &space->pipeline[edge->which];

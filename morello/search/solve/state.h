@@ -225,6 +225,11 @@ static inline double bound(const Model *model, const Space *space, int32_t tuple
     return low;
 }
 
+/* Return the class tuple with another class of one operand, -1: there is none. */
+static inline int32_t tuple_after(const Model *model, const Space *space, int32_t tuple, int operand, int32_t cls) {
+    return space->after[operand][tuple * model->classes + cls];
+}
+
 static inline int solved(const Cell *cell) {
     return cell->flags & SOLVED;
 }

@@ -248,7 +248,7 @@ def _choices(kernel: Microkernel, index: int, space: Space, states: States, cell
     choices: dict[tuple[object, ...], _Choice] = {}
     for number, (own, state) in enumerate(states.states):
         if own == rank and pattern.accepts(state, rank):
-            described = states.described[number, tensors]
+            described = states.describes(number)[tensors]
             key = (*kernel.compared(state), described.tobytes())
             choices.setdefault(key, _Choice(state, described)).states.append(number)
     by_same: _Choices = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -50,10 +50,9 @@ class MakesStates:
 class States:
     """All operand states that Specs in `spaces` can have, beginning with those of the goals.
 
-    `cost` and `bytes` are [states, tensors of the state's rank]: what a move of such a tensor costs (m of
-    [Kaufman2025]; infinite where the state does not describe the shape, see `described`), and the bytes it takes of its
-    own level.
-    `cls` and `level`, [states], number the class and the level of each.
+    `cost` and `bytes` are, per state, [tensors of its rank]: what a move of such a tensor costs (m of [Kaufman2025];
+    infinite where the state does not describe the shape), and the bytes it takes of its own level. States that cost or
+    take the same share the array. `cls` and `level`, [states], number the class and the level of each.
     """
 
     def __init__(
@@ -67,24 +66,22 @@ class States:
         self.classes: list[StateClass] = []
         self.class_numbers: dict[StateClass, int] = {}
         self.class_of: list[int] = []
-        self._costs: list[Floats] = []
-        self._bytes: list[Ints] = []
+        self.cost: list[Floats] = []
+        self.bytes: list[Ints] = []
+        self._distinct: dict[bytes, Any] = {}
         self._described: dict[tuple[int, Layout | None, int, int | None], Ints] = {}
         for rank, state in goals:
             self.number(rank, state)
         for kind in kinds:
             kind.start(self)
-        while len(self._costs) < len(self.states):
+        while len(self.cost) < len(self.states):
             check()
-            number = len(self._costs)
+            number = len(self.cost)
             self._measure(number)
             for kind in kinds:
                 kind.follow(self, number)
-        self.cost = stacked(self._costs, np.inf)
-        self._costs.clear()
-        self.described: Bools = self.cost < np.inf
-        self.bytes = stacked(self._bytes, NEVER)
-        self._bytes.clear()
+        self._distinct.clear()
+        self._described.clear()
         self.cls = np.array(self.class_of, dtype=np.int64)
         self.level = np.array([self.classes[number].level for number in self.class_of], dtype=np.int64)
         for kind in kinds:
@@ -107,8 +104,8 @@ class States:
         return number
 
     def describes(self, number: int) -> Bools:
-        """Return whether a state can be that of each tensor of its rank, [tensors], while steps follow it."""
-        return self._costs[number] < np.inf
+        """Return whether a state can be that of each tensor of its rank, [tensors]."""
+        return self.cost[number] < np.inf
 
     def _measure(self, number: int) -> None:
         """Work out what a state costs and takes."""
@@ -124,8 +121,8 @@ class States:
             tensor = TensorSpec(tuple(dim[cells] for dim in tensors.sizes), state)
             cost[cells] = self.target.move_cost(tensor)
             used[cells] = self.target.footprint(tensor)[self.levels[state.level]]
-        self._costs.append(cost)
-        self._bytes.append(used)
+        self.cost.append(self._distinct.setdefault(cost.tobytes(), cost))
+        self.bytes.append(self._distinct.setdefault(used.tobytes(), used))
 
 
 class StateMap:
@@ -143,14 +140,10 @@ class StateMap:
         return np.array([*self._numbers, *[-1] * (len(states) - len(self._numbers))], dtype=np.int64)
 
 
-def stacked(rows: Sequence[npt.NDArray[_Scalar]], filler: float | np.int64) -> npt.NDArray[_Scalar]:
-    """Return rows of several lengths as one array, with at least one `filler` behind each."""
-    width = max((len(row) for row in rows), default=0) + 1
-    check(rows[0].dtype.itemsize * len(rows) * width)
-    table = np.full((len(rows), width), filler, dtype=rows[0].dtype)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
-    return table
+def least(rows: Iterable[npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
+    """Return the least of each column of some rows, of which some may be the same array."""
+    distinct = [*{id(row): row for row in rows}.values()]
+    return distinct[0] if len(distinct) == 1 else np.minimum.reduce(distinct)
 
 
 def _describes(state: OperandState, dims: Ints) -> Bools:
