@@ -244,7 +244,7 @@ def select_cells(logical: LogicalSpec, cells: CellIndices) -> LogicalSpec:
     """Return the part of a batch that `cells` names."""
     if cells is None:
         return logical
-    return attrs.evolve(logical, shape=tuple(take(size, cells) for size in logical.shape))
+    return LogicalSpec(logical.op, tuple([take(size, cells) for size in logical.shape]), logical.states, logical.serial)
 
 
 def within(outer: CellIndices, inner: CellIndices) -> CellIndices:

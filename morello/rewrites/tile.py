@@ -262,9 +262,10 @@ def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Num]:
     codes: list[Num] = []
     declared = logical.op.operands(len(body.region))
     for one, state in zip(declared, logical.states, strict=True):
-        alignment = target.level(state.level).alignment
-        shape, start = one.shape(body.shape), one.start(body.starts)
-        codes += state.tile_codes(one.shape(logical.shape), shape, alignment, start, one.sliding)
+        if state.code_count:
+            alignment = target.level(state.level).alignment
+            shape, start = one.shape(body.shape), one.start(body.starts)
+            codes += state.tile_codes(one.shape(logical.shape), shape, alignment, start, one.sliding)
     return codes
 
 
@@ -288,7 +289,7 @@ def _loop(
     """Yield the loop over bodies that all cells have in common, where tiles keep whole vectors."""
     valid: Mask = True
     tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
-    for tile in tiles:
+    for tile in tiles if any(state.vector for state in whole.states) else ():
         for one, tensor in zip(tile.op.operands(len(tile.shape)), tile.operands, strict=True):
             valid = valid & require(
                 tensor.has_whole_vectors(),

@@ -21,6 +21,7 @@ _TYPES = {
     "uint8_t": np.uint8,
     "int8_t": np.int8,
     "double": np.float64,
+    "float": np.float32,
 }
 
 

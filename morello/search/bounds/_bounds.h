@@ -64,7 +64,7 @@ typedef struct {
     int32_t shapes;
     int32_t tuples;
     int64_t width;            /* columns, and one behind them */
-    double *values;           /* [shapes + 1, width] */
+    float *values;            /* [shapes + 1, width], rounded down */
     const int32_t *const *tensor;  /* [operands][shapes] */
     const int32_t *full;      /* [tuples]: the column of full limits */
     const int32_t *ladder;    /* [tuples, levels + 1]: the first column of each ladder, -1: none */

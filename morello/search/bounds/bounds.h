@@ -17,8 +17,8 @@ typedef struct {
     const BoundModel *model;
     const BoundSpace *space;
     int32_t shape;
-    double *row;              /* its bounds, [width] */
-    double *before;           /* [width] */
+    float *row;               /* its bounds, [width] */
+    float *before;            /* [width] */
     double *total, *part;     /* [steps] */
     int32_t *after;           /* [moves or parts * levels, steps]: limits while memory is held */
     const int32_t **left;     /* [moves or parts, levels + 1]: where in `after` */
@@ -31,7 +31,7 @@ void hold_nothing(Work *work, int32_t which);
 int hold(Work *work, int32_t which, int32_t level, int64_t bytes);
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
                   Left left, double *found);
-int lower(double *here, const double *found, int32_t count);
+int lower(float *here, const double *found, int32_t count);
 
 /* steps.c */
 void take_kernels(const Work *work);
@@ -47,6 +47,16 @@ static inline Left left_of(const Work *work, int32_t which) {
 
 static inline const int32_t *ladders_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
     return space->ladder + (int64_t)tuple * (model->levels + 1);
+}
+
+/* Return a cost as bounds keep it. */
+static inline float rounded_down(double cost) {
+    float found = (float)cost;
+    uint32_t bits;
+    memcpy(&bits, &found, sizeof bits);
+    bits -= found > cost;
+    memcpy(&found, &bits, sizeof found);
+    return found;
 }
 
 /* Return the bound of a class tuple and a shape under full limits. */

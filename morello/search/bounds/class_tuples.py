@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools, Floats32, Ints
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.shapes import Space
 
@@ -43,6 +43,7 @@ def bits(levels: Iterable[int]) -> int:
 class SpaceBounds:
     """The class tuples of one space, and their bounds: `values`, [shapes + 1, width + 1], in units of cost.
 
+    Bounds are rounded down to 24 bits: search takes as many Specs apart as with 53, and half the memory for them.
     The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
     [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits, and
     `ladders`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
@@ -60,7 +61,7 @@ class SpaceBounds:
         self.full: Ints = np.zeros(0, dtype=np.int64)
         self.ladders: Ints = np.zeros((0, 0), dtype=np.int64)
         self.width = 0
-        self.values: Floats = np.zeros((0, 0))
+        self.values: Floats32 = np.zeros((0, 0), dtype=np.float32)
         weights = [classes**place for place in range(len(space.operands))]
         fits = classes ** len(weights) < _MOST_CODES
         self._weights: Any = np.array(weights, dtype=np.int64 if fits else object)

@@ -28,7 +28,7 @@ int hold(Work *work, int32_t which, int32_t number, int64_t bytes) {
  * what is held. */
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
                   Left left, double *found) {
-    const double *row = space->values + shape * space->width;
+    const float *row = space->values + shape * space->width;
     const int32_t *ladder = ladders_of(model, space, tuple);
     double least = row[space->full[tuple]];
     for (int32_t other = 0; other < model->levels; ++other) {
@@ -39,7 +39,7 @@ void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shap
         }
     }
     const int32_t count = model->level[level].steps;
-    const double *there = ladder[level] < 0 ? NULL : row + ladder[level];
+    const float *there = ladder[level] < 0 ? NULL : row + ladder[level];
     for (int32_t step = 0; step < count; ++step) {
         const int32_t at = left[level] ? left[level][step] : step;
         const double own = at < 0 ? INFINITY : there ? there[at] : least;
@@ -48,11 +48,12 @@ void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shap
 }
 
 /* Lower bounds to what was found. Return 1 if any became less. */
-int lower(double *here, const double *found, int32_t count) {
+int lower(float *here, const double *found, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
-        if (found[step] < here[step]) {
-            here[step] = found[step];
+        const float down = rounded_down(found[step]);
+        if (down < here[step]) {
+            here[step] = down;
             changed = 1;
         }
     }

@@ -4,7 +4,7 @@
 /* Return what a move costs besides its body. */
 static double cost_of(const Work *work, const BoundMove *move) {
     const BoundSpace *copies = &work->model->space[move->copy_space];
-    const double *copied = copies->values + move->copy_shape[work->shape] * copies->width;
+    const float *copied = copies->values + move->copy_shape[work->shape] * copies->width;
     const double load = move->load < 0 ? 0 : copied[move->load], store = move->store < 0 ? 0 : copied[move->store];
     const int32_t tensor = work->space->tensor[move->operand][work->shape];
     const double *const *cheapest = work->model->cheapest;

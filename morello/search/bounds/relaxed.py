@@ -22,7 +22,7 @@ from morello.search.tables.operand_states import least
 from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
 
-#: Bounds that one space may have: 1.6 gigabytes. Above this, whole levels are dropped from the index, which only
+#: Bounds that one space may have: 0.8 gigabytes. Above this, whole levels are dropped from the index, which only
 #: loosens the bounds.
 MOST_BOUNDS = 200_000_000
 

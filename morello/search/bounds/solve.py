@@ -41,7 +41,7 @@ class Bounds(Relaxed):
         super().__init__(goals, tables, kinds, ceilings)
         if trivial:
             for bounds in self.by_key.values():
-                bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST)
+                bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), LEAST, dtype=np.float32)
         else:
             self._solve_all()
 
@@ -49,8 +49,8 @@ class Bounds(Relaxed):
         """Fill in all values. One pass suffices unless pipelines form a circle; then go on to a fixed point."""
         structs = Structs()
         for bounds in self.by_key.values():
-            check(8 * (bounds.space.count + 1) * (bounds.width + 1))
-            bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), np.inf)
+            check(4 * (bounds.space.count + 1) * (bounds.width + 1))
+            bounds.values = np.full((bounds.space.count + 1, bounds.width + 1), np.inf, dtype=np.float32)
         model = self._pack(structs)
         stale, solved = {*self.order}, set[Key]()
         while stale:
@@ -94,7 +94,7 @@ class Bounds(Relaxed):
             "shapes": bounds.space.count,
             "tuples": len(bounds.tuples),
             "width": bounds.width + 1,
-            "values": structs.array(bounds.values, "double"),
+            "values": structs.array(bounds.values, "float"),
             "tensor": structs.rows(bounds.space.tensors, "int32_t"),
             "full": structs.array(bounds.full, "int32_t"),
             "ladder": structs.array(bounds.ladders, "int32_t"),

@@ -4,9 +4,9 @@
 void take_kernels(const Work *work) {
     const BoundSpace *space = work->space;
     for (int32_t kernel = 0; kernel < space->kernels; ++kernel) {
-        const double cost = space->kernel_cost[kernel][work->shape];
+        const float cost = rounded_down(space->kernel_cost[kernel][work->shape]);
         for (int64_t at = space->kernel_first[kernel]; cost < INFINITY && at < space->kernel_first[kernel + 1]; ++at) {
-            double *here = &work->row[space->kernel_column[at]];
+            float *here = &work->row[space->kernel_column[at]];
             *here = cost < *here ? cost : *here;
         }
     }
@@ -15,26 +15,26 @@ void take_kernels(const Work *work) {
 /* Loops keep columns, so that all of a row go together. */
 void take_loops(const Work *work) {
     const BoundSpace *space = work->space;
-    double *restrict row = work->row;
+    float *restrict row = work->row;
     for (const BoundLoop *loop = space->loop; loop < space->loop + space->loops; ++loop) {
         const int32_t shape = loop->shape[0][work->shape];
         if (shape < 0) {
             continue;
         }
-        const double *restrict tile = space->values + shape * space->width;
+        const float *restrict tile = space->values + shape * space->width;
         const double times = loop->times[0][work->shape];
         const int32_t rest = loop->parts > 1 ? loop->shape[1][work->shape] : -1;
         if (rest < 0) {
             for (int64_t at = 0; at < space->width; ++at) {
-                const double cost = tile[at] * times;
+                const float cost = rounded_down(tile[at] * times);
                 row[at] = cost < row[at] ? cost : row[at];
             }
             continue;
         }
-        const double *restrict left = space->values + rest * space->width;
+        const float *restrict left = space->values + rest * space->width;
         const double once = loop->times[1][work->shape];
         for (int64_t at = 0; at < space->width; ++at) {
-            const double cost = tile[at] * times + left[at] * once;
+            const float cost = rounded_down(tile[at] * times + left[at] * once);
             row[at] = cost < row[at] ? cost : row[at];
         }
     }
@@ -68,7 +68,7 @@ static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, 
 }
 
 /* Lower a ladder of a class tuple by a step. */
-static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, double *here) {
+static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, float *here) {
     const BoundModel *model = work->model;
     const int32_t count = model->level[level].steps;
     for (int32_t step = 0; step < count; ++step) {
@@ -101,7 +101,7 @@ static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t e
 static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
     const BoundPart *part = steps->part;
     const BoundSpace *below = &work->model->space[part->space];
-    const double *row = below->values + steps->serial[work->shape] * below->width;
+    const float *row = below->values + steps->serial[work->shape] * below->width;
     const int32_t *ladder = ladders_of(work->model, below, part->tuple[at]);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
         for (int32_t step = 0; ladder[level] >= 0 && step < work->model->level[level].steps; ++step) {

@@ -61,7 +61,7 @@ typedef struct {
     const PatternSet *const *sets;      /* [2] */
     const int32_t *const *set;          /* [2][shapes] */
     const int32_t *order;     /* [shapes]: smaller ones first */
-    const double *by_class;   /* [shapes + 1, width]: bounds that forget layouts */
+    const float *by_class;    /* [shapes + 1, width]: bounds that forget layouts */
     int64_t width;
     int32_t columns;
     const int32_t *column;    /* [numbers of source, columns]: of `by_class`, by number of the destination */

@@ -82,7 +82,7 @@ static void take_loop(const GridModel *model, const Grid *grid, const GridLoop *
 
 /* Raise bounds to those that forget layouts. */
 static void raise_all(const Grid *grid, int32_t shape, const PatternSet *const *set, double *values) {
-    const double *by_class = grid->by_class + shape * grid->width;
+    const float *by_class = grid->by_class + shape * grid->width;
     for (int row = 0; row < set[0]->count; ++row) {
         const int32_t *column = grid->column + (int64_t)set[0]->number[row] * grid->columns;
         for (int at = 0; at < set[1]->count; ++at, ++values) {

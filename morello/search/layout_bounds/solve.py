@@ -71,7 +71,7 @@ class LayoutBounds(Grids):
                 "sets": structs.keep(structs.ffi.new("PatternSet *[]", [sets.pack(structs) for sets in grid.sets])),
                 "set": structs.rows([sets.of for sets in grid.sets], "int32_t"),
                 "order": structs.array(np.concatenate(grid.space.layers()), "int32_t"),
-                "by_class": structs.array(bounds.values, "double"),
+                "by_class": structs.array(bounds.values, "float"),
                 "width": bounds.width + 1,
                 "columns": grid.columns.shape[1],
                 "column": structs.array(grid.columns, "int32_t"),

@@ -85,7 +85,7 @@ typedef struct {
     int32_t operands;
     const int32_t *const *tensor;  /* [operands][shapes] */
     int64_t width;            /* columns of bounds */
-    const double *bounds;     /* [shapes + 1, width] */
+    const float *bounds;      /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
     const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     const int32_t *const *after;   /* [operands][class tuples, classes]: that with another class, -1: none */

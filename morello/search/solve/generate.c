@@ -164,7 +164,7 @@ static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t
 /* Return what loading and storing cost at least, with all memory free. */
 static double copy_bound(const Model *model, const MoveClass *move, int32_t shape) {
     const Space *space = &model->space[move->copy_space];
-    const double *row = space->bounds + move->copy_shape[shape] * space->width;
+    const float *row = space->bounds + move->copy_shape[shape] * space->width;
     return (move->load < 0 ? 0 : row[space->column[move->load]]) +
            (move->store < 0 ? 0 : row[space->column[move->store]]);
 }

@@ -174,7 +174,7 @@ class Packing(Structs):
             "operands": len(space.operands),
             "tensor": self.rows(space.tensors, "int32_t"),
             "width": own.width + 1,
-            "bounds": self.array(own.values, "double"),
+            "bounds": self.array(own.values, "float"),
             "column": self.array(own.full, "int32_t"),
             "ladder": self.array(own.ladders[:, :-1], "int32_t"),
             "after": self.rows(own.after, "int32_t"),

@@ -213,7 +213,7 @@ static inline int dominates(const Model *model, uint64_t limits, uint64_t other)
 }
 
 static inline double bound(const Model *model, const Space *space, int32_t tuple, int32_t shape, uint64_t limits) {
-    const double *row = space->bounds + shape * space->width;
+    const float *row = space->bounds + shape * space->width;
     const int32_t *ladder = space->ladder + (int64_t)tuple * model->levels;
     double low = row[space->column[tuple]];
     for (int level = 0; level < model->levels; ++level) {

@@ -143,7 +143,7 @@ class Spaces:
             self._note(typed_key_of(goal), goal.shape)
         while self._waiting:
             # What leads to a space was met before it, so that few spaces are looked at again.
-            key = next(key for key in self.dtypes if key in self._waiting)
+            key = min((key for key in self.dtypes if key in self._waiting), key=lambda key: key.op.moves_data)
             if new := self._new(key):
                 for kind in kinds:
                     for typed_key, shape in kind.reach(new, [*self.dtypes[key]], target):
