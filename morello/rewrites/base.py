@@ -72,8 +72,6 @@ class Rewrite(ABC):
     #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no other
     #: way, `supports_level` aside. Search on blocks then needs one batch per step for all operand states together.
     structural: ClassVar[bool] = False
-    #: Whether it makes pipelines as `rewrites/staged.py` says, which search on blocks knows too.
-    staged: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

@@ -11,8 +11,8 @@ from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, places
+from morello.rewrites.base import wrong_operation
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -27,12 +27,9 @@ class BroadcastFirst(Placed):
             for level, layout, vector in places(target, logical.states[0].dtype, len(logical.shape)):
                 yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, DivideVecScalar):
             raise wrong_operation(self, "DivideVecScalar", op)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [Job(Broadcast(dim=op.dim), kept.shape, (0, 2)), Job(DivideVec(), kept.shape, (2, 1))]
-
-        yield from self.placed(logical, [NewTensor("y", logical.shape, logical.states[0].dtype)], jobs, target)
+        jobs = [Job(Broadcast(dim=op.dim), logical.shape, (0, 2)), Job(DivideVec(), logical.shape, (2, 1))]
+        yield Plan(jobs, [NewTensor("y", logical.shape, logical.states[0].dtype)])

@@ -12,8 +12,8 @@ from morello.errors import Inapplicable
 from morello.ir.ops.compose import Compose, Piece
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, argument
-from morello.rewrites.staged import Job, NewTensor, Placed, places
+from morello.rewrites.base import argument
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -40,13 +40,12 @@ class Bufferize(Placed):
             for level, layout, vector in places(target, op.intermediate_dtype(first, dtypes), rank):
                 yield cls(level, layout, vector, at)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, Compose):
             raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")
         dtypes = [state.dtype for state in logical.states]
         cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
-        pieces = _pieces(op, tuple(cuts))
         wanted = [
             NewTensor(
                 f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes)
@@ -54,17 +53,14 @@ class Bufferize(Placed):
             for one in cuts
         ]
         numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [
-                Job(piece.op, piece.shape(kept.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
-                for piece in pieces
-            ]
-
-        yield from self.placed(logical, wanted, jobs, target)
+        jobs = [
+            Job(piece.op, piece.shape(logical.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
+            for piece in _pieces(op, tuple(cuts))
+        ]
+        yield Plan(jobs, wanted)
 
 
 @cache
 def _pieces(op: Compose, cuts: tuple[int, ...]) -> tuple[Piece, ...]:
-    # The same for every place of the new tensors.
+    # The same for every shape and place of the new tensors.
     return op.cut(cuts)

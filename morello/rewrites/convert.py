@@ -12,8 +12,8 @@ from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, places
+from morello.rewrites.base import wrong_operation
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -33,7 +33,7 @@ class Convert(Placed):
                 if layout == "row_major":
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         converted = _converted(logical)
         if not converted:
             raise wrong_operation(self, "reductions to bf16 and for integers of several types", logical.op)
@@ -43,16 +43,12 @@ class Convert(Placed):
             NewTensor(declared[operand].name, declared[operand].shape(logical.shape), dtype)
             for operand, dtype in converted.items()
         ]
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            moves = [
-                Job(Move(), declared[own].shape(kept.shape), (new, own) if declared[own].writes else (own, new))
-                for own, new in numbers.items()
-            ]
-            main = Job(kept.op, kept.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
-            return [main, *moves] if declared[min(numbers)].writes else [*moves, main]
-
-        yield from self.placed(logical, wanted, jobs, target)
+        moves = [
+            Job(Move(), declared[own].shape(logical.shape), (new, own) if declared[own].writes else (own, new))
+            for own, new in numbers.items()
+        ]
+        main = Job(logical.op, logical.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
+        yield Plan([main, *moves] if declared[min(numbers)].writes else [*moves, main], wanted)
 
 
 def _converted(logical: LogicalSpec) -> dict[int, DType]:

@@ -13,8 +13,8 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, places
+from morello.rewrites.base import wrong_operation
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -31,7 +31,7 @@ class _Generated(Placed):
                 if target.level(level).is_register == cls.in_registers:
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, RandMatmul):
             raise wrong_operation(self, "RandMatmul", op)
@@ -39,11 +39,8 @@ class _Generated(Placed):
             other = Materialize.keyword if self.in_registers else Rematerialize.keyword
             raise Inapplicable(f"`{self}` is for {self._levels()}, and {self.level} is none", f"write `{other}`")
         generate, multiply = Random(seed=op.seed), Matmul(accumulate=op.accumulate)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [Job(generate, kept.shape[:3], (0, 1, 4)), Job(multiply, kept.shape, (4, 2, 3))]
-
-        yield from self.placed(logical, [NewTensor("lhs", logical.shape[:3], F32)], jobs, target)
+        jobs = [Job(generate, logical.shape[:3], (0, 1, 4)), Job(multiply, logical.shape, (4, 2, 3))]
+        yield Plan(jobs, [NewTensor("lhs", logical.shape[:3], F32)])
 
     def _levels(self) -> str:
         return "registers" if self.in_registers else "memory"

@@ -11,8 +11,8 @@ from morello.ir.ops.base import Operation
 from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, Rewrite, masked, require, select_cells, wrong_operation
-from morello.rewrites.staged import Job, pipeline
+from morello.rewrites.base import masked, require, select_cells, wrong_operation
+from morello.rewrites.staged import Job, Plan, Staged
 
 B, G = range(2)
 #: The dimensions of the operands without that of groups.
@@ -20,11 +20,10 @@ _IMAGE, _FILTERS = (0, 2, 3, 4), (1, 2, 3, 4)
 
 
 @attrs.frozen(cache_hash=True)
-class OneGroup(Rewrite):
+class OneGroup(Staged):
     """`one_group` sees a GroupedConv of one group as the Conv of its channels and filters."""
 
     keyword: ClassVar[str] = "one_group"
-    staged: ClassVar[bool] = True
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
@@ -36,7 +35,7 @@ class OneGroup(Rewrite):
         # Images and groups share no data.
         return (B, G) if isinstance(op, GroupedConv) else None
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, GroupedConv):
             raise wrong_operation(self, "GroupedConv", op)
@@ -45,4 +44,4 @@ class OneGroup(Rewrite):
         dim_maps = (_IMAGE, _FILTERS, _IMAGE)
         conv = Conv(**attrs.asdict(op, recurse=False))
         shape = (kept.shape[0], *kept.shape[G + 1 :])
-        yield Case(cells, pipeline(self, kept, [], [Job(conv, shape, (0, 1, 2), dim_maps)], target))
+        yield Plan([Job(conv, shape, (0, 1, 2), dim_maps)], cells=cells)

@@ -12,8 +12,8 @@ from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, pending_dims, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, places
+from morello.rewrites.base import pending_dims, wrong_operation
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -32,16 +32,12 @@ class PadStep(Placed):
                 if not target.level(level).is_register:
                     yield cls(level, layout, vector)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
             raise wrong_operation(self, "convolutions with padding", op)
         image, plain = logical.states[0], op.unpadded()
-        fresh = NewTensor("padded", plain.operands(len(logical.shape))[0].shape(logical.shape), image.dtype)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            whole = plain.operands(len(kept.shape))[0].shape(kept.shape)
-            others = tuple(range(1, len(kept.states)))
-            return [Job(Pad(op.pads), whole, (0, 3)), Job(plain, kept.shape, (3, *others))]
-
-        yield from self.placed(logical, [fresh], jobs, target)
+        whole = plain.operands(len(logical.shape))[0].shape(logical.shape)
+        others = tuple(range(1, len(logical.states)))
+        jobs = [Job(Pad(op.pads), whole, (0, 3)), Job(plain, logical.shape, (3, *others))]
+        yield Plan(jobs, [NewTensor("padded", whole, image.dtype)])

@@ -20,8 +20,8 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, Rewrite, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, pipeline, places
+from morello.rewrites.base import wrong_operation
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, Staged, places
 
 
 @attrs.frozen(cache_hash=True)
@@ -62,16 +62,13 @@ class ToSoftmaxParts(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = self._op(logical)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [
-                Job(SoftmaxDenominatorAndUnscaled(dim=op.dim), kept.shape, (0, 2, 1)),
-                Job(DivideVecScalar(dim=op.dim), kept.shape, (2, 1)),
-            ]
-
-        yield from self.placed(logical, [_per_row(op, logical, "denom")], jobs, target)
+        jobs = [
+            Job(SoftmaxDenominatorAndUnscaled(dim=op.dim), logical.shape, (0, 2, 1)),
+            Job(DivideVecScalar(dim=op.dim), logical.shape, (2, 1)),
+        ]
+        yield Plan(jobs, [_per_row(op, logical, "denom")])
 
 
 @attrs.frozen(cache_hash=True)
@@ -81,16 +78,13 @@ class ToSoftmaxPartsRecompute(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts_recompute"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = self._op(logical)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [
-                Job(SoftmaxDenominatorAndMax(dim=op.dim), kept.shape, (0, 2, 3)),
-                Job(SoftmaxComplete(dim=op.dim), kept.shape, (0, 2, 3, 1)),
-            ]
-
-        yield from self.placed(logical, [_per_row(op, logical, name) for name in ("max", "denom")], jobs, target)
+        jobs = [
+            Job(SoftmaxDenominatorAndMax(dim=op.dim), logical.shape, (0, 2, 3)),
+            Job(SoftmaxComplete(dim=op.dim), logical.shape, (0, 2, 3, 1)),
+        ]
+        yield Plan(jobs, [_per_row(op, logical, name) for name in ("max", "denom")])
 
 
 @attrs.frozen(cache_hash=True)
@@ -100,31 +94,27 @@ class ToMaxAndUnscaled(_OfSoftmax):
     keyword: ClassVar[str] = "to_max_and_unscaled"
     takes: ClassVar[type[SoftmaxLike]] = SoftmaxDenominatorAndUnscaled
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = self._op(logical)
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            return [
-                Job(Max(dim=op.dim), kept.shape, (0, 3)),
-                Job(SoftmaxDenominatorAndUnscaledFromMax(dim=op.dim), kept.shape, (0, 3, 1, 2)),
-            ]
-
-        yield from self.placed(logical, [_per_row(op, logical, "max")], jobs, target)
+        jobs = [
+            Job(Max(dim=op.dim), logical.shape, (0, 3)),
+            Job(SoftmaxDenominatorAndUnscaledFromMax(dim=op.dim), logical.shape, (0, 3, 1, 2)),
+        ]
+        yield Plan(jobs, [_per_row(op, logical, "max")])
 
 
 @attrs.frozen(cache_hash=True)
-class ToMaxAndDenominator(Rewrite):
+class ToMaxAndDenominator(Staged):
     """`to_max_and_denominator`: maxima in a pass of their own, then denominators."""
 
     keyword: ClassVar[str] = "to_max_and_denominator"
-    staged: ClassVar[bool] = True
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, SoftmaxDenominatorAndMax) and not logical.op.accumulate:
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
@@ -132,4 +122,4 @@ class ToMaxAndDenominator(Rewrite):
             Job(Max(dim=op.dim), logical.shape, (0, 1)),
             Job(SoftmaxDenominator(dim=op.dim), logical.shape, (0, 1, 2)),
         ]
-        yield Case(None, pipeline(self, logical, [], jobs, target))
+        yield Plan(jobs)

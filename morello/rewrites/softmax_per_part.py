@@ -9,23 +9,19 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import F32
-from morello.ir.numbers import CellIndices
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import (
-    Case,
-    Rewrite,
     argument,
     largest,
     masked,
     require,
     select_cells,
-    within,
     wrong_operation,
 )
-from morello.rewrites.staged import Job, NewTensor, Placed, pipeline
+from morello.rewrites.staged import Job, NewTensor, Placed, Plan, Staged
 
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
 _LONG, _SHORTEST = 4096, 64
@@ -49,7 +45,7 @@ class ParallelSplitSoftmax(Placed):
         sizes = [1 << bit for bit in range(length.bit_length()) if _SHORTEST <= 1 << bit < length]
         yield from (cls(level, size=size) for level in levels for size in (sizes if length >= _LONG else ()))
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
@@ -66,42 +62,31 @@ class ParallelSplitSoftmax(Placed):
             f"rows are not several parts of {self.size} values",
             "choose a smaller size that divides theirs",
         )
-        inside = masked(None, fine)
-        yield from self._split(logical, inside, target)
-
-    def _split(self, logical: LogicalSpec, inside: CellIndices, target: Machine) -> Iterator[Case]:
-        batch = select_cells(logical, inside)
-        parts = (*batch.shape[:-1], batch.shape[-1] // self.size)
-        wanted = [NewTensor("part_max", parts, F32), NewTensor("part_denom", parts, F32)]
-
-        def jobs(kept: LogicalSpec) -> list[Job]:
-            count = kept.shape[-1] // self.size
-            each = SoftmaxDenominatorAndMaxPerPart(of=self.size)
-            return [
-                Job(each, (*kept.shape[:-1], count, self.size), (0, 3, 4)),
-                Job(SoftmaxDenominatorAndMaxFromParts(), (*kept.shape[:-1], count), (3, 4, 1, 2)),
-            ]
-
-        for case in self.placed(batch, wanted, jobs, target):
-            yield Case(within(inside, case.cells), case.expansion)
+        cells = masked(None, fine)
+        shape = select_cells(logical, cells).shape
+        parts = (*shape[:-1], shape[-1] // self.size)
+        jobs = [
+            Job(SoftmaxDenominatorAndMaxPerPart(of=self.size), (*parts, self.size), (0, 3, 4)),
+            Job(SoftmaxDenominatorAndMaxFromParts(), parts, (3, 4, 1, 2)),
+        ]
+        yield Plan(jobs, [NewTensor(name, parts, F32) for name in ("part_max", "part_denom")], cells)
 
 
 @attrs.frozen(cache_hash=True)
-class OnePart(Rewrite):
+class OnePart(Staged):
     """`one_part`: the statistics of a single part of each row are those of a row."""
 
     keyword: ClassVar[str] = "one_part"
-    staged: ClassVar[bool] = True
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             raise wrong_operation(self, "SoftmaxDenominatorAndMaxPerPart", logical.op)
         cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))
         kept = select_cells(logical, cells)
         shape = (*kept.shape[:-2], kept.shape[-1])
-        yield Case(cells, pipeline(self, kept, [], [Job(SoftmaxDenominatorAndMax(), shape, (0, 1, 2))], target))
+        yield Plan([Job(SoftmaxDenominatorAndMax(), shape, (0, 1, 2))], cells=cells)

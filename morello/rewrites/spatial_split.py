@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion
 from morello.ir.numbers import Mask, Num, take
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import Collapsed, DimMap, Every
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, Rewrite, argument, masked, require, select_cells
-from morello.rewrites.staged import Job, pipeline
+from morello.rewrites.base import argument, masked, require, select_cells
+from morello.rewrites.staged import Job, Plan, Staged
 
 B, F, C, H, W, FH, FW = range(7)
 #: The dimension of an image along which pixels are.
@@ -24,7 +23,7 @@ _Axis = int | Every | Collapsed
 
 
 @attrs.frozen(cache_hash=True)
-class SpatialSplit(Rewrite):
+class SpatialSplit(Staged):
     """`spatial_split` sees a ConvAccum with one filter position as a MatmulAccum.
 
     Tiling by 1 along fh and fw leads there. Pixels of an image are rows of the product, channels its reduction and
@@ -34,7 +33,6 @@ class SpatialSplit(Rewrite):
     """
 
     keyword: ClassVar[str] = "spatial_split"
-    staged: ClassVar[bool] = True
     filters: bool = argument(bool, keyword="filters", default=False)
 
     @classmethod
@@ -43,7 +41,7 @@ class SpatialSplit(Rewrite):
             yield cls()
             yield cls(filters=True)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         op = logical.op
         if not isinstance(op, Conv) or not op.accumulate:
             raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")
@@ -66,20 +64,19 @@ class SpatialSplit(Rewrite):
             cells = masked(None, mask)
             if mask is not False and (cells is None or len(cells)):
                 applies = True
-                yield Case(cells, self._product(select_cells(logical, cells), axis, take(pixels, cells), target))
+                job = self._product(select_cells(logical, cells).shape, axis, take(pixels, cells))
+                yield Plan([job], cells=cells)
         if not applies:
             raise Inapplicable(
                 f"{op} has several images of several pixels, or several rows of pixels apart", "tile b, h or w by 1"
             )
 
-    def _product(self, logical: LogicalSpec, axis: _Axis, pixels: Num, target: Machine) -> Expansion:
+    def _product(self, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Job:
         """Return the Matmul over channels, whose rows (or columns) are so many pixels along an axis of the image."""
-        shape, output = logical.shape, axis.dim if isinstance(axis, Every) else axis
+        output = axis.dim if isinstance(axis, Every) else axis
         dim_maps: tuple[DimMap, ...]
         if self.filters:
             dim_maps = ((None, 0, 1), (None, 1, axis), (None, 1, output))
-            job = Job(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
-        else:
-            dim_maps = ((None, axis, 1), (None, 1, 0), (None, output, 1))
-            job = Job(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)
-        return pipeline(self, logical, [], [job], target)
+            return Job(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
+        dim_maps = ((None, axis, 1), (None, 1, 0), (None, output, 1))
+        return Job(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)

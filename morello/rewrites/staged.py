@@ -2,13 +2,15 @@
 
 A staged rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
 The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use
-it run. Operand states matter to it in no way but their data types. Search on blocks relies on all of this.
+it run. Operand states matter to it in no way but their data types, and the place of new tensors to nothing but their
+own states. Search on blocks relies on all of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 import attrs
 
@@ -56,43 +58,65 @@ class Job:
     role: str = "body"
 
 
+@attrs.frozen
+class Plan:
+    """A pipeline on some cells of a batch (None: all, or a single Spec): its parts, and what they hand on."""
+
+    jobs: Sequence[Job]
+    tensors: Sequence[NewTensor] = ()
+    cells: CellIndices = None
+
+
 @attrs.frozen(cache_hash=True)
-class Placed(Rewrite):
+class Staged(Rewrite):
+    """A rewrite of Specs to pipelines, by their `plans`."""
+
+    @abstractmethod
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+        """Yield the pipeline for a Spec, or those for a batch. Raises Inapplicable where there is none."""
+
+    def anywhere(self) -> Self:
+        """Return the step without the place of new tensors, which plans do not depend on."""
+        return self
+
+    def new_states(
+        self, tensors: Sequence[NewTensor], target: Machine
+    ) -> Iterator[tuple[tuple[OperandState, ...], CellIndices]]:
+        """Yield states of all new tensors, for each group of cells of a plan that have them in common.
+
+        In a batch, groups whose tensors cannot be so are left out. Raises Inapplicable where they cannot be so at all.
+        """
+        assert not tensors, "new tensors have a place"
+        yield (), None
+
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+        for plan in self.plans(logical, target):
+            for states, inner in self.new_states(plan.tensors, target):
+                cells = within(plan.cells, inner)
+                fresh = [
+                    TensorSpec(tuple(take(size, inner) for size in one.shape), state)
+                    for one, state in zip(plan.tensors, states, strict=True)
+                ]
+                jobs = [attrs.evolve(job, shape=tuple(take(size, inner) for size in job.shape)) for job in plan.jobs]
+                yield Case(cells, _pipeline(self, select_cells(logical, cells), fresh, jobs, target))
+
+
+@attrs.frozen(cache_hash=True)
+class Placed(Staged):
     """A staged rewrite whose new tensors all go to one level: `NAME to L1 as row_major v8`."""
 
-    staged: ClassVar[bool] = True
     level: str = argument(Word, keyword="to")
     layout: Layout | str = argument(Layout, Word, keyword="as", default="row_major")
     vector: int | None = argument(Vector, default=None)
 
-    def placed(
-        self,
-        logical: LogicalSpec,
-        wanted: Sequence[NewTensor],
-        jobs: Callable[[LogicalSpec], Sequence[Job]],
-        target: Machine,
-    ) -> Iterator[Case]:
-        """Yield the pipeline, for each group of cells of a batch for which new tensors have the same states.
+    def anywhere(self) -> Self:
+        return attrs.evolve(self, level="", layout="row_major", vector=None)
 
-        `jobs` gives its parts for the cells of a group. Raises Inapplicable where the new tensors cannot be so.
-        """
-        for states, cells in self._states(wanted, target):
-            kept = select_cells(logical, cells)
-            fresh = [
-                TensorSpec(tuple(take(size, cells) for size in one.shape), state)
-                for one, state in zip(wanted, states, strict=True)
-            ]
-            yield Case(cells, pipeline(self, kept, fresh, jobs(kept), target))
-
-    def _states(
-        self, wanted: Sequence[NewTensor], target: Machine
+    def new_states(
+        self, tensors: Sequence[NewTensor], target: Machine
     ) -> Iterator[tuple[tuple[OperandState, ...], CellIndices]]:
-        """Yield states of all new tensors, for each group of cells of a batch that have them in common.
-
-        In a batch, groups whose tensors cannot be so are left out.
-        """
         groups: list[tuple[tuple[OperandState, ...], CellIndices]] = [((), None)]
-        for new in wanted:
+        for new in tensors:
             grown: list[tuple[tuple[OperandState, ...], CellIndices]] = []
             for states, cells in groups:
                 try:
@@ -123,7 +147,7 @@ class Placed(Rewrite):
             yield state, within(cells, masked(inner, valid))
 
 
-def pipeline(
+def _pipeline(
     step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Machine
 ) -> Expansion:
     """Return the node of a staged rewrite: a Pipeline, or a Sequential where it has no new tensors."""

@@ -11,25 +11,24 @@ from morello.ir.ops.move import Move
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import Case, Rewrite, wrong_operation
-from morello.rewrites.staged import Job, pipeline
+from morello.rewrites.base import wrong_operation
+from morello.rewrites.staged import Job, Plan, Staged
 
 
 @attrs.frozen(cache_hash=True)
-class ToMove(Rewrite):
+class ToMove(Staged):
     """`to_move`: OnePrefix as a Move to its output, seen without the dimension of size 1."""
 
     keyword: ClassVar[str] = "to_move"
-    staged: ClassVar[bool] = True
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
         if isinstance(logical.op, OnePrefix):
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
         if not isinstance(logical.op, OnePrefix):
             raise wrong_operation(self, "OnePrefix", logical.op)
         same = tuple(range(len(logical.shape)))
         dim_maps = (same, tuple(dim + 1 for dim in same))
-        yield Case(None, pipeline(self, logical, [], [Job(Move(), logical.shape, (0, 1), dim_maps)], target))
+        yield Plan([Job(Move(), logical.shape, (0, 1), dim_maps)])

@@ -1,7 +1,7 @@
 """Pipelines: steps that make new tensors, or see operands under other dimensions, on all shapes of a space.
 
-What such a step (`Rewrite.staged`) makes of a shape does not depend on the states of operands, save for their data
-types. Steps that differ in nothing but the states of the new tensors share one table.
+What such a step (`Staged`) makes of a shape does not depend on the states of operands, save for their data types, nor
+on the place of new tensors. Steps that differ in nothing but the states of the new tensors share one table.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, PluginError
-from morello.ir.impl import Expansion, Part
+from morello.ir.numbers import CellIndices, Num, take
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import DimMap, OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite
-from morello.rewrites.staged import lifetimes
+from morello.rewrites.base import Rewrite, masked, select_cells, within
+from morello.rewrites.staged import Job, Plan, Staged, lifetimes
 from morello.search.arrays import Ints
 from morello.search.tables.operand_states import StateMap, States
 from morello.search.tables.priorities import Priority
@@ -26,18 +26,32 @@ from morello.search.tables.shapes import (
     DTypes,
     Key,
     Reached,
+    Shapes,
     Space,
     Spaces,
     TypedKey,
-    key_of,
     neutral_batch,
-    searched_parts,
     typed_key_of,
 )
-from morello.search.tables.step_tables import StepTables
+from morello.search.tables.step_tables import StepTables, overridden
 
 #: What steps of one table have in common of a part: its space, its operands, how it sees them, what it holds.
 _Shared = tuple[Key, tuple[int, ...], tuple[DimMap, ...] | None, tuple[int, ...]]
+
+
+@attrs.frozen(eq=False)
+class _Planned:
+    """Tells what steps make of some shapes, `cells`, [n], wherever their new tensors are.
+
+    `parts` has what is in common of each part, and `shapes` its shapes, [n], by number; `tensors` has the ranks of new
+    tensors, and the numbers of their shapes, [n].
+    """
+
+    plan: Plan
+    cells: Ints
+    parts: tuple[_Shared, ...]
+    shapes: list[Ints]
+    tensors: list[tuple[int, Ints]]
 
 
 @attrs.frozen
@@ -99,14 +113,22 @@ class PipelineTables(StepTables):
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
-        return rewrite.staged
+        # Search asks for plans and states; the rest it takes to be as it is in Staged.
+        return issubclass(rewrite, Staged) and "cases" not in overridden(rewrite, Staged)
 
     @classmethod
     def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
-        rewrites = [rewrite for _, rewrite in cls.rewrites(target)]
-        for known in dtypes if rewrites else ():
-            for part in searched_parts(rewrites, neutral_batch(space, target, known), target):
-                yield typed_key_of(part.logical), part.logical.shape
+        for known in dtypes:
+            batch = neutral_batch(space, target, known)
+            seen: set[Rewrite] = set()
+            for step in (step for _, rewrite in cls.rewrites(target) for step in _steps(rewrite, batch, target)):
+                if step.anywhere() not in seen:
+                    with contextlib.suppress(Inapplicable):
+                        for plan in _plans(step, batch, target):
+                            every = *known, *(tensor.dtype for tensor in plan.tensors)
+                            for job in plan.jobs:
+                                yield (_key(job, batch), tuple(every[arg] for arg in job.args)), job.shape
+                        seen.add(step.anywhere())
 
     def start(self, states: States) -> None:
         self.numbers = np.array([states.number(rank, state) for rank, state in self.states], dtype=np.int64)
@@ -146,49 +168,66 @@ class PipelineTables(StepTables):
         batch = neutral_batch(space, self.target, dtypes)
         tables: dict[tuple[object, ...], PipelineTable] = {}
         for place, rewrite in self.rewrites(self.target):
-            for index, step in enumerate(rewrite.steps(batch, self.target)):
+            planned: dict[Rewrite, list[_Planned]] = {}
+            for index, step in enumerate(_steps(rewrite, batch, self.target)):
                 with contextlib.suppress(Inapplicable):
-                    for case in step.cases(batch, self.target):
-                        cells: Ints = np.arange(space.count, dtype=np.int64) if case.cells is None else case.cells
-                        table = self._table(tables, space, case.expansion, step)
-                        states = table.states_of(step, Priority(place, index).pack(), space.count)
-                        self._enter(table, states, case.expansion, cells, step)
+                    if step.anywhere() not in planned:
+                        plans = [self._planned(plan, batch, space) for plan in _plans(step, batch, self.target)]
+                        planned[step.anywhere()] = plans
+                    for known in planned[step.anywhere()]:
+                        for states, cells in step.new_states(known.plan.tensors, self.target):
+                            table = self._table(tables, space, known, states)
+                            rows = table.states_of(step, Priority(place, index).pack(), space.count)
+                            self._enter(table, known, states, cells, rows)
         yield from tables.values()
 
+    def _planned(self, plan: Plan, batch: LogicalSpec, space: Space) -> _Planned:
+        cells: Ints = np.arange(space.count, dtype=np.int64) if plan.cells is None else plan.cells
+        held = lifetimes([job.args for job in plan.jobs], len(space.operands))
+
+        def numbers(shapes: Shapes, shape: Sequence[Num]) -> Ints:
+            return shapes.numbers([np.broadcast_to(np.asarray(size), cells.shape) for size in shape])
+
+        return _Planned(
+            plan,
+            cells,
+            tuple(
+                (_key(job, batch), job.args, job.dim_maps, holds) for job, holds in zip(plan.jobs, held, strict=True)
+            ),
+            [numbers(self.spaces.by_key[_key(job, batch)], job.shape) for job in plan.jobs],
+            [(len(new.shape), numbers(self.spaces.tensors[len(new.shape)], new.shape)) for new in plan.tensors],
+        )
+
     def _table(
-        self, tables: dict[tuple[object, ...], PipelineTable], space: Space, expansion: Expansion, step: Rewrite
+        self,
+        tables: dict[tuple[object, ...], PipelineTable],
+        space: Space,
+        known: _Planned,
+        states: Sequence[OperandState],
     ) -> PipelineTable:
         """Return the table of steps with the same parts, a new one if need be."""
-        held = lifetimes([part.args for part in expansion.parts], len(space.operands))
-        self._check(expansion, held, step)
-        shared: tuple[_Shared, ...] = tuple(
-            (key_of(part.logical), part.args, part.dim_maps, holds)
-            for part, holds in zip(expansion.parts, held, strict=True)
-        )
-        classes = tuple((tensor.state.level, tensor.state.dtype, tensor.state.vector) for tensor in expansion.tensors)
-        if (shared, classes) not in tables:
-            parts = tuple(self._part(space, part) for part in shared)
-            tensors = tuple(np.full(space.count, -1, dtype=np.int64) for _ in expansion.tensors)
-            tables[shared, classes] = PipelineTable([], [], parts, tensors, [])
-        return tables[shared, classes]
+        classes = tuple((state.level, state.dtype, state.vector) for state in states)
+        if (known.parts, classes) not in tables:
+            parts = tuple(self._part(space, part) for part in known.parts)
+            tensors = tuple(np.full(space.count, -1, dtype=np.int64) for _ in states)
+            tables[known.parts, classes] = PipelineTable([], [], parts, tensors, [])
+        return tables[known.parts, classes]
 
     def _enter(
-        self, table: PipelineTable, states: Sequence[Ints], expansion: Expansion, cells: Ints, step: Rewrite
+        self,
+        table: PipelineTable,
+        known: _Planned,
+        states: Sequence[OperandState],
+        cells: CellIndices,
+        rows: Sequence[Ints],
     ) -> None:
-        """Enter what a step makes of some shapes."""
-        for entry, part in zip(table.parts, expansion.parts, strict=True):
-            shape = entry.space.numbers([np.broadcast_to(np.asarray(size), cells.shape) for size in part.logical.shape])
-            if np.any((entry.shape[cells] >= 0) & (entry.shape[cells] != shape)):
-                raise PluginError(
-                    f"rewrite {step.keyword} calls itself staged, but shapes depend on new tensors",
-                    "its class should not say `staged = True`",
-                )
-            entry.shape[cells] = shape
-        for index, tensor in enumerate(expansion.tensors):
-            rank = len(tensor.shape)
-            states[index][cells] = self._number(rank, tensor.state)
-            shape = [np.broadcast_to(np.asarray(size), cells.shape) for size in tensor.shape]
-            table.tensors[index][cells] = self.spaces.tensors[rank].numbers(shape)
+        """Enter what a step makes of some of the shapes of a plan."""
+        of_space = known.cells if cells is None else known.cells[cells]
+        for part, shapes in zip(table.parts, known.shapes, strict=True):
+            part.shape[of_space] = take(shapes, cells)
+        for index, (state, (rank, numbers)) in enumerate(zip(states, known.tensors, strict=True)):
+            rows[index][of_space] = self._number(rank, state)
+            table.tensors[index][of_space] = take(numbers, cells)
 
     def _part(self, space: Space, shared: _Shared) -> PipelinePart:
         key, args, dim_maps, holds = shared
@@ -202,7 +241,7 @@ class PipelineTables(StepTables):
                 if arg >= len(space.operands):
                     raise PluginError(
                         "a staged rewrite sees a new tensor under other dimensions than its own",
-                        "its class should not say `staged = True`",
+                        "its class should not be a Staged one",
                     )
                 self._dim_maps.add((len(space.operands[arg].dims), dim_map))
         return PipelinePart(child, args, seen, holds, np.full(space.count, -1))
@@ -213,26 +252,19 @@ class PipelineTables(StepTables):
             self.states.append((rank, state))
         return self._numbers[rank, state]
 
-    def _check(self, expansion: Expansion, held: Sequence[tuple[int, ...]], step: Rewrite) -> None:
-        """Raise PluginError unless cost and memory of a step are those of its new tensors: search relies on that."""
-        cost = sum((self.target.move_cost(tensor) for tensor in expansion.tensors), 0)
-        needed = [self.target.footprint(tensor) for tensor in expansion.tensors]
-        wrong = np.any(np.asarray(expansion.cost) != cost) or any(np.any(np.asarray(need)) for need in expansion.needs)
-        for part, tensors in zip(expansion.parts, held, strict=True):
-            wrong |= _holds_otherwise(part, [needed[tensor] for tensor in tensors]) or np.any(
-                np.asarray(part.times) != 1
-            )
-        if wrong:
-            raise PluginError(
-                f"rewrite {step.keyword} calls itself staged, but `{step}` costs or holds more than its tensors",
-                "its class should not say `staged = True`",
-            )
+
+def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[Staged]:
+    assert issubclass(rewrite, Staged)
+    yield from rewrite.steps(batch, target)
 
 
-def _holds_otherwise(part: Part, needed: Sequence[Sequence[object]]) -> bool:
-    """Return whether other bytes are held while a part runs than these tensors need, [tensors][levels]."""
-    for level, live in enumerate(part.live):
-        held = sum((np.asarray(need[level]) for need in needed), np.zeros((), dtype=np.int64))
-        if np.any(np.asarray(live) != held):
-            return True
-    return False
+def _plans(step: Staged, batch: LogicalSpec, target: Target) -> Iterator[Plan]:
+    """Yield a step's plans for those shapes of a batch on which search tries it. Raises Inapplicable."""
+    tried = masked(None, step.worth_trying(batch, target))
+    for plan in step.plans(select_cells(batch, tried), target):
+        yield attrs.evolve(plan, cells=within(tried, plan.cells))
+
+
+def _key(job: Job, batch: LogicalSpec) -> Key:
+    """Return the space of a part."""
+    return Key(job.op, len(job.shape), batch.serial)
