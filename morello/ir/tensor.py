@@ -82,8 +82,6 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
-        codes: Sequence[Num] | None = None,
-        spacings: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]: ...
     def tile_codes(
         self,
@@ -92,28 +90,45 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
-        codes: Sequence[Num] | None = None,
-        spacings: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]:
         """Return what a tile's state depends on: a `TileCode` per physical dimension, then 1 if it stays aligned, then
         the number of its spacing, from 1.
 
         Tiles lie one after another from `start`, or from the first value; anywhere along dimensions that are `sliding`.
-        `codes` are those of the layout, and `spacings` the state's, where they are known.
         """
-        if self.layout is None:
+        return self.codes_of(self.tile_facts(shape, tile, alignment, start, sliding))
+
+    def tile_facts(
+        self,
+        shape: Sequence[Num],
+        tile: Sequence[Num],
+        alignment: int,
+        start: Sequence[Num] | None = None,
+        sliding: Sequence[bool] = (),
+    ) -> tuple[Num, ...]:
+        """Return what `tile_codes` follow from: per physical dimension a `TileCode`, then whether steps along each keep
+        a tensor aligned, then the number of the spacing that values along each lie apart in the whole tensor.
+
+        They depend on the layout, the size of values and, where dimensions slide, of vectors.
+        """
+        layout = self.layout
+        if layout is None:
             return ()
-        start = start or [0] * len(shape)
-        codes = self.layout.tile_codes(shape, tile, start) if codes is None else codes
+        start, strides = start or [0] * len(shape), layout.strides(shape)
+        codes = layout.tile_codes(shape, tile, start)
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
-        aligned = self._keeps_alignment(codes, shape, tile, start, alignment, sliding)
-        return (*codes, aligned, self._tile_spacing(codes, self.spacings(shape) if spacings is None else spacings))
+        apart = [stride * self.dtype.bytes for stride in strides]
+        spacings = [sum((distance % each == 0) * 1 for each in SPACINGS) for distance in apart]
+        return (*codes, *self._regular(apart, tile, start, alignment, sliding), *spacings)
 
-    def spacings(self, shape: Sequence[Num]) -> list[Num]:
-        """Return, per physical dimension, the number of the spacing that its values lie apart in a whole tensor."""
-        apart = [stride * self.dtype.bytes for stride in self.layout.strides(shape)] if self.layout else []
-        return [sum((distance % each == 0) * 1 for each in SPACINGS) for distance in apart]
+    def codes_of(self, facts: Sequence[Num]) -> tuple[Num, ...]:
+        """Return the `tile_codes` that follow from `tile_facts`."""
+        if self.layout is None:
+            return ()
+        dims = len(self.layout.dims)
+        codes, regular, spacings = facts[:dims], facts[dims : 2 * dims], facts[2 * dims :]
+        return (*codes, self._keeps_alignment(codes, regular), self._tile_spacing(codes, spacings))
 
     def _slid(
         self, codes: Sequence[Num], shape: Sequence[Num], tile: Sequence[Num], sliding: Sequence[bool]
@@ -133,29 +148,36 @@ class OperandState:
             slid.append(code)
         return tuple(slid)
 
-    def _keeps_alignment(
+    def _regular(
         self,
-        codes: Sequence[Num],
-        shape: Sequence[Num],
+        apart: Sequence[Num],
         tile: Sequence[Num],
         start: Sequence[Num],
         alignment: int,
         sliding: Sequence[bool],
-    ) -> Num:
-        """From start·stride on, offsets of tiles grow by step·stride along cut dimensions; outside the run, unknown."""
-        layout = self.layout
-        if not self.aligned or layout is None or alignment <= self.dtype.bytes:
-            return int(self.aligned)
+    ) -> list[Num]:
+        """Return, per physical dimension, 1 if offsets of tiles are aligned, 2 if all are that values can have, else 0.
+
+        From start·stride on they grow by step·stride.
+        """
+        assert self.layout is not None
+        if alignment <= self.dtype.bytes:
+            return [2] * len(apart)
+        regular: list[Num] = []
+        steps, places = layout_steps(self.layout, tile), layout_places(self.layout, start)
+        for physical, unit, step, place in zip(self.layout.dims, apart, steps, places, strict=True):
+            step = 1 if sliding and sliding[physical.dim] else step
+            regular.append(((unit * step % alignment == 0) & (unit * place % alignment == 0)) * 1)
+        return regular
+
+    def _keeps_alignment(self, codes: Sequence[Num], regular: Sequence[Num]) -> Num:
+        """Return 1 if a tile is aligned: where it is cut outside of the run, nothing is known of its offset."""
+        if not self.aligned:
+            return 0
         kept: Mask = True
-        strides = layout.strides(shape)
-        steps, places = layout_steps(layout, tile), layout_places(layout, start)
-        for position, physical in enumerate(layout.dims):
-            known = len(layout.dims) - position <= self.contig
-            whole = codes[position] >= TileCode.WHOLE
-            step = 1 if sliding and sliding[physical.dim] else steps[position]
-            unit = strides[position] * self.dtype.bytes
-            regular = (unit * step % alignment == 0) & (unit * places[position] % alignment == 0)
-            kept = kept & (whole | (regular & known))
+        for position, (code, steps) in enumerate(zip(codes, regular, strict=True)):
+            known = len(codes) - position <= self.contig
+            kept = kept & ((code >= TileCode.WHOLE) | (steps >= (1 if known else 2)))
         return kept * 1
 
     def _tile_spacing(self, codes: Sequence[Num], spacings: Sequence[Num]) -> Num:

@@ -9,15 +9,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.ir.layout import Layout
-from morello.ir.numbers import Num, is_batch, numbered
+from morello.ir.numbers import is_batch, numbered
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.search.arrays import Bools, Ints
 
 #: Numbers of kinds: there is one for each state and each way to cut a tensor.
 Kinds = npt.NDArray[np.int16]
-#: Bytes: there are few codes, and as few spacings.
-_Small = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
@@ -43,72 +40,53 @@ class CutGroup:
 
     def __init__(self, sliding: Sequence[bool], numbers: Ints, whole: Ints, tile: Ints, dims: Ints):
         self.numbers = numbers
-        self._sliding, self._whole, self._dims = sliding, whole, dims
+        self._sliding, self._whole = sliding, whole
         self._shape, self._part = dims[:, whole], dims[:, tile]
-        #: States of one layout differ in other things, and those of some bytes a value in yet others.
-        self._codes: dict[Layout, list[_Small]] = {}
-        self._spacings: dict[tuple[Layout, int], list[_Small]] = {}
+        #: The distinct `tile_facts` of cuts, [facts] of arrays [distinct], and which of them each cut has, [cuts].
+        self._facts: dict[tuple[object, ...], tuple[list[Ints], npt.NDArray[Any]]] = {}
 
     def kinds(self, state: OperandState, valid: Bools, alignment: int) -> tuple[list[tuple[int, ...]], Kinds]:
         """Return the `tile_codes` of each kind of tile that a state of the tensors that are `valid` has, and the kinds.
 
         `alignment` is that of its level, in bytes.
         """
+        facts, which = self._distinct_facts(state, alignment)
+        codes, number = numbered(state.codes_of(facts)) if facts else ([()], np.zeros(1, dtype=np.int64))
         there = valid[self._whole]
-        cuts = slice(None) if there.all() else np.flatnonzero(there)
-        kinds = np.full(len(there), -1, dtype=np.int16)
-        if not there.any():
-            return [], kinds
-        shape, part = tuple(self._shape[:, cuts]), tuple(self._part[:, cuts])
-        codes = [each[cuts] for each in self._layout_codes(state)]
-        spacings = [each[cuts] for each in self._layout_spacings(state)]
-        every = state.tile_codes(shape, part, alignment, None, self._sliding, codes, spacings)
-        if is_batch(every):
-            distinct, group = numbered(every)
-        else:
-            distinct, group = [tuple(map(int, every))], np.zeros(np.count_nonzero(there), dtype=np.int64)
         if state.vector is not None:
-            group = np.where(self._filled(state, distinct, group, part), group, -1)
-        counts = np.bincount(group + 1, minlength=len(distinct) + 1)[1:]
-        found = [number for number, one in enumerate(distinct) if counts[number] and not state.breaks_strips(one)]
-        place = np.full(len(distinct) + 1, -1, dtype=np.int16)
+            cuts = np.flatnonzero(there)
+            there[cuts] = self._filled(state, codes, number[which[cuts]], self._part[:, cuts])
+        # Most states are of all tensors.
+        occurring = range(len(codes)) if there.all() else np.unique(number[which[there]]).tolist()
+        found = [each for each in occurring if not state.breaks_strips(codes[each])]
+        place = np.full(len(codes), -1, dtype=np.int16)
         place[found] = np.arange(len(found))
-        kinds[cuts] = place[group]
-        return [distinct[number] for number in found], kinds
+        kinds = place[number][which]
+        kinds[~there] = -1
+        return [codes[each] for each in found], kinds
 
-    def _filled(
-        self, state: OperandState, distinct: Sequence[tuple[int, ...]], group: Ints, part: Sequence[Ints]
-    ) -> Bools:
+    def _filled(self, state: OperandState, codes: Sequence[tuple[int, ...]], group: Ints, part: Ints) -> Bools:
         """Return which tiles, [n], of sizes `part` consist of whole vectors; `group`, [n], numbers their codes."""
         filled = np.zeros(len(group), dtype=np.bool_)
-        for number, codes in enumerate(distinct):
+        for number, own in enumerate(codes):
             cells = np.flatnonzero(group == number)
-            if not state.breaks_strips(codes):
-                tiles = TensorSpec(tuple(size[cells] for size in part), state.tiled(codes))
-                filled[cells] = tiles.has_whole_vectors()
+            if len(cells) and not state.breaks_strips(own):
+                filled[cells] = TensorSpec(tuple(part[:, cells]), state.tiled(own)).has_whole_vectors()
         return filled
 
-    def _layout_codes(self, state: OperandState) -> Sequence[_Small]:
-        """Return the `TileCode` of each physical dimension of a state's layout, [cuts] each."""
-        if state.layout is None:
-            return ()
-        if state.layout not in self._codes:
-            codes = state.layout.tile_codes(tuple(self._shape), tuple(self._part))
-            self._codes[state.layout] = self._small(codes, self._whole.shape)
-        return self._codes[state.layout]
+    def _distinct_facts(self, state: OperandState, alignment: int) -> tuple[list[Ints], npt.NDArray[Any]]:
+        """Return the distinct `tile_facts` of the cuts of a state, and which of them each cut has, [cuts].
 
-    def _layout_spacings(self, state: OperandState) -> Sequence[_Small]:
-        """Return the spacings of each physical dimension of the layout of whole tensors, [cuts] each."""
-        if state.layout is None:
-            return ()
-        key = state.layout, state.dtype.bytes
-        if key not in self._spacings:
+        Many states differ in nothing that these depend on.
+        """
+        key = state.layout, state.dtype.bytes, state.vector if any(self._sliding) else None, alignment
+        if key not in self._facts:
             # Of tensors that the layout does not describe, nothing is asked.
             with np.errstate(divide="ignore"):
-                of_tensors = self._small(state.spacings(tuple(self._dims)), self._dims[0].shape)
-            self._spacings[key] = [each[self._whole] for each in of_tensors]
-        return self._spacings[key]
-
-    @staticmethod
-    def _small(numbers: Sequence[Num], shape: tuple[int, ...]) -> list[_Small]:
-        return [np.broadcast_to(np.asarray(each, dtype=np.int8), shape) for each in numbers]
+                facts = state.tile_facts(tuple(self._shape), tuple(self._part), alignment, None, self._sliding)
+            distinct, which = (
+                numbered(facts) if is_batch(facts) else ([tuple(map(int, facts))], np.zeros_like(self._whole))
+            )
+            columns = [*np.array(distinct, dtype=np.int64).T]
+            self._facts[key] = columns, which.astype(np.min_scalar_type(len(distinct)))
+        return self._facts[key]
