@@ -91,14 +91,22 @@ class Staged(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
         for plan in self.plans(logical, target):
-            for states, inner in self.new_states(plan.tensors, target):
-                cells = within(plan.cells, inner)
-                fresh = [
-                    TensorSpec(tuple(take(size, inner) for size in one.shape), state)
-                    for one, state in zip(plan.tensors, states, strict=True)
-                ]
-                jobs = [attrs.evolve(job, shape=tuple(take(size, inner) for size in job.shape)) for job in plan.jobs]
-                yield Case(cells, _pipeline(self, select_cells(logical, cells), fresh, jobs, target))
+            try:
+                yield from self._cases(plan, logical, target)
+            except Inapplicable:
+                # Of a batch, the other plans may do.
+                if plan.cells is None:
+                    raise
+
+    def _cases(self, plan: Plan, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+        for states, inner in self.new_states(plan.tensors, target):
+            cells = within(plan.cells, inner)
+            fresh = [
+                TensorSpec(tuple(take(size, inner) for size in one.shape), state)
+                for one, state in zip(plan.tensors, states, strict=True)
+            ]
+            jobs = [attrs.evolve(job, shape=tuple(take(size, inner) for size in job.shape)) for job in plan.jobs]
+            yield Case(cells, _pipeline(self, select_cells(logical, cells), fresh, jobs, target))
 
 
 @attrs.frozen(cache_hash=True)

@@ -23,11 +23,12 @@ import attrs
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import by_name as dtype_named
+from morello.ir.numbers import Num
 from morello.ir.ops import by_name
-from morello.ir.spec import Spec
+from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
-from morello.plugins import Weights
+from morello.plugins import Combined, Weights
 from morello.plugins.registry import Registry, installed
 from morello.search.block_search import BlockSearch
 from morello.testing.generate import random_spec
@@ -35,7 +36,7 @@ from morello.testing.textbook import Cheapest, Textbook, differences
 
 #: Sources of the third party's toy_cpu. They come with a checkout only.
 TOY = Path(__file__).parents[2] / "tests" / "thirdparty" / "toy_cpu" / "src"
-NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing", "uneven")
+NAMES = ("x86_avx2", "x86_avx512", "toy_cpu", "packing", "sharing", "uneven", "dear")
 
 #: What Matmul of f32 in GL costs on x86_avx2 with all its memory. A plain recursion needs hours for it.
 FULL = {(1, 2, 2, 8): 144, (1, 4, 4, 4): 214, (1, 4, 4, 8): 267}
@@ -83,12 +84,13 @@ class Bounded(Textbook):
 
 
 def target_named(name: str) -> Target:
-    """Return an installed target, toy_cpu from its sources, `packing`, `sharing`, or `uneven`."""
+    """Return an installed target, toy_cpu from its sources, `packing`, `sharing`, `uneven`, or `dear`."""
     variants: dict[str, Callable[[Any], Any]] = {
         "toy_cpu": lambda one: one,
         "packing": packing,
         "sharing": sharing,
         "uneven": uneven,
+        "dear": dear,
     }
     if name not in variants:
         return installed().target(name)
@@ -129,6 +131,27 @@ def packing(plugin: Any) -> Any:
 def sharing(plugin: Any) -> Any:
     """Give toy_cpu four threads that start so soon that even small loops are shared."""
     return attrs.evolve(plugin, weights=Weights(threads=4, sync=3))
+
+
+def dear(plugin: Any) -> Any:
+    """Give toy_cpu kernels that cost so much that bounds by class, which keep 24 bits, are rounded."""
+
+    def dearer(kernel: Microkernel) -> Microkernel:
+        assert not isinstance(kernel.cost, Combined)
+        return attrs.evolve(kernel, cost=Dear(kernel.cost))
+
+    return attrs.evolve(plugin, kernels=tuple(map(dearer, plugin.kernels)))
+
+
+@attrs.frozen
+class Dear:
+    """A cost of a kernel, so many times."""
+
+    cost: Any
+    times: int = (1 << 24) + 43
+
+    def __call__(self, spec: LogicalSpec, target: Target) -> Num:
+        return self.cost(spec, target) * self.times
 
 
 def uneven(plugin: Any) -> Any:

@@ -42,6 +42,7 @@ def test_search_goes_on_from_what_smaller_goals_left(
     tmp_path: Path, expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeper, "_PAUSE", 0.0)  # save as often as can be
+    monkeypatch.setattr(core, "QUOTA", 100)
     for size in expected:
         store = SpecStore(tmp_path / "specs.db")
         assert matmul(size).synthesize(store).impl == expected[size]

@@ -66,7 +66,7 @@ def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, mo
 
 def barely(folder: Path, target: Target) -> tuple[Path, int, Found]:
     """Search with hardly more effort than gives a program; return the database and the effort too."""
-    for count in range(100, 2000, 100):
+    for count in range(1_500, 3_000, 100):
         path = folder / f"{count}.db"
         with contextlib.suppress(Undecided):
             return path, count, approach(path, target, Effort(expansions=count))

@@ -31,6 +31,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.rewrites.staged import Staged
 from morello.rewrites.tile import Tile
+from morello.rewrites.to_sum import ToSum
 from morello.testing.generate import random_spec
 
 SHAPES = {
@@ -141,6 +142,17 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2:
             assert together(batch, step, avx2, len(shapes)) == expected, str(step)
             applied += any(one is not None for one in expected)
     assert applied
+
+
+def test_a_length_that_a_place_refuses_leaves_the_others_alone(avx2: Target) -> None:
+    """A row's sum fills no vector; the sums of eight do. How long rows are makes them plans of their own."""
+    op, shapes = Mean(dim=1), [(1, 4), (8, 8), (1, 16)]
+    states = tuple(OperandState(F32, "GL", None) for _ in range(2))
+    batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
+    step = ToSum("VRF", "row_major", 8)
+    expected = [alone(attrs.evolve(batch, shape=shape), step, avx2) for shape in shapes]
+    assert [one is not None for one in expected] == [False, True, False]
+    assert together(batch, step, avx2, len(shapes)) == expected
 
 
 @pytest.mark.parametrize(("name", "parallel"), [("Matmul", False), ("MatmulAccum", True)])

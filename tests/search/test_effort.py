@@ -28,7 +28,7 @@ TEXTS = [
 
 def efforts(search: BlockSearch, text: str, target: Target) -> list[Found | None]:
     """More and more effort on one Spec, by one search, to the proof; None as long as there is no program."""
-    counts = [1, *[20] * 30]
+    counts = [1, *[50] * 12]
     tried = [*(Effort(expansions=count) for count in counts), *(Effort(gap=gap) for gap in (0.5, 0.1)), Effort()]
     found: list[Found | None] = []
     for effort in tried:

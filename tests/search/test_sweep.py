@@ -107,6 +107,14 @@ GOALS = {
             "(Move(5×7, (f32, MEM), (f32, MEM, col_major), serial), [4, 224, 0])",
         ),
     ),
+    "dear": (
+        "dear",
+        1_000,
+        (
+            "(Matmul(1×2×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 128, 0])",
+            "(MatmulAccum(1×5×1×6, (i32, C), (i32, MEM), (i32, MEM), serial), [12, 128, 0])",
+        ),
+    ),
     "sharing": (
         "sharing",
         1_000,

@@ -174,7 +174,8 @@ class PipelineTables(StepTables):
                     if step.anywhere() not in planned:
                         plans = [self._planned(plan, batch, space) for plan in _plans(step, batch, self.target)]
                         planned[step.anywhere()] = plans
-                    for known in planned[step.anywhere()]:
+                for known in planned.get(step.anywhere(), ()):
+                    with contextlib.suppress(Inapplicable):
                         for states, cells in step.new_states(known.plan.tensors, self.target):
                             table = self._table(tables, space, known, states)
                             rows = table.states_of(step, Priority(place, index).pack(), space.count)
