@@ -142,7 +142,7 @@ class Spaces:
         for goal in goals:
             self._note(typed_key_of(goal), goal.shape)
         while self._waiting:
-            # What leads to a space was met before it, so that few spaces are looked at again.
+            # What leads to a space was met before it, but copies come of all: so few spaces are looked at again.
             key = min((key for key in self.dtypes if key in self._waiting), key=lambda key: key.op.moves_data)
             if new := self._new(key):
                 for kind in kinds:
