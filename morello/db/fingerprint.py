@@ -51,7 +51,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
     yield "weights", target.weights
     yield "tables", target.tables
     yield "casts", target.info.casts
-    yield "layouts", target.info.layouts
+    yield "layouts", (target.info.layouts, target.info.offers)
     for name, op in target.operations.items():
         yield f"operation {name}", op
     for rewrite in target.rewrites:
@@ -63,7 +63,7 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
 
 def _contributed(target: Target) -> Iterator[Any]:
     """Return what plugins contributed that has sources."""
-    yield from (target.emitter, target.info.layouts, *target.rewrites, *target.operations.values())
+    yield from (target.emitter, target.info.layouts, target.info.offers, *target.rewrites, *target.operations.values())
     for one in target.kernels:
         yield from (type(one), one.op, *one.cost_parts, one.emit, one.template, one.when, *one.registers.values())
 

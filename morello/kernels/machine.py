@@ -14,6 +14,7 @@ from morello.ir.layout import Layout
 from morello.ir.limits import Grid, Limits
 from morello.ir.numbers import Num
 from morello.ir.ops import Compose, Operation
+from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
 
@@ -69,19 +70,30 @@ class Weights:
     sync: int = 0
 
 
+@attrs.frozen
+class NewBuffer:
+    """A buffer that a move makes for an operand of an operation; `cast` says if values change their type on the way."""
+
+    op: Operation
+    operand: Operand
+    cast: bool
+
+
 @attrs.frozen(kw_only=True)
 class TargetInfo:
     """The declarations of a target by the plugin that owns it.
 
-    `layouts(dtype, rank)` lists the layouts that search may give to new buffers; `casts` the conversions
-    it may make on a move; `cpu_features` what a machine must have to run the code, in the names that
-    `/proc/cpuinfo` uses on x86. `cost_unit` names what costs are counted in, such as "tenths of a cycle", of which a
-    cycle has `units_per_cycle`, 10; both are for people, and may be left out where costs are no times.
+    `layouts(dtype, rank)` lists the layouts that search may give to new buffers, and `offers(layout, buffer)` says to
+    which of those that moves make: to all, if it is None. `casts` are the conversions that search may make on a move;
+    `cpu_features` what a machine must have to run the code, in the names that `/proc/cpuinfo` uses on x86.
+    `cost_unit` names what costs are counted in, such as "tenths of a cycle", of which a cycle has `units_per_cycle`,
+    10; both are for people, and may be left out where costs are no times.
     """
 
     name: str
     description: str
     layouts: Callable[[DType, int], Sequence[Layout]]
+    offers: Callable[[Layout, NewBuffer], bool] | None = None
     casts: frozenset[tuple[str, str]] = frozenset()
     cpu_features: tuple[str, ...] = ()
     cost_unit: str = ""
@@ -174,6 +186,11 @@ class Machine:
         if (dtype, rank) not in self._offered:
             self._offered[dtype, rank] = tuple(self.info.layouts(dtype, rank))
         return self._offered[dtype, rank]
+
+    def layouts_of(self, buffer: NewBuffer, dtype: DType) -> tuple[Layout, ...]:
+        """Return the layouts that search may give to a buffer that a move makes."""
+        offers, layouts = self.info.offers, self.layouts(dtype, len(buffer.operand.dims))
+        return layouts if offers is None else tuple(layout for layout in layouts if offers(layout, buffer))
 
     def vector_sizes(self, level: MemoryLevel, dtype: DType) -> tuple[int, ...]:
         """Return values per register, for each vector size of a vector level."""

@@ -1,6 +1,6 @@
 """The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
 
-from morello.kernels.machine import Machine, MemoryLevel, Tables, TargetInfo, Weights
+from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, TargetInfo, Weights
 from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Combined, Jam, LayoutRule, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
@@ -38,6 +38,7 @@ __all__ = [
     "Metric",
     "Microkernel",
     "Multiple",
+    "NewBuffer",
     "OperandPattern",
     "Outcome",
     "Peak",

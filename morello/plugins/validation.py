@@ -56,6 +56,8 @@ def check_target(target: Target, owner: str) -> None:
         raise broken(owner, "units_per_cycle", "it is an integer of at least 1, or None")
     if not callable(target.info.layouts):
         raise broken(owner, "layouts", "layouts is a function of data type and rank")
+    if target.info.offers is not None and not callable(target.info.offers):
+        raise broken(owner, "offers", "offers is a function of a layout and a NewBuffer, or None")
     for name in (name for cast in sorted(target.info.casts) for name in cast):
         if name not in BY_NAME:
             raise broken(owner, "casts", f"unknown data type {name!r}: there are {', '.join(BY_NAME)}")

@@ -16,7 +16,7 @@ from morello.ir.ops.base import Operand
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.kernels.machine import Machine, MemoryLevel
+from morello.kernels.machine import Machine, MemoryLevel, NewBuffer
 from morello.kernels.target import Target
 from morello.rewrites.base import (
     Case,
@@ -65,7 +65,8 @@ class MoveStep(Rewrite):
                 for dtype in _dtypes(operand, state, target):
                     cast = None if dtype == state.dtype else dtype.name
                     vectors = target.vector_sizes(level, dtype) if level.kind == "vector" else (None,)
-                    for layout in _layouts(level, dtype, operand.shape(logical.shape), target, plain=plain):
+                    buffer = NewBuffer(logical.op, operand, cast is not None)
+                    for layout in _layouts(level, buffer, dtype, operand.shape(logical.shape), target, plain=plain):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
@@ -226,7 +227,7 @@ def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DTyp
 
 
 def _layouts(
-    level: MemoryLevel, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
+    level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
 ) -> list[Layout | str | None]:
     """Return the layouts that search tries for a new buffer, `plain` without strips; None keeps the operand's own.
 
@@ -234,7 +235,7 @@ def _layouts(
     """
     if level.kind == "scalar":
         return [None]
-    offered = [layout for layout in target.layouts(dtype, len(shape)) if not (plain and layout.has_strips)]
+    offered = [layout for layout in target.layouts_of(buffer, dtype) if not (plain and layout.has_strips)]
     if not is_batch(shape):
         distinct: dict[tuple[Layout, int] | None, Layout] = {}
         for layout in offered:

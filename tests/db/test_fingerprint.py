@@ -313,6 +313,15 @@ def test_what_levels_cost_counts(avx2: Target, field: dict[str, Any]) -> None:
     assert fingerprint(attrs.evolve(avx2, levels=(*avx2.levels[:-1], slower))) != fingerprint(avx2)
 
 
+def test_what_moves_are_offered_counts(avx2: Target) -> None:
+    def offering(offers: Callable[..., bool] | None) -> str:
+        return fingerprint(attrs.evolve(avx2, info=attrs.evolve(avx2.info, offers=offers)))
+
+    rules = (None, lambda layout, buffer: True, lambda layout, buffer: buffer.cast)
+    assert len({fingerprint(avx2), *map(offering, rules)}) == 4
+    assert offering(avx2.info.offers) == fingerprint(avx2)
+
+
 def test_what_kernels_ask_for_counts(avx2: Target) -> None:
     def with_needs(**fields: Any) -> str:
         return fingerprint(attrs.evolve(avx2, kernels=(attrs.evolve(avx2.kernels[0], **fields), *avx2.kernels[1:])))

@@ -100,6 +100,7 @@ class Nameless(Select):
 RULES: list[tuple[dict[str, Any], str, str]] = [
     # The target.
     ({"info": attrs.evolve(INFO, layouts=None)}, "layouts", "layouts is a function of data type and rank"),
+    ({"info": attrs.evolve(INFO, offers=HALF)}, "offers", "offers is a function of a layout and a NewBuffer, or None"),
     ({"info": attrs.evolve(INFO, casts=frozenset({("f32", "f23")}))}, "casts", "unknown data type 'f23'"),
     ({"info": attrs.evolve(INFO, cost_unit=None)}, "cost_unit", "it names the unit of costs"),
     ({"info": attrs.evolve(INFO, units_per_cycle=0)}, "units_per_cycle", "it is an integer of at least 1, or None"),

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 import attrs
 import pytest
 
+from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Node, figures, walk
+from morello.ir.layout import Dynamic, Layout, Packed, row_major
 from morello.ir.spec import LogicalSpec
-from morello.kernels.machine import Machine
+from morello.kernels.machine import Machine, NewBuffer
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, MoveStep, Rewrite, Select
@@ -73,6 +75,18 @@ class LessSelect(Select):
         yield from (step for step in super().steps(logical, target) if step.kernel != "AddScaledRow")
 
 
+@attrs.frozen(cache_hash=True)
+class FickleMove(MoveStep):
+    """Move, with strips for operands in vector registers only."""
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[MoveStep]:
+        for step in super().steps(logical, target):
+            yield step
+            if step.vector and logical.states[step.operand].vector:
+                yield attrs.evolve(step, layout=Layout((Dynamic(0), Dynamic(1), Packed(0, 2))))
+
+
 def toy_with(*instead: type[Rewrite]) -> Target:
     """Return the toy CPU with other rewrites in place of those of the same keyword."""
     by_keyword = {rewrite.keyword: rewrite for rewrite in instead}
@@ -126,3 +140,29 @@ def test_derived_rewrites_that_differ_are_right(
     assert search.slow_rewrites == slow
     ((cost, _),), ((plain, _),) = found(target, [text]), found(toy_with(), [text])
     assert cost > plain
+
+
+def test_search_hears_of_layouts_that_only_some_operations_offer() -> None:
+    """Find what the recursion finds where no Move has layouts that operands of products may be given."""
+
+    def offers(layout: Layout, buffer: NewBuffer) -> bool:
+        return layout == row_major(3) or (buffer.operand.name == "rhs" and not buffer.cast)
+
+    plugin = toy_plugin()
+    info = attrs.evolve(plugin.info, offers=offers)
+    target = Registry.of(toy_cpu=attrs.evolve(plugin, info=info)).target("toy_cpu")
+    goal = parse_spec("(MatmulAccum(1×2×2×2, C, (f32, MEM), C, serial), [8, 192, 128])", target)
+    laid_out = [(step.operand, step.layout) for step in MoveStep.steps(goal.logical, target)]
+    assert (1, "col_major") in laid_out
+    assert (2, "col_major") not in laid_out
+    textbook, search = Textbook(target), BlockSearch(target)
+    textbook.solve(goal)
+    assert len(textbook.seen) > 20
+    assert not [*differences(textbook.seen, search.programs)]
+
+
+def test_moves_that_depend_on_a_register_are_an_error(avx2: Target) -> None:
+    rewrites = tuple(FickleMove if rewrite is MoveStep else rewrite for rewrite in avx2.rewrites)
+    target = attrs.evolve(avx2, rewrites=rewrites)
+    with pytest.raises(PluginError, match=r"did not hear of before: layout\[0, 1, 0p2\] in VRF"):
+        BlockSearch(target).programs([parse_spec("Move(8×8, (f32, VRF, v8), (f32, L1), serial)", target)])

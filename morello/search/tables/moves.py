@@ -151,11 +151,17 @@ class MoveTables(StepTables):
         self.seen = {name: views.padded(states) for name, views in self._seen.items()}
 
     def _all_steps(self, rank: int, state: OperandState) -> list[MoveStep]:
-        """Return every move of an operand in some level and of some type, as if it were the source of a Move."""
-        neutral = OperandState(state.dtype, state.level, None)
-        batch = LogicalSpec(Move(), tuple(self.spaces.tensors[rank].sizes), (neutral, neutral))
-        steps = (step for _, rewrite in self.rewrites(self.target) for step in rewrite.steps(batch, self.target))
-        return [*dict.fromkeys(_general(step) for step in steps if isinstance(step, MoveStep))]
+        """Return every move of an operand in some level and of some type, whatever operation it is of."""
+        cls = StateClass(rank, [level.name for level in self.target.levels].index(state.level), state.dtype, None)
+        steps = (
+            step
+            for key, space in self.spaces.by_key.items()
+            if is_moved(key.op, self.target)
+            for index, operand in enumerate(space.operands)
+            if len(operand.dims) == rank
+            for step, _ in self._steps_of(space, index, cls)
+        )
+        return [*dict.fromkeys(_general(step) for step in steps)]
 
     def _into_caches(self, steps: Sequence[MoveStep]) -> dict[str, list[MoveStep]]:
         """Return the caches that steps move to, each with the steps that keep the layout."""

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from morello.errors import PluginError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
 from morello.ir.numbers import partition
@@ -60,6 +61,7 @@ class States:
     ):
         self.target = target
         self.tensors = spaces.tensors
+        self._complete = False
         self.levels = {level.name: index for index, level in enumerate(target.levels)}
         self.states: list[tuple[int, OperandState]] = []
         self.numbers: dict[tuple[int, OperandState], int] = {}
@@ -80,6 +82,7 @@ class States:
             self._measure(number)
             for kind in kinds:
                 kind.follow(self, number)
+        self._complete = True
         self._distinct.clear()
         self._described.clear()
         self.cls = np.array(self.class_of, dtype=np.int64)
@@ -91,9 +94,18 @@ class States:
         return len(self.states)
 
     def number(self, rank: int, state: OperandState) -> int:
-        """Return the number of a state of operands of this rank, a new one if need be."""
+        """Return the number of a state of operands of this rank, a new one if need be.
+
+        Raises PluginError for a new one when all are known.
+        """
         number = self.numbers.get((rank, state))
         if number is None:
+            if self._complete:
+                what = f"{state.layout} in {state.level}"
+                raise PluginError(
+                    f"a move makes an operand state that search did not hear of before: {what}",
+                    "let the moves of an operand depend on its operation, rank, level and type alone",
+                )
             number = self.numbers[rank, state] = len(self.states)
             self.states.append((rank, state))
             cls = StateClass(rank, self.levels[state.level], state.dtype, state.vector)

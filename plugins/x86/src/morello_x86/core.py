@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from morello.ir.dtypes import F32, DType
 from morello.ir.layout import Layout, Packed, chwn, col_major, nchwc, nhwc, row_major, with_strips
-from morello.plugins import MemoryLevel
+from morello.plugins import MemoryLevel, NewBuffer
 
 LINE = 64
 #: The unit of costs.
@@ -77,6 +77,18 @@ def layouts(vectors: Sequence[int], strips: Sequence[int]):
         return [*found, *(layout for taken in words for layout in _in_words(rank, taken, strips))]
 
     return offered
+
+
+def offers(layout: Layout, buffer: NewBuffer) -> bool:
+    """Return True for layouts without strips, and for strips where kernels look for them.
+
+    Casts of what lies in order make odd-even strips; products read the others. Images are written in strips, too.
+    """
+    if not layout.has_strips:
+        return True
+    if any(one.odd_even for one in layout.dims):
+        return buffer.cast
+    return len(buffer.operand.dims) == 4 or not (buffer.operand.writes or buffer.op.moves_data)
 
 
 def _in_words(rank: int, taken: int, strips: Sequence[int]) -> Iterator[Layout]:

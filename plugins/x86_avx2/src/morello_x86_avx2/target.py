@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels
+from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
 
 from morello.plugins import TargetInfo, Weights
 
@@ -18,6 +18,7 @@ INFO = TargetInfo(
     name=NAME,
     description="x86-64 with AVX2 and FMA",
     layouts=layouts(VECTORS, strips=(16,)),
+    offers=offers,
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx2", "fma"),
     cost_unit=COST_UNIT,

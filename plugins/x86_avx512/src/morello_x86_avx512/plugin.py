@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from morello_x86.calibration import clock, measurements, profiles
-from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels
+from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
@@ -20,6 +20,7 @@ INFO = TargetInfo(
     name="x86_avx512",
     description="x86-64 with AVX-512 F, VL and BW",
     layouts=layouts(VECTORS, strips=(64,)),
+    offers=offers,
     casts=frozenset({("bf16", "f32")}),
     cpu_features=("avx512f", "avx512vl", "avx512bw", "fma"),
     cost_unit=COST_UNIT,
