@@ -82,6 +82,8 @@ def agree(field: str, states: Sequence[OperandState]) -> bool:
 
 #: What calls of a microkernel cost, given the Spec and the target, which knows levels, weights and tables.
 Cost = Callable[[LogicalSpec, Machine], Num]
+#: What goes into a cost: an integer, or several that look at the same.
+CostPart = Callable[[LogicalSpec, Machine], Num | tuple[Num, ...]]
 
 
 @attrs.frozen
@@ -89,11 +91,11 @@ class Combined:
     """A cost that is worked out of integers each of which depends on little: on one operand, or on sizes alone.
 
     Search asks for each of the `parts` once for all operand states that agree in what it looks at, and has `combine`
-    work on whole arrays of them, value by value.
+    work on whole arrays of them, value by value. A part may return a tuple, which `combine` is given as one argument.
     """
 
     combine: Callable[..., Num]
-    parts: tuple[Cost, ...]
+    parts: tuple[CostPart, ...]
 
     def __call__(self, spec: LogicalSpec, machine: Machine) -> Num:
         return self.combine(*(part(spec, machine) for part in self.parts))
@@ -164,7 +166,7 @@ class Microkernel:
     jam: Jam | None = None
 
     @property
-    def cost_parts(self) -> tuple[Cost, ...]:
+    def cost_parts(self) -> tuple[CostPart, ...]:
         """Return what goes into the cost: the cost itself, unless it is `Combined`."""
         return self.cost.parts if isinstance(self.cost, Combined) else (self.cost,)
 

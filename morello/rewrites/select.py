@@ -13,7 +13,7 @@ from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
 from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
-from morello.kernels.microkernel import Combined, Cost, Microkernel
+from morello.kernels.microkernel import Combined, CostPart, Microkernel
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, Word, argument, masked, select_cells
 
@@ -78,13 +78,20 @@ def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, leve
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
     """Return the kernel's costs. Raises PluginError unless they are integers of at least 1 for every Spec."""
-    cost = checked_part(kernel, kernel.cost, logical, target)
-    return _positive(kernel, cost, target)
+    cost = _asked(kernel, target, "cost", lambda: kernel.cost(logical, target))
+    return _positive(kernel, _per_spec(kernel, cost, logical, target), target)
 
 
-def checked_part(kernel: Microkernel, part: Cost, logical: LogicalSpec, target: Target) -> Num:
-    """Return what goes into the kernel's costs. Raises PluginError unless it is one integer, or one for every Spec."""
-    cost = _asked(kernel, target, "cost", lambda: part(logical, target))
+def checked_part(kernel: Microkernel, part: CostPart, logical: LogicalSpec, target: Target) -> Num | tuple[Num, ...]:
+    """Return what goes into the kernel's costs. Raises PluginError unless it is integers, one or one for every Spec."""
+    found = _asked(kernel, target, "cost", lambda: part(logical, target))
+    if isinstance(found, tuple) and isinstance(kernel.cost, Combined):
+        return tuple(_per_spec(kernel, one, logical, target) for one in found)
+    return _per_spec(kernel, found, logical, target)
+
+
+def _per_spec(kernel: Microkernel, cost: Num | tuple[Num, ...], logical: LogicalSpec, target: Target) -> Num:
+    """Return a cost. Raises PluginError unless it is one integer, or one for every Spec."""
     if isinstance(cost, int):
         return cost
     values = _integers(kernel, cost, target)
@@ -92,17 +99,17 @@ def checked_part(kernel: Microkernel, part: Cost, logical: LogicalSpec, target: 
     cells = next(iter(shapes)) if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     if values.shape not in ((), cells):
         raise target.fault(kernel, f"its cost has one value per Spec, not {values.shape} for {cells} Specs")
-    return cost
+    return values
 
 
-def combined_costs(kernel: Microkernel, parts: Sequence[Num], target: Target) -> Num:
+def combined_costs(kernel: Microkernel, parts: Sequence[Num | tuple[Num, ...]], target: Target) -> Num:
     """Return costs, given what goes into them: the kernel's `cost_parts`. Raises PluginError as `checked_cost` does."""
     cost = kernel.cost
     costs = _asked(kernel, target, "cost", lambda: cost.combine(*parts) if isinstance(cost, Combined) else parts[0])
     return _positive(kernel, _integers(kernel, costs, target), target)
 
 
-def _integers(kernel: Microkernel, cost: Num, target: Target) -> npt.NDArray[np.int64]:
+def _integers(kernel: Microkernel, cost: Num | tuple[Num, ...], target: Target) -> npt.NDArray[np.int64]:
     """Return costs as an array. Raises PluginError unless they are integers."""
     values = np.asarray(cost)
     if values.dtype.kind not in "iu":

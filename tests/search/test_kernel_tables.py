@@ -81,6 +81,18 @@ def none(spec: LogicalSpec, machine: object) -> Num:
     return 0
 
 
+def two(spec: LogicalSpec, machine: object) -> tuple[Num, ...]:
+    return 1, half(spec, machine)
+
+
+def pair(spec: LogicalSpec, machine: object) -> Num:
+    return 1, 2  # pyright: ignore[reportReturnType]
+
+
+def ragged(spec: LogicalSpec, machine: object) -> tuple[Num, ...]:
+    return (1,) * (1 + spec.states[0].aligned)
+
+
 @pytest.mark.parametrize(
     ("cost", "what"),
     [
@@ -88,6 +100,9 @@ def none(spec: LogicalSpec, machine: object) -> Num:
         (Combined(lambda one: one + 0.5, (none,)), "its cost is an integer of at least 1, not 0.5"),
         (Combined(lambda one: one, (none,)), "its cost is an integer of at least 1, not 0"),
         (Combined(lambda one, two: one, (none,)), "its cost failed: TypeError"),
+        (Combined(lambda two: two[1], (two,)), "its cost is an integer of at least 1, not 0.5"),
+        (Combined(lambda some: 1, (ragged,)), "each part of its cost has as many values for all Specs"),
+        (pair, r"its cost has one value per Spec, not \(2,\)"),
     ],
 )
 def test_costs_that_cannot_be(cost: Cost, what: str) -> None:

@@ -15,7 +15,7 @@ from morello.errors import Inapplicable
 from morello.ir.numbers import CellIndices, Num, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import Cost, Microkernel, Multiple
+from morello.kernels.microkernel import CostPart, Microkernel, Multiple
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
@@ -48,6 +48,21 @@ class _Choice:
 
 #: By what must be the same in all operands.
 _Choices = dict[tuple[object, ...], list[_Choice]]
+
+
+@attrs.frozen(eq=False)
+class _Values:
+    """Distinct values of a part of costs: [distinct, shapes], or [distinct, values, shapes] where it `is_tuple`."""
+
+    values: Ints
+    is_tuple: bool
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def at(self, which: Ints) -> Ints | tuple[Ints, ...]:
+        """Return some of them, as the kernel combines them."""
+        return tuple(np.moveaxis(self.values[which], 1, 0)) if self.is_tuple else self.values[which]
 
 
 @attrs.frozen(eq=False)
@@ -168,31 +183,54 @@ class KernelTables(StepTables):
         self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Sequence[OperandState]], together: Bools
     ) -> tuple[Floats, Ints]:
         """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
-        cells = np.broadcast_shapes(*map(np.shape, taken.shape))
         codes = np.zeros(together.shape, dtype=np.int64)
-        parts: list[tuple[int, Ints]] = []
+        parts: list[tuple[int, _Values]] = []
         count = 1
         for part in kernel.cost_parts:
-            number, rows = np.zeros_like(codes), dict[bytes, int]()
-            for places, value in answers(partial(self._part, kernel, part, taken), choices, together):
-                # In many states operands cost the same.
-                row = np.broadcast_to(np.asarray(value, dtype=np.int64), cells).tobytes()
-                number[box(places)] = rows.setdefault(row, len(rows))
-            parts.append((count, np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *cells)))
-            codes, count = codes + count * number, count * len(rows)
+            number, values = self._values(kernel, part, taken, choices, together)
+            parts.append((count, values))
+            codes, count = codes + count * number, count * len(values)
         distinct, which = np.unique(codes[together], return_inverse=True)
-        size = prod(cells) * len(distinct)
+        size = prod(np.broadcast_shapes(*map(np.shape, taken.shape))) * len(distinct)
         check(8 * size)
         costs = [
-            combined_costs(kernel, [own[some // weight % len(own)] for weight, own in parts], self.target)
+            combined_costs(kernel, [own.at(some // weight % len(own)) for weight, own in parts], self.target)
             for some in np.array_split(distinct, size // _AT_ONCE + 1)
         ]
         return np.concatenate(costs, dtype=np.float64), which.reshape(-1)
 
-    def _part(self, kernel: Microkernel, part: Cost, taken: LogicalSpec, states: Sequence[OperandState]) -> Num:
+    def _values(
+        self,
+        kernel: Microkernel,
+        part: CostPart,
+        taken: LogicalSpec,
+        choices: Sequence[Sequence[OperandState]],
+        together: Bools,
+    ) -> tuple[Ints, _Values]:
+        """Return what goes into the costs of a kernel, and which of it each tuple of states has."""
+        cells = np.broadcast_shapes(*map(np.shape, taken.shape))
+        number, rows = np.zeros(together.shape, dtype=np.int64), dict[bytes, int]()
+        sizes: set[int | None] = set()
+        for places, found in answers(partial(self._part, kernel, part, taken), choices, together):
+            # In many states operands cost the same.
+            each = [min(one, _MOST) if isinstance(one, int) else one for one in _flat(found)]
+            row = b"".join([np.broadcast_to(np.asarray(one, dtype=np.int64), cells).tobytes() for one in each])
+            number[box(places)] = rows.setdefault(row, len(rows))
+            sizes.add(len(each) if isinstance(found, tuple) else None)
+        if len(sizes) > 1:
+            raise self.target.fault(kernel, "each part of its cost has as many values for all Specs")
+        values = np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *sizes - {None}, *cells)
+        return number, _Values(values, sizes != {None})
+
+    def _part(
+        self, kernel: Microkernel, part: CostPart, taken: LogicalSpec, states: Sequence[OperandState]
+    ) -> Num | tuple[Num, ...]:
         """Return what goes into the costs of a kernel on operands in some states."""
-        found = checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
-        return min(found, _MOST) if isinstance(found, int) else found
+        return checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+
+
+def _flat(found: Num | tuple[Num, ...]) -> tuple[Num, ...]:
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:

@@ -197,17 +197,12 @@ def cost_of_tiles(cycles: Callable[[Machine], TileCycles]) -> Combined:
 
 def overlapping(computing: Cost, *operands: Callable[[LogicalSpec, Machine], Taken]) -> Combined:
     """Return a cost: computing takes its time while operands are read and written, save for some friction."""
-    each = [_one(taken, place) for place in (0, 1) for taken in operands]
-    return Combined(_overlapped, (computing, *each))
+    return Combined(_overlapped, (computing, *operands))
 
 
-def _one(taken: Callable[[LogicalSpec, Machine], Taken], place: int) -> Cost:
-    return lambda spec, machine: taken(spec, machine)[place]
-
-
-def _overlapped(computing: Num, *taken: Num) -> Num:
-    operands = len(taken) // 2
-    total = np.rint(smooth_maximum(computing, sum(taken[:operands]))).astype(np.int64) + sum(taken[operands:])
+def _overlapped(computing: Num, *taken: Taken) -> Num:
+    overlapping = sum(stream for stream, _ in taken)
+    total = np.rint(smooth_maximum(computing, overlapping)).astype(np.int64) + sum(friction for _, friction in taken)
     return total if total.ndim else int(total)
 
 
