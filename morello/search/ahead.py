@@ -116,6 +116,16 @@ class Ahead:
         most = _LATE if effort.expansions is None else min(_LATE, math.ceil(effort.expansions / 2))
         return attrs.evolve(effort, expansions=most)
 
+    def first(self, spec: Spec, effort: Effort, deadline: float) -> int:
+        """Look for a program before finer bounds are made, which takes long; return the effort that it took.
+
+        Of graphs, tables of a smaller space take as long.
+        """
+        if isinstance(spec.logical.op, Compose):
+            return 0
+        left = self.look(spec, effort, deadline, 1)
+        return (effort.expansions or 0) - (left.expansions or 0)
+
     def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
         """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
 

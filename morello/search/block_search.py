@@ -206,7 +206,13 @@ class BlockSearch:
         self.ahead.inform(spec, solver, goal)
         if self._looks_ahead(effort) and self.ahead.left:
             before = solver.expansions
-            solver.approach(goal, self.ahead.until_late(effort), deadline)
+            try:
+                solver.approach(goal, self.ahead.until_late(effort), deadline)
+            except Coarse:
+                if solver.core.costs(goal)[1] == float("inf"):
+                    self._before += self.ahead.first(spec, effort, deadline)
+                    self.ahead.inform(spec, solver, goal)
+                raise
             effort = effort.less(solver.expansions - before)
             low, high = solver.core.costs(goal)
             if low < high > (1 + max(effort.gap, WIDE)) * low:

@@ -101,6 +101,30 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
 
 
+@pytest.mark.parametrize(
+    ("text", "spaces"),
+    [
+        ("Matmul(1×5×7×9, GL, GL, GL, serial)", 1),
+        ("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", 0),
+    ],
+)
+def test_a_program_is_there_before_finer_bounds(
+    text: str, spaces: int, avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    spec, told = parse_spec(text, avx2), list[Progress]()
+    search = BlockSearch(avx2, progress=told.append, coarse=1)
+    looked: list[Target] = []
+    smaller = search.ahead._smaller
+    monkeypatch.setattr(search.ahead, "_smaller", lambda space: looked.append(space) or smaller(space))
+    found = search.approach(spec, Effort(expansions=100_000))
+    *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]
+    assert len(looked) == spaces
+    assert (finer.high is not None) == bool(spaces)
+    assert found.low <= found.cost
+    assert search.approach(spec, Effort()).cost == BlockSearch(avx2).approach(spec, Effort()).cost
+
+
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let search look into smaller spaces first, and be heard of after each turn."""
