@@ -74,7 +74,7 @@ class BlockSearch:
         self._solver: Solver | None = None
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
-        #: Specs taken apart by engines that did not know layouts, before others took their place, and how many may be.
+        #: Specs taken apart before an engine that knows layouts took the place of another, and how many that one may.
         self._before, self._coarse = 0, COARSE if coarse is None else coarse
         self._impls: dict[Spec, Impl] = {}
         #: What is known before search has come to it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,17 +56,17 @@ def test_each_space_has_programs_of_its_own_and_those_of_the_first(
         assert figures(again) == figures(impl)
 
 
-def test_a_graph_of_many_stages_has_a_program_ahead(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_of_many_stages_has_a_program_ahead(
+    avx2: Target, monkeypatch: pytest.MonkeyPatch, smaller_spaces: Callable[[BlockSearch], list[Target]]
+) -> None:
     """Its pieces have tables each, so a first program is looked for before these are made, and no more than that."""
     norm = parse_spec("LayerNorm(1×2×8, (f32, GL), (f32, GL), (f32, GL), (f32, GL), serial)", avx2)
     shapes = shapes_below(norm.logical, avx2)
     monkeypatch.setattr(ahead, "MANY_SHAPES", shapes)
     plain = parse_spec("Softmax(2×8, (f32, GL), (f32, GL), serial)", avx2)
     assert shapes_below(plain.logical, avx2) <= shapes
-    spaces: list[Target] = []
     search = BlockSearch(avx2)
-    smaller = search.ahead._smaller
-    monkeypatch.setattr(search.ahead, "_smaller", lambda space: spaces.append(space) or smaller(space))
+    spaces = smaller_spaces(search)
     assert search.ahead.begin(plain.logical) == 0
     found = search.approach(norm, Effort(expansions=100_000, gap=1e9))
     assert search.ahead.program(norm)
@@ -109,14 +110,16 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     ],
 )
 def test_a_program_is_there_before_finer_bounds(
-    text: str, spaces: int, avx2: Target, monkeypatch: pytest.MonkeyPatch
+    text: str,
+    spaces: int,
+    avx2: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    smaller_spaces: Callable[[BlockSearch], list[Target]],
 ) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec, told = parse_spec(text, avx2), list[Progress]()
     search = BlockSearch(avx2, progress=told.append, coarse=1)
-    looked: list[Target] = []
-    smaller = search.ahead._smaller
-    monkeypatch.setattr(search.ahead, "_smaller", lambda space: looked.append(space) or smaller(space))
+    looked = smaller_spaces(search)
     found = search.approach(spec, Effort(expansions=100_000))
     *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]
     assert len(looked) == spaces
