@@ -116,14 +116,15 @@ class Ahead:
         most = _LATE if effort.expansions is None else min(_LATE, math.ceil(effort.expansions / 2))
         return attrs.evolve(effort, expansions=most)
 
-    def first(self, spec: Spec, effort: Effort, deadline: float) -> int:
-        """Look for a program before finer bounds are made, which takes long; return the effort that it took.
+    def first(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> int:
+        """Tell search of a program if it has none before finer bounds are made; return the effort that it took.
 
-        Of graphs, tables of a smaller space take as long.
+        These take long; but of graphs, tables of a smaller space take as long.
         """
-        if isinstance(spec.logical.op, Compose):
+        if solver.core.costs(goal)[1] < float("inf") or isinstance(spec.logical.op, Compose):
             return 0
         left = self.look(spec, effort, deadline, 1)
+        self.inform(spec, solver, goal)
         return (effort.expansions or 0) - (left.expansions or 0)
 
     def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:

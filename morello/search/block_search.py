@@ -90,7 +90,7 @@ class BlockSearch:
 
     @property
     def expansions(self) -> int:
-        """Specs taken apart so far by the engine that is used, and by those that did not know layouts."""
+        """Specs taken apart so far by the engine that is used, and before it knew layouts."""
         return self._before + (self._solver.expansions if self._solver else 0)
 
     @property
@@ -209,9 +209,7 @@ class BlockSearch:
             try:
                 solver.approach(goal, self.ahead.until_late(effort), deadline)
             except Coarse:
-                if solver.core.costs(goal)[1] == float("inf"):
-                    self._before += self.ahead.first(spec, effort, deadline)
-                    self.ahead.inform(spec, solver, goal)
+                self._before += self.ahead.first(spec, solver, goal, effort, deadline)
                 raise
             effort = effort.less(solver.expansions - before)
             low, high = solver.core.costs(goal)

@@ -208,29 +208,24 @@ class KernelTables(StepTables):
         together: Bools,
     ) -> tuple[Ints, _Values]:
         """Return what goes into the costs of a kernel, and which of it each tuple of states has."""
+
+        def ask(states: Sequence[OperandState]) -> Num | tuple[Num, ...]:
+            return checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+
         cells = np.broadcast_shapes(*map(np.shape, taken.shape))
         number, rows = np.zeros(together.shape, dtype=np.int64), dict[bytes, int]()
         sizes: set[int | None] = set()
-        for places, found in answers(partial(self._part, kernel, part, taken), choices, together):
+        for places, found in answers(ask, choices, together):
+            sizes.add(len(found) if isinstance(found, tuple) else None)
+            each = found if isinstance(found, tuple) else (found,)
+            counted = [min(one, _MOST) if isinstance(one, int) else one for one in each]
             # In many states operands cost the same.
-            each = [min(one, _MOST) if isinstance(one, int) else one for one in _flat(found)]
-            row = b"".join([np.broadcast_to(np.asarray(one, dtype=np.int64), cells).tobytes() for one in each])
+            row = b"".join([np.broadcast_to(np.asarray(one, dtype=np.int64), cells).tobytes() for one in counted])
             number[box(places)] = rows.setdefault(row, len(rows))
-            sizes.add(len(each) if isinstance(found, tuple) else None)
         if len(sizes) > 1:
             raise self.target.fault(kernel, "each part of its cost has as many values for all Specs")
         values = np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *sizes - {None}, *cells)
         return number, _Values(values, sizes != {None})
-
-    def _part(
-        self, kernel: Microkernel, part: CostPart, taken: LogicalSpec, states: Sequence[OperandState]
-    ) -> Num | tuple[Num, ...]:
-        """Return what goes into the costs of a kernel on operands in some states."""
-        return checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
-
-
-def _flat(found: Num | tuple[Num, ...]) -> tuple[Num, ...]:
-    return found if isinstance(found, tuple) else (found,)
 
 
 def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:

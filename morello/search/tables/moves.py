@@ -49,14 +49,12 @@ class MoveTables(StepTables):
 
     def __init__(self, spaces: Spaces, target: Target):
         super().__init__(spaces, target)
-        #: The ranks of operands that are moved.
-        self._ranks = {
-            len(operand.dims)
-            for key, space in spaces.by_key.items()
-            if is_moved(key.op, target)
-            for operand in space.operands
-        }
-        self._steps: dict[tuple[int, str, DType], dict[str, list[MoveStep]]] = {}
+        #: The operands that are moved, by rank.
+        self._moved: dict[int, list[tuple[Space, int]]] = {}
+        for space in spaces.by_key.values():
+            for index, operand in enumerate(space.operands if is_moved(space.key.op, target) else ()):
+                self._moved.setdefault(len(operand.dims), []).append((space, index))
+        self._steps: dict[StateClass, dict[str, list[MoveStep]]] = {}
         self._searched: dict[tuple[Key, OperandState], list[list[tuple[MoveStep, int]]]] = {}
         self._into: dict[tuple[int, MoveStep], Ints] = {}
         self._kept: dict[MoveStep, StateMap] = {}
@@ -133,14 +131,15 @@ class MoveTables(StepTables):
 
     def follow(self, states: States, number: int) -> None:
         rank, state = states.states[number]
-        if rank not in self._ranks:
+        if rank not in self._moved:
             return
-        if (rank, state.level, state.dtype) not in self._steps:
-            steps = self._all_steps(rank, state)
+        cls = attrs.evolve(states.classes[states.class_of[number]], vector=None)
+        if cls not in self._steps:
+            steps = self._all_steps(cls)
             for step in steps:
                 self._new_states(states, rank, state.dtype, step)
-            self._steps[rank, state.level, state.dtype] = self._into_caches(steps)
-        for name, keeping in self._steps[rank, state.level, state.dtype].items():
+            self._steps[cls] = self._into_caches(steps)
+        for name, keeping in self._steps[cls].items():
             view = states.number(rank, seen_in(self.target.level(name), state, self.target))
             self._seen.setdefault(name, StateMap()).enter(number, view)
             for step in keeping:
@@ -150,18 +149,10 @@ class MoveTables(StepTables):
     def finish(self, states: States) -> None:
         self.seen = {name: views.padded(states) for name, views in self._seen.items()}
 
-    def _all_steps(self, rank: int, state: OperandState) -> list[MoveStep]:
-        """Return every move of an operand in some level and of some type, whatever operation it is of."""
-        cls = StateClass(rank, [level.name for level in self.target.levels].index(state.level), state.dtype, None)
-        steps = (
-            step
-            for key, space in self.spaces.by_key.items()
-            if is_moved(key.op, self.target)
-            for index, operand in enumerate(space.operands)
-            if len(operand.dims) == rank
-            for step, _ in self._steps_of(space, index, cls)
-        )
-        return [*dict.fromkeys(_general(step) for step in steps)]
+    def _all_steps(self, cls: StateClass) -> list[MoveStep]:
+        """Return every move of an operand of this class, whatever operation it is of."""
+        steps = (step for space, index in self._moved[cls.rank] for step, _ in self._steps_of(space, index, cls))
+        return [*dict.fromkeys(map(_general, steps))]
 
     def _into_caches(self, steps: Sequence[MoveStep]) -> dict[str, list[MoveStep]]:
         """Return the caches that steps move to, each with the steps that keep the layout."""

@@ -15,8 +15,9 @@ TARGET = Registry.of(x86_avx2=AVX2).target("x86_avx2")
 
 def strips(text: str) -> set[tuple[int, str | None, bool]]:
     """Return operands that search lays out in strips, what they are cast to, and whether strips are odd-even."""
-    moves = [step for step in MoveStep.steps(parse_spec(text, TARGET).logical, TARGET) if isinstance(step, MoveStep)]
-    assert {step.operand for step in moves} == {*range(len(parse_spec(text, TARGET).logical.states))}
+    logical = parse_spec(text, TARGET).logical
+    moves = [*MoveStep.steps(logical, TARGET)]
+    assert {step.operand for step in moves} == {*range(len(logical.states))}
     laid_out = [(step, step.layout) for step in moves if isinstance(step.layout, Layout) and step.layout.has_strips]
     return {(step.operand, step.dtype, any(one.odd_even for one in layout.dims)) for step, layout in laid_out}
 
