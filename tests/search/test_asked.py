@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
+from operator import attrgetter
 
 import attrs
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from morello.ir.dtypes import F32, U8
 from morello.ir.layout import row_major
 from morello.ir.tensor import OperandState
-from morello.search.tables.asked import answers
+from morello.search.tables.asked import Choices, answers
 
 _L1 = OperandState(F32, "L1", row_major(2), contig=2)
 _STATES = tuple(
@@ -54,7 +55,7 @@ def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_
 
     seen = np.zeros((len(_STATES), len(_STATES)), dtype=np.int64)
     together = np.ones(seen.shape, dtype=np.bool_)
-    for places, answer in answers(counted, [_STATES, _STATES], together):
+    for places, answer in answers(counted, [Choices(_STATES), Choices(_STATES)], together):
         seen[np.ix_(*places)] += 1
         for first, second in product(*(at.tolist() for at in places)):
             assert answer == function([_STATES[first], _STATES[second]])
@@ -70,12 +71,25 @@ def test_of_tuples_that_do_not_go_together_nothing_is_asked() -> None:
         return None
 
     together = np.eye(len(_STATES), dtype=np.bool_)
-    assert len(list(answers(levels, [_STATES, _STATES], together))) == 2
+    assert len(list(answers(levels, [Choices(_STATES), Choices(_STATES)], together))) == 2
     assert sorted(asked) == [("GL", "GL"), ("L1", "L1")]
 
 
+def test_functions_are_asked_about_the_same_choices_one_after_another() -> None:
+    every, some = Choices(_STATES), np.array([1, 6, 14])
+    for name in ("level", "contig", "level"):
+        for choices, states in ((every, _STATES), (every.at(some), [_STATES[at] for at in some])):
+            function, together = attrgetter(name), np.ones(len(states), dtype=np.bool_)
+            found = [*answers(lambda asked, read=function: read(asked[0]), [choices], together)]
+            assert {int(at): told for (places,), told in found for at in places} == dict(
+                enumerate(map(function, states))
+            )
+            assert len(found) == 2
+
+
 def test_states_made_of_watched_ones_are_plain() -> None:
-    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), [[_L1]], np.ones(1, dtype=np.bool_))
+    only = [Choices([_L1])]
+    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), only, np.ones(1, dtype=np.bool_))
     assert type(made) is OperandState
 
 
@@ -84,4 +98,4 @@ def test_what_fails_says_so() -> None:
         raise ValueError(states[0].level)
 
     with pytest.raises(ValueError, match="L1"):
-        next(answers(fails, [[_L1]], np.ones(1, dtype=np.bool_)))
+        next(answers(fails, [Choices([_L1])], np.ones(1, dtype=np.bool_)))

@@ -20,7 +20,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints
-from morello.search.tables.asked import answers, box
+from morello.search.tables.asked import Choices, answers, box
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
@@ -93,6 +93,7 @@ class KernelTables(StepTables):
     def __init__(self, spaces: Spaces, target: Target):
         super().__init__(spaces, target)
         self.by_key: dict[Key, list[KernelTable]] = {}
+        self._choices: dict[tuple[int, bytes], Choices] = {}
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
@@ -104,6 +105,7 @@ class KernelTables(StepTables):
 
     def finish(self, states: States) -> None:
         self.by_key = {key: [*self._tabulate(space, states)] for key, space in self.spaces.by_key.items()}
+        self._choices.clear()
 
     def _step(self, place: int, kernel: Microkernel) -> Select:
         rewrite = rewrites_of(self.target)[place]
@@ -123,16 +125,23 @@ class KernelTables(StepTables):
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
         for described, numbers, together in _agreeing(kernel, space, states, cells):
-            operands = [[states.states[int(number)][1] for number in own] for own in numbers]
-            for places, (costs, which, needs) in ask(step, space, cells[described], operands, together):
+            choices = [self._asked_about(operand, own, states) for operand, own in enumerate(numbers)]
+            for places, (costs, which, needs) in ask(step, space, cells[described], choices, together):
                 chosen = np.nonzero(together[box(places)])
                 tuples = np.stack([own[at][one] for own, at, one in zip(numbers, places, chosen, strict=True)], axis=-1)
                 for need, shapes, part in needs:
                     taken = costs if part is None else costs[:, part]
                     yield KernelTable(step, priority, tuples, which, shapes, taken, need)
 
+    def _asked_about(self, operand: int, numbers: Ints, states: States) -> Choices:
+        """Return some states as those of one operand: many kernels are asked about the same."""
+        key = operand, numbers.tobytes()
+        if key not in self._choices:
+            self._choices[key] = Choices([states.states[int(number)][1] for number in numbers])
+        return self._choices[key]
+
     def _by_cases(
-        self, step: Select, space: Space, inside: Ints, choices: Sequence[Sequence[OperandState]], together: Bools
+        self, step: Select, space: Space, inside: Ints, choices: Sequence[Choices], together: Bools
     ) -> Iterator[tuple[list[Ints], _Calls]]:
         """Yield the calls of a kernel where `cases` are not those of Select."""
 
@@ -157,7 +166,7 @@ class KernelTables(StepTables):
         step: Select,
         space: Space,
         inside: Ints,
-        choices: Sequence[Sequence[OperandState]],
+        choices: Sequence[Choices],
         together: Bools,
     ) -> Iterator[tuple[list[Ints], _Calls]]:
         """Yield the calls of a kernel: its condition and needs look at fewer fields of states than its cost."""
@@ -176,11 +185,11 @@ class KernelTables(StepTables):
         for places, found in answers(ask, choices, together):
             if found:
                 taken, needs = found
-                chosen = [[own[int(at)] for at in each] for own, each in zip(choices, places, strict=True)]
+                chosen = [own.at(each) for own, each in zip(choices, places, strict=True)]
                 yield places, (*self._costs(kernel, taken, chosen, together[box(places)]), needs)
 
     def _costs(
-        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Sequence[OperandState]], together: Bools
+        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Choices], together: Bools
     ) -> tuple[Floats, Ints]:
         """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
         codes = np.zeros(together.shape, dtype=np.int64)
@@ -204,7 +213,7 @@ class KernelTables(StepTables):
         kernel: Microkernel,
         part: CostPart,
         taken: LogicalSpec,
-        choices: Sequence[Sequence[OperandState]],
+        choices: Sequence[Choices],
         together: Bools,
     ) -> tuple[Ints, _Values]:
         """Return what goes into the costs of a kernel, and which of it each tuple of states has."""
