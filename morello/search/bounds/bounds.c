@@ -25,17 +25,20 @@ static int prepare(Work *work) {
     work->before = malloc((size_t)space->width * sizeof *work->before);
     work->total = malloc(steps * sizeof *work->total);
     work->part = malloc(steps * sizeof *work->part);
+    work->cost = malloc(((size_t)space->moves + 1) * sizeof *work->cost);
     work->after = malloc(held * levels * steps * sizeof *work->after);
     work->left = calloc(held * (levels + 1), sizeof *work->left);
     work->tried = malloc(((size_t)space->move_first[space->movable] + 1) * sizeof *work->tried);
     work->changed = malloc(((size_t)space->tuples + 1) * sizeof *work->changed);
-    return work->before && work->total && work->part && work->after && work->left && work->tried && work->changed;
+    return work->before && work->total && work->part && work->cost && work->after && work->left && work->tried &&
+           work->changed;
 }
 
 static void clean(Work *work) {
     free(work->before);
     free(work->total);
     free(work->part);
+    free(work->cost);
     free(work->after);
     free(work->left);
     free(work->tried);

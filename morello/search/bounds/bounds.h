@@ -20,6 +20,7 @@ typedef struct {
     float *row;               /* its bounds, [width] */
     float *before;            /* [width] */
     double *total, *part;     /* [steps] */
+    double *cost;             /* [moves]: of each besides its body */
     int32_t *after;           /* [moves or parts * levels, steps]: limits while memory is held */
     const int32_t **left;     /* [moves or parts, levels + 1]: where in `after` */
     int64_t *tried;           /* [all moves of class tuples]: when, 0: never */

@@ -51,9 +51,8 @@ void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shap
 int lower(float *here, const double *found, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
-        const float down = rounded_down(found[step]);
-        if (down < here[step]) {
-            here[step] = down;
+        if (found[step] < here[step]) {
+            here[step] = rounded_down(found[step]);
             changed = 1;
         }
     }

@@ -11,6 +11,19 @@ static double cost_of(const Work *work, const BoundMove *move) {
     return cheapest[move->into][tensor] + cheapest[move->from][tensor] + (load + store);
 }
 
+/* Return 1 if copies are Specs of this very space, whose bounds become less meanwhile. */
+static int copies_here(const BoundMove *move) {
+    return move->load_tuple >= 0 || move->store_tuple >= 0;
+}
+
+/* Return what a class tuple costs at least, beside `least`, while a move holds memory and all else is free. */
+static double while_held(const Work *work, const BoundMove *move, const int32_t *ladder, const int32_t *after,
+                         double least) {
+    const int32_t at = after[work->model->level[move->level].steps - 1];
+    const double held = at < 0 ? INFINITY : ladder[move->level] < 0 ? least : work->row[ladder[move->level] + at];
+    return held > least ? held : least;
+}
+
 /* Return when what a move's cost depends on became less for the last time. */
 static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     int64_t when = work->changed[into];
@@ -23,23 +36,47 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     return when;
 }
 
+/* Lower a ladder to what a move comes to: that of the class tuple after it is `there`, NULL: it has none, and `after` says
+ * which limits are left, NULL: all. Return 1 if any became less. */
+static int lower_to(float *here, const float *there, const int32_t *after, double least, double cost, int32_t count) {
+    int changed = 0;
+    for (int32_t step = 0; step < count; ++step) {
+        const int32_t at = after ? after[step] : step;
+        const double own = at < 0 ? INFINITY : there ? there[at] : least;
+        const double found = (own > least ? own : least) + cost;
+        if (found < here[step]) {
+            here[step] = rounded_down(found);
+            changed = 1;
+        }
+    }
+    return changed;
+}
+
 /* Lower the bounds of a class tuple by one move. Return 1 if any became less. */
 static int take_move(Work *work, int32_t tuple, int64_t at) {
     const BoundModel *model = work->model;
     const BoundSpace *space = work->space;
     const int32_t number = space->move_number[at], into = space->move_into[at];
-    const double cost = cost_of(work, &space->move[number]), least = cost + least_of(space, work->shape, into);
-    const int32_t *ladder = ladders_of(model, space, tuple);
+    const BoundMove *move = &space->move[number];
+    const int32_t *ladder = ladders_of(model, space, tuple), *below = ladders_of(model, space, into);
+    const int32_t *after = left_of(work, number)[move->level];
+    const double cost = copies_here(move) ? cost_of(work, move) : work->cost[number];
+    const double least = least_of(space, work->shape, into);
+    double held = -1;
     int changed = 0;
     for (int32_t level = 0; level <= model->levels; ++level) {
         /* Bounds go down along a ladder. */
-        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
-            const int32_t count = model->level[level].steps;
-            bounds_under(model, space, work->shape, into, level, left_of(work, number), work->part);
-            for (int32_t step = 0; step < count; ++step) {
-                work->part[step] += cost;
-            }
-            changed |= lower(work->row + ladder[level], work->part, count);
+        if (ladder[level] < 0 || cost + least >= work->row[ladder[level]]) {
+            continue;
+        }
+        float *here = work->row + ladder[level];
+        const float *there = below[level] < 0 ? NULL : work->row + below[level];
+        const int32_t count = model->level[level].steps;
+        if (level == move->level) {
+            changed |= lower_to(here, there, after, least, cost, count);
+        } else {
+            held = held < 0 ? while_held(work, move, below, after, least) : held;
+            changed |= lower_to(here, there, NULL, held, cost, count);
         }
     }
     return changed;
@@ -53,6 +90,7 @@ void take_moves(Work *work) {
         const BoundMove *move = &space->move[at];
         const int32_t tensor = space->tensor[move->operand][work->shape];
         hold(work, at, move->level, work->model->smallest[move->into][tensor]);
+        work->cost[at] = cost_of(work, move);
     }
     memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);
     memset(work->changed, 0, (size_t)space->tuples * sizeof *work->changed);
