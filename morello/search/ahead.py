@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import attrs
@@ -19,7 +20,7 @@ from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.solve.solver import Solver
-from morello.search.watch import Late
+from morello.search.watch import Full, Late
 
 #: Specs with more shapes below them take long to begin with: a program is looked for in smaller spaces before.
 MANY_SHAPES = 2_000
@@ -70,8 +71,9 @@ class Ahead:
     def __init__(self, target: Target, smaller: Callable[[Target], Smaller], keep: Callable[[Found], None]):
         self._target, self._smaller, self._keep = target, smaller, keep
         self._known: dict[Spec, Found] = {}
-        #: Spaces that were not looked at yet.
+        #: Spaces that were not looked at yet, and how many there are.
         self._spaces: list[Target] = []
+        self._count = 0
         #: Specs solved in smaller spaces.
         self.solved = 0
 
@@ -99,6 +101,7 @@ class Ahead:
     def begin(self, logical: LogicalSpec) -> int:
         """Let all smaller spaces be looked at; return how many of them should be before search begins."""
         self._spaces = narrowed(self._target)
+        self._count = len(self._spaces)
         shapes = shapes_below(logical, self._target)
         # Pieces of a Compose, of so many stages from one to another, have tables each, of fewer dimensions.
         pieces = max(1, len(logical.op.stages) ** 2 // 4) if isinstance(logical.op, Compose) else 1
@@ -127,18 +130,31 @@ class Ahead:
         self.inform(spec, solver, goal)
         return (effort.expansions or 0) - (left.expansions or 0)
 
+    def look_before(
+        self, spec: Spec, effort: Effort, deadline: float, spaces: int, begin: Callable[[], object]
+    ) -> Effort:
+        """Look for programs in the first smaller `spaces` before search begins; return the effort that is left.
+
+        It begins once there is one, as with its tables comes a bound: after more of them, time may be up.
+        """
+        for most in range(spaces):
+            if most:
+                with suppress(Full):
+                    begin()
+            effort = self.look(spec, effort, deadline, most + 1)
+        return effort
+
     def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
         """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
 
-        Once there is a program, no more than the first `most` are looked at. Each is given an equal part of the effort
+        Once there is a program, only the first `most` are looked at. Each is given an equal part of the effort
         and the time that are left, and the whole space half of one. What Ctrl-C interrupts leaves its best program.
         """
-        every = len(self._spaces)
         while self._spaces and effort.expansions != 0:
             known, now = self.program(spec), time.monotonic()
             if now >= deadline:
                 break
-            if known and (effort.gap == float("inf") or (most is not None and every - len(self._spaces) >= most)):
+            if known and (effort.gap == float("inf") or (most is not None and self._count - len(self._spaces) >= most)):
                 break
             parts = len(self._spaces) + _WHOLE
             smaller = self._smaller(self._spaces.pop(0))

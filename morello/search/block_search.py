@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from morello.ir.impl import Figures, Impl, Leaf, Node, expand, figures
+from morello.ir.impl import Figures, Impl, Node, expand, figures
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -166,8 +166,8 @@ class BlockSearch:
         """Return the best program that comes of some effort."""
         asked, deadline = effort, self._deadline
         before = self.ahead.begin(spec.logical)
-        if before and self._looks_ahead(effort) and self._solver is None:
-            effort = self.ahead.look(spec, effort, deadline, before)
+        if self._looks_ahead(effort) and self._solver is None:
+            effort = self.ahead.look_before(spec, effort, deadline, before, lambda: self._made_for(spec))
         goal, low, high = self._approached(spec, effort, deadline)
         if low < high > (1 + effort.gap) * low and self._ceilings != spec.limits:
             # Bounds for so little memory alone may know more.
@@ -363,6 +363,11 @@ class BlockSearch:
                 self.keeper.save(solver.engine, solver, final=True)
         return False
 
+    def _made_for(self, spec: Spec) -> Solver:
+        """Return what solves Specs below all seeds and a Spec."""
+        self._cover([spec])
+        return self._made()
+
     def _made(self) -> Solver:
         """Return what solves Specs below all seeds."""
         tables = None
@@ -459,16 +464,10 @@ class BlockSearch:
                 return kept
             # Part of it is missing where it was kept.
             solver.choose_own(cell)
-        step = solver.engine.step(cell, solver.core.chosen(cell).priority)
-        node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
-        assert node is not None, "what was chosen fits"
-        children: list[Impl] = []
-        for leaf in node.children:
-            assert isinstance(leaf, Leaf)
-            child = self._program(leaf.spec)
-            assert child is not None, "the parts of a program have programs"
-            children.append(child)
-        self._impls[spec] = Node(spec, node.expansion, tuple(children), node.grids)
+        node = self._node(spec, cell, solver.core.chosen(cell).priority)
+        children = [child for leaf in node.children if (child := self._program(leaf.spec))]
+        assert len(children) == len(node.children), "the parts of a program have programs"
+        self._impls[spec] = attrs.evolve(node, children=tuple(children))
         return self._impls[spec]
 
     def _found(self, spec: Spec, cell: int, program: int, missing: Callable[[Spec], Impl] | None = None) -> Impl:
@@ -481,16 +480,17 @@ class BlockSearch:
             kept = self.keeper.program(spec) if self.keeper else None
             return kept or (missing or self.synthesize)(spec)
         priority, parts = solver.core.found(program)
-        step = solver.engine.step(cell, priority)
-        node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
-        assert node is not None, "programs are taken over where they fit"
+        node = self._node(spec, cell, priority)
         by_logical = {solver.engine.directory.logical(below): (below, found) for below, found in parts}
-        children: list[Impl] = []
-        for leaf in node.children:
-            assert isinstance(leaf, Leaf)
-            below, found = by_logical[leaf.spec.logical]
-            children.append(self._found(leaf.spec, below, found, missing))
-        return Node(spec, node.expansion, tuple(children), node.grids)
+        children = [self._found(leaf.spec, *by_logical[leaf.spec.logical], missing) for leaf in node.children]
+        return attrs.evolve(node, children=tuple(children))
+
+    def _node(self, spec: Spec, cell: int, priority: int) -> Node:
+        """Return what the step of a packed priority makes of a Spec, whose cell it is."""
+        step = self._made().engine.step(cell, priority)
+        node = expand(spec, step.expansion(spec.logical, self.target), self.target.grids)
+        assert node is not None, "what was chosen fits"
+        return node
 
 
 class _Unbuilt(Exception):

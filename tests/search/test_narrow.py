@@ -213,16 +213,43 @@ def test_a_space_has_a_first_program_though_its_tables_took_its_time(
         if progress.phase == Phase.BOUNDS:
             late[0] = 300
 
-    spec, known = parse_spec(TEXTS[0], avx2), list[Found | None]()
-    search = BlockSearch(avx2, progress=wait)
-    smaller = search.ahead._smaller
-    monkeypatch.setattr(
-        search.ahead, "_smaller", lambda space: known.append(search.ahead.program(spec)) or smaller(space)
-    )
+    spec, search = parse_spec(TEXTS[0], avx2), BlockSearch(avx2, progress=wait)
+    known = known_before_spaces(search, spec, monkeypatch)
     found = search.approach(spec, Effort(seconds=1000))
     assert known[0] is None
     assert known[1] is not None
     assert known[1].cost >= found.cost
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("room", [True, False])
+def test_there_is_a_bound_once_there_is_a_program_if_there_is_room_for_it(
+    room: bool, avx2: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "_FEW_SHAPES", 0)
+    spec, search = parse_spec(TEXTS[0], avx2), BlockSearch(avx2)
+    known, made = known_before_spaces(search, spec, monkeypatch), search._made_for
+
+    def without_room(spec: Spec) -> object:
+        if len(known) > 1 or room:
+            return made(spec)
+        raise Full("there is no room")
+
+    monkeypatch.setattr(search, "_made_for", without_room)
+    found = search.approach(spec, Effort(expansions=100_000))
+    assert len(known) >= 2
+    assert known[1] is not None
+    assert (known[1].low > 1) == room
+    assert known[1].low <= found.low <= found.cost <= known[1].cost
+
+
+def known_before_spaces(search: BlockSearch, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> list[Found | None]:
+    """Return a list that takes in what is known of a Spec before each smaller space."""
+    known, smaller = list[Found | None](), search.ahead._smaller
+    monkeypatch.setattr(
+        search.ahead, "_smaller", lambda space: known.append(search.ahead.program(spec)) or smaller(space)
+    )
+    return known
 
 
 def never(spec: Spec) -> Impl:
