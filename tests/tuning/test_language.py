@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from morello.host import missing_features
 from morello.plugins.registry import installed
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer
+from morello.tuning.proposers.command import Program
 from morello.tuning.proposers.language import Spent, Unanswered
 from morello.tuning.proposers.openai import Endpoint, Settings, settings
 from morello.tuning.proposers.prompts import chosen_item, schedule_in
@@ -354,6 +356,21 @@ def test_an_interrupt_does_not_wait_for_answers(
     began = time.monotonic()
     assert tune(slow, name=name).interrupted
     assert time.monotonic() - began < 12
+
+
+def test_a_command_that_is_stopped_while_it_starts_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, start = Program(["sleep", "60"]), subprocess.Popen
+
+    def stopped(*args: Any, **named: Any) -> Any:
+        process = start(*args, **named)
+        program.stop()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", stopped)
+    began = time.monotonic()
+    with pytest.raises(Unanswered):
+        program.answer("SYSTEM", ["x"])
+    assert time.monotonic() - began < 20
 
 
 def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:

@@ -40,7 +40,7 @@ class Program(Model):
         return {"runs": self._runs}
 
     def answer(self, system: str, texts: Sequence[str]) -> str:
-        left = min(self.seconds, self.until - time.monotonic())
+        left = self._left()
         if left <= 0:
             raise Unanswered("no time is left", "give a larger budget")
         self._runs += 1
@@ -57,7 +57,8 @@ class Program(Model):
             what = f"`{shlex.join(self.command)}` cannot be started: {error.strerror or error}"
             raise MorelloError(what, f"set {VARIABLE} to another command") from error
         try:
-            out, err = process.communicate(prompt.encode(), left)
+            # It may be stopped while the command starts, before `stop` knows what to end.
+            out, err = process.communicate(prompt.encode(), max(0.0, self._left()))
         except subprocess.TimeoutExpired:
             what = f"`{shlex.join(self.command)}` ran for {left:.3g} s"
             raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
@@ -71,6 +72,10 @@ class Program(Model):
             what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
             raise Unanswered(what, "run it by hand with a prompt on its standard input")
         return out[:_LARGEST].decode("utf-8", "replace")
+
+    def _left(self) -> float:
+        """Return for how many seconds a command may run from now on."""
+        return min(self.seconds, self.until - time.monotonic())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
