@@ -36,8 +36,8 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     return when;
 }
 
-/* Lower a ladder to what a move comes to: that of the class tuple after it is `there`, NULL: it has none, and `after` says
- * which limits are left, NULL: all. Return 1 if any became less. */
+/* Lower a ladder to what a move comes to: `there` is that of the class tuple after it, NULL: it has none, and `after`
+ * says which limits are left, NULL: all. Return 1 if any became less. */
 static int lower_to(float *here, const float *there, const int32_t *after, double least, double cost, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
