@@ -65,4 +65,30 @@ static inline double least_of(const BoundSpace *space, int32_t shape, int32_t tu
     return space->values[shape * space->width + space->full[tuple]];
 }
 
+/* Return what a class tuple costs at least, beside `least`, while memory of one level is held: `after` are the limits
+ * of it that are left. */
+static inline double while_held(const BoundModel *model, const float *row, const int32_t *ladder, int32_t level,
+                                const int32_t *after, double least) {
+    const int32_t at = after[model->level[level].steps - 1];
+    const double held = at < 0 ? INFINITY : ladder[level] < 0 ? least : row[ladder[level] + at];
+    return held > least ? held : least;
+}
+
+/* Return the bound of a class tuple for one limit of a level, at least `least`: its ladder is `there`, NULL: it has
+ * none, and `after` the limits that are left, NULL: all. */
+static inline double bound_at(const float *there, const int32_t *after, int32_t step, double least) {
+    const int32_t at = after ? after[step] : step;
+    const double own = at < 0 ? INFINITY : there ? there[at] : least;
+    return own > least ? own : least;
+}
+
+/* Lower a bound to what was found. Return 1 if it became less. */
+static inline int lower_one(float *here, double found) {
+    if (found < *here) {
+        *here = rounded_down(found);
+        return 1;
+    }
+    return 0;
+}
+
 #endif

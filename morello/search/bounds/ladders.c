@@ -33,17 +33,13 @@ void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shap
     double least = row[space->full[tuple]];
     for (int32_t other = 0; other < model->levels; ++other) {
         if (other != level && left[other]) {
-            const int32_t at = left[other][model->level[other].steps - 1];
-            const double held = at < 0 ? INFINITY : ladder[other] < 0 ? least : row[ladder[other] + at];
-            least = held > least ? held : least;
+            least = while_held(model, row, ladder, other, left[other], least);
         }
     }
     const int32_t count = model->level[level].steps;
     const float *there = ladder[level] < 0 ? NULL : row + ladder[level];
     for (int32_t step = 0; step < count; ++step) {
-        const int32_t at = left[level] ? left[level][step] : step;
-        const double own = at < 0 ? INFINITY : there ? there[at] : least;
-        found[step] = own > least ? own : least;
+        found[step] = bound_at(there, left[level], step, least);
     }
 }
 
@@ -51,10 +47,7 @@ void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shap
 int lower(float *here, const double *found, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
-        if (found[step] < here[step]) {
-            here[step] = rounded_down(found[step]);
-            changed = 1;
-        }
+        changed |= lower_one(&here[step], found[step]);
     }
     return changed;
 }

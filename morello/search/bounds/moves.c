@@ -16,14 +16,6 @@ static int copies_here(const BoundMove *move) {
     return move->load_tuple >= 0 || move->store_tuple >= 0;
 }
 
-/* Return what a class tuple costs at least, beside `least`, while a move holds memory and all else is free. */
-static double while_held(const Work *work, const BoundMove *move, const int32_t *ladder, const int32_t *after,
-                         double least) {
-    const int32_t at = after[work->model->level[move->level].steps - 1];
-    const double held = at < 0 ? INFINITY : ladder[move->level] < 0 ? least : work->row[ladder[move->level] + at];
-    return held > least ? held : least;
-}
-
 /* Return when what a move's cost depends on became less for the last time. */
 static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     int64_t when = work->changed[into];
@@ -36,18 +28,12 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     return when;
 }
 
-/* Lower a ladder to what a move comes to: `there` is that of the class tuple after it, NULL: it has none, and `after`
- * says which limits are left, NULL: all. Return 1 if any became less. */
+/* Lower a ladder to what a move comes to; `there`, `after` and `least` are as in `bound_at`. Return 1 if any became
+ * less. */
 static int lower_to(float *here, const float *there, const int32_t *after, double least, double cost, int32_t count) {
     int changed = 0;
     for (int32_t step = 0; step < count; ++step) {
-        const int32_t at = after ? after[step] : step;
-        const double own = at < 0 ? INFINITY : there ? there[at] : least;
-        const double found = (own > least ? own : least) + cost;
-        if (found < here[step]) {
-            here[step] = rounded_down(found);
-            changed = 1;
-        }
+        changed |= lower_one(&here[step], bound_at(there, after, step, least) + cost);
     }
     return changed;
 }
@@ -75,7 +61,7 @@ static int take_move(Work *work, int32_t tuple, int64_t at) {
         if (level == move->level) {
             changed |= lower_to(here, there, after, least, cost, count);
         } else {
-            held = held < 0 ? while_held(work, move, below, after, least) : held;
+            held = held < 0 ? while_held(model, work->row, below, move->level, after, least) : held;
             changed |= lower_to(here, there, NULL, held, cost, count);
         }
     }
