@@ -13,6 +13,7 @@ import click
 from morello.cli.common import effort_of, named_after
 from morello.db.store import SpecStore
 from morello.goals import Goal
+from morello.interrupt import result_of
 from morello.progress import Doing
 from morello.search.effort import Effort
 
@@ -59,4 +60,4 @@ def _search(goal: Goal, db: Path | None, effort: Effort) -> Goal:
 def _result(goal: Goal, found: Future[Goal]) -> Goal:
     with named_after(goal):
         # Searches, and what they know, stay with the goal of this process.
-        return attrs.evolve(found.result(), searches=goal.searches)
+        return attrs.evolve(result_of(found), searches=goal.searches)

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from morello.errors import MorelloError
+from morello.interrupt import result_of
 from morello.plugins.tuning import MenuItem, Proposal, Request, Session, Task
 from morello.schedule import Schedule
 from morello.tuning.proposers import prompts
@@ -63,13 +64,14 @@ class Language(Session):
     def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
         with ThreadPoolExecutor(self.model.parallel) as pool:
             try:
-                plans = [*pool.map(self._plan, requests)]
+                planned = [pool.submit(self._plan, request) for request in requests]
+                plans = [result_of(one) for one in planned]
                 asked = [
                     pool.submit(self._edit, request, item, plan)
                     for request, (item, plan, refused) in zip(requests, plans, strict=True)
                     for _ in range(0 if refused else request.implementations)
                 ]
-                edits = iter([one.result() for one in asked])
+                edits = iter([result_of(one) for one in asked])
             except BaseException:
                 # Of an interrupt, above all: the pool waits for what is under way.
                 self.model.stop()
