@@ -92,7 +92,7 @@ static struct {
     int taken, asleep;
     pid_t process;
     ptrdiff_t size;
-    /* Of loops that found someone asleep: how long the last took that let them sleep, and when the last ended. */
+    /* Of the last loop that found someone asleep: how long it would take one thread, and when it ended. */
     int64_t took, ended;
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -204,10 +204,11 @@ static int morello_lets_sleep(int64_t start, ptrdiff_t wanted) {
         && start - morello_team.ended > 100000;
 }
 
-static void morello_end(int64_t start, int alone) {
-    if (start) {
-        morello_team.ended = morello_nanoseconds();
-        morello_team.took = alone ? morello_team.ended - start : morello_team.took;
+/* Notes how long all tiles take one thread, by `done` of them that the caller has run since. What disturbed one loop
+   is so forgotten with the next, whether that one is divided or not. */
+static void morello_note(int64_t since, ptrdiff_t done, ptrdiff_t tiles) {
+    if (since) {
+        morello_team.took = (int64_t)((double)(morello_nanoseconds() - since) * (double)tiles / (double)done);
     }
 }
 
@@ -316,10 +317,12 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
     if (helpers) {
         morello_tell(helpers);
     }
+    const int64_t since = start ? morello_nanoseconds() : 0;
     body(loop, 0, 0, tiles / shares);
     for (ptrdiff_t t = helpers + 1; t < shares; ++t) {
         body(loop, t, tiles * t / shares, tiles * (t + 1) / shares);
     }
+    morello_note(since, tiles - tiles * (helpers + 1) / shares + tiles / shares, tiles);
     for (ptrdiff_t t = 0; t < helpers; ++t) {
         morello_member *const member = &morello_team.member[t];
         /* Who has not begun by now may take long to wake. */
@@ -331,7 +334,7 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         }
     }
     if (taken) {
-        morello_end(start, alone);
+        morello_team.ended = start ? morello_nanoseconds() : morello_team.ended;
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
 #endif
