@@ -15,7 +15,8 @@ from pathlib import Path
 
 from morello.errors import ToolchainError
 from morello.runtime.cache import cache_directory, find, keep, size_limit, unusable
-from morello.runtime.process import run
+from morello.runtime.precompiled import headers_of
+from morello.runtime.process import Outcome, run
 from morello.runtime.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, timeout_seconds
 
 
@@ -67,15 +68,30 @@ def key_of(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler)
 def _compile(
     folder: Path, sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float
 ) -> None:
-    units = [name for name in sources if name.endswith(".c")]
-    command = [*compiler.command, *BASE_FLAGS, *flags, "-o", "library.so", *units, "-lm"]
-    invoke(command, folder, compiler, timeout, "library.so")
+    units, makes = [name for name in sources if name.endswith(".c")], "library.so"
+    command, rest = [*compiler.command, *BASE_FLAGS, *flags], ["-o", makes, *units, "-lm"]
+    headers = headers_of(sources, command, compiler.version, folder.parent)
+    read = headers.flags(timeout) if headers else ()
+    if read and not _run([*command, *read, *rest], folder, compiler, timeout).code and (folder / makes).is_file():
+        return
+    invoke([*command, *rest], folder, compiler, timeout, makes)
+    if headers and read:
+        headers.forget()
 
 
 def invoke(command: Sequence[str], folder: Path, compiler: Compiler, timeout: float, makes: str) -> None:
     """Run a command of a compiler's, which makes a file in a workshop, in so many seconds. Raises ToolchainError."""
+    done = _run(command, folder, compiler, timeout)
+    if done.code or not (folder / makes).is_file():
+        raise ToolchainError(
+            f"{compiler.name} failed with exit code {done.code}:\n{done.excerpt()}\n  {_keep(folder)}",
+            f"the command was {shlex.join(command)}",
+        )
+
+
+def _run(command: Sequence[str], folder: Path, compiler: Compiler, timeout: float) -> Outcome:
     try:
-        done = run(command, timeout, folder)
+        return run(command, timeout, folder)
     except TimeoutError as error:
         raise ToolchainError(
             f"{compiler.name} was stopped after {timeout:g} s; {_keep(folder)}",
@@ -85,11 +101,6 @@ def invoke(command: Sequence[str], folder: Path, compiler: Compiler, timeout: fl
         raise ToolchainError(
             f"`{shlex.join(compiler.command)}` cannot be started: {error.strerror or error}", CHOOSE_HINT
         ) from error
-    if done.code or not (folder / makes).is_file():
-        raise ToolchainError(
-            f"{compiler.name} failed with exit code {done.code}:\n{done.excerpt()}\n  {_keep(folder)}",
-            f"the command was {shlex.join(command)}",
-        )
 
 
 def _keep(folder: Path) -> str:

@@ -23,20 +23,22 @@ def cache(tmp_path: Path) -> Path:
     folder.mkdir(mode=0o700)
     for name in (*NAMES, "specs.db", "notes.txt"):
         (folder / name).write_bytes(bytes(1000))
-    (folder / ("failed-" + "0" * 16)).mkdir()
-    (folder / ("failed-" + "0" * 16) / "one.c").write_bytes(bytes(10))
+    for name, file in (("failed-" + "0" * 16, "one.c"), ("headers-" + "0" * 64, "headers.h")):
+        (folder / name).mkdir()
+        (folder / name / file).write_bytes(bytes(10))
     return folder
 
 
 def test_what_there_is(cli, cache):
     told = cli("cache", MORELLO_CACHE_DIR=str(cache), MORELLO_DB="").stdout
-    assert told.startswith(f"{cache}: 4,010 bytes of at most 1,073,741,824\n")
+    assert told.startswith(f"{cache}: 4,020 bytes of at most 1,073,741,824\n")
     assert re.search(r"^libraries +2 +2,000$", told, re.MULTILINE)
     assert f"The database {cache / 'specs.db'} is no part of it" in told
     found = json.loads(cli("cache", "--json", MORELLO_CACHE_DIR=str(cache)).stdout)
-    assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4010, 1 << 30)
+    assert (found["folder"], found["bytes"], found["limit"]) == (str(cache), 4020, 1 << 30)
     assert {kind: one["entries"] for kind, one in found["kinds"].items()} == {
         "libraries": 2,
+        "headers that compilers have read": 1,
         "times of compilers' code": 1,
         "C that did not compile": 1,
         "C that was shown": 1,
@@ -51,14 +53,14 @@ def test_nothing_is_made_to_show_nothing(cli, tmp_path):
 
 def test_clear(cli, cache):
     told = cli("cache", "clear", MORELLO_CACHE_DIR=str(cache)).stdout
-    assert told == f"{cache}: 5 entries of 4,010 bytes removed\n"
+    assert told == f"{cache}: 6 entries of 4,020 bytes removed\n"
     assert {one.name for one in cache.iterdir()} == {"specs.db", "notes.txt"}
 
 
 def test_limit(cli, cache, refused):
     own = {"MORELLO_CACHE_DIR": str(cache)}
-    assert cli("cache", "limit", "5MB", **own).stdout == f"{cache}: 4,010 bytes of at most 5,000,000\n"
-    assert cli("cache", "limit", **own).stdout == f"{cache}: 4,010 bytes of at most 5,000,000\n"
+    assert cli("cache", "limit", "5MB", **own).stdout == f"{cache}: 4,020 bytes of at most 5,000,000\n"
+    assert cli("cache", "limit", **own).stdout == f"{cache}: 4,020 bytes of at most 5,000,000\n"
     over = cli("cache", "limit", "2MiB", **own, MORELLO_CACHE_LIMIT="1KB")
     assert "of at most 1,000\n" in over.stdout
     assert "MORELLO_CACHE_LIMIT is set" in over.stderr

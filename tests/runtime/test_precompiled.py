@@ -1,0 +1,148 @@
+"""Headers that compilers read once: when they do, that code is the same, and what is done about damage."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from morello.errors import ToolchainError
+from morello.runtime import Compiler, build
+from morello.runtime.cache import clear, contents
+from morello.runtime.toolchain import thread_flags
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SOURCE = "#include <stdint.h>\n#include <string.h>\nsize_t length(const char *text) { return strlen(text); }\n"
+Build = Callable[..., list[str]]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(tmp_path / "private"))
+    return tmp_path / "private"
+
+
+@pytest.fixture
+def told(cache: Path, compiler: Compiler, tmp_path: Path) -> Build:
+    """Build a source with another name each time; return what the compiler was told, a line for each call."""
+    log, command, count = tmp_path / "log", tmp_path / "cc", iter(range(100))
+    refuses = tmp_path / "refuses"
+    command.write_text(
+        f'#!/bin/sh\necho "$@" >> {log}\n[ -e {refuses} ] && case "$*" in *c-header*) exit 1;; esac\n'
+        f'exec {shlex.join(compiler.command)} "$@"\n'
+    )
+    command.chmod(0o700)
+    logged = attrs.evolve(compiler, command=(str(command),))
+
+    def build_it(source: str = SOURCE, refused: bool = False) -> list[str]:
+        log.write_text("")
+        if refused:
+            refuses.touch()
+        build({f"one{next(count)}.c": source}, (), logged)
+        return log.read_text().splitlines()
+
+    return build_it
+
+
+def of_headers(lines: list[str]) -> list[str]:
+    """Return what each call of a compiler did about headers."""
+    return ["makes" if "c-header" in line else "uses" if "-include" in line else "reads" for line in lines]
+
+
+def only_entry(cache: Path) -> Path:
+    (found,) = cache.glob("headers-*")
+    return found
+
+
+def test_headers_are_read_twice_and_no_more(told: Build, cache: Path) -> None:
+    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "uses"], ["uses"], ["uses"]]
+    assert contents(cache)["headers that compilers have read"][0] == 1
+    clear()
+    assert not [*cache.glob("headers-*")]
+    assert of_headers(told()) == ["reads"]
+
+
+@pytest.mark.parametrize("name", ["threads_avx2", "compose_avx512"])
+def test_code_is_the_same(cache: Path, compiler: Compiler, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (GOLDEN / f"{name}.c").read_text()
+    _, _, told = next(line for line in source.splitlines() if " * Compile: " in line).partition("-fno-math-errno ")
+    flags = [*told.partition(" -c ")[0].split(), *(thread_flags(compiler) if "threads" in name else ())]
+
+    def built(before: str = "") -> bytes:
+        return build({"one.c": before + source}, flags, compiler).read_bytes()
+
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "1MiB")
+    read = built()
+    monkeypatch.delenv("MORELLO_CACHE_LIMIT")
+    clear()
+    for text in ("/* asks first */\n", "/* asks again */\n"):
+        built(text)
+    assert built() == read
+    assert (only_entry(cache) / "headers.h.gch").stat().st_size
+
+
+def test_damage_is_mended(told: Build, cache: Path) -> None:
+    for _ in range(2):
+        told()
+    made = only_entry(cache) / "headers.h.gch"
+    os.truncate(made, made.stat().st_size // 2)
+    assert of_headers(told()) == ["uses", "reads"]
+    assert not made.exists()
+    assert [of_headers(told()) for _ in range(2)] == [["reads"], ["makes", "uses"]]
+
+
+def test_wrong_c_is_told_of_as_ever(told: Build, cache: Path) -> None:
+    for _ in range(2):
+        told()
+    with pytest.raises(ToolchainError, match="failed with exit code") as caught:
+        told(f"{SOURCE}int wrong(void) {{ return nothing; }}\n")
+    assert "-include" not in str(caught.value)
+    assert of_headers(told()) == ["uses"]
+
+
+def test_a_compiler_that_cannot_is_not_asked_again(told: Build) -> None:
+    assert [of_headers(told(refused=True)) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("#define _GNU_SOURCE", ""), ("#undef _OPENMP", ""), ("#ifdef __linux__", "#endif\n")]
+)
+def test_headers_that_depend_on_what_comes_before_are_read_anew(
+    told: Build, cache: Path, before: str, after: str
+) -> None:
+    source = f"{before}\n{SOURCE}{after}"
+    assert {*of_headers([line for _ in range(3) for line in told(source)])} == {"reads"}
+    assert not [*cache.glob("headers-*")]
+
+
+def test_a_small_cache_has_none(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_CACHE_LIMIT", "200MiB")
+    assert {*of_headers([line for _ in range(3) for line in told()])} == {"reads"}
+    assert not [*cache.glob("headers-*")]
+
+
+def test_an_interrupt_leaves_nothing_behind(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    told()
+    with monkeypatch.context() as patch:
+        patch.setattr("morello.runtime.precompiled.run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            told()
+    assert not [*only_entry(cache).iterdir()]
+    assert of_headers(told()) == ["makes", "uses"]
+
+
+def test_nobody_waits_for_another_process(told: Build, cache: Path) -> None:
+    told()
+    begun = only_entry(cache) / "headers.h"
+    begun.touch()
+    assert of_headers(told()) == ["reads"]
+    # It has had as long as a compiler may take.
+    os.utime(begun, (0, 0))
+    assert of_headers(told()) == ["makes", "uses"]
