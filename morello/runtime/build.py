@@ -32,7 +32,9 @@ def build(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, 
     if found := find(folder, key):
         return found
     with workshop(sources) as temporary:
-        _compile(temporary, sources, flags, compiler, timeout_seconds() if timeout is None else timeout)
+        rest = ["-o", "library.so", *(name for name in sources if name.endswith(".c")), "-lm"]
+        seconds = timeout_seconds() if timeout is None else timeout
+        compile_in(temporary, sources, (*BASE_FLAGS, *flags), rest, compiler, seconds, "library.so")
         return keep(folder, key, temporary / "library.so")
 
 
@@ -65,11 +67,20 @@ def key_of(sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler)
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
 
-def _compile(
-    folder: Path, sources: Mapping[str, str], flags: Sequence[str], compiler: Compiler, timeout: float
+def compile_in(
+    folder: Path,
+    sources: Mapping[str, str],
+    flags: Sequence[str],
+    rest: Sequence[str],
+    compiler: Compiler,
+    timeout: float,
+    makes: str,
 ) -> None:
-    units, makes = [name for name in sources if name.endswith(".c")], "library.so"
-    command, rest = [*compiler.command, *BASE_FLAGS, *flags], ["-o", makes, *units, "-lm"]
+    """Make a file in a workshop of these C files, which have headers that were read before if they can.
+
+    `flags` are those that headers depend on, and `rest` what else the compiler is told. Raises ToolchainError.
+    """
+    command = [*compiler.command, *flags]
     headers = headers_of(sources, command, compiler.version, folder.parent)
     read = headers.flags(timeout) if headers else ()
     if read and not _run([*command, *read, *rest], folder, compiler, timeout).code and (folder / makes).is_file():

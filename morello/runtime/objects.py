@@ -8,7 +8,7 @@ from pathlib import Path
 from morello.codegen.interface import COMMON_FLAGS
 from morello.codegen.library import Unit
 from morello.errors import ToolchainError
-from morello.runtime.build import invoke, workshop
+from morello.runtime.build import compile_in, invoke, workshop
 from morello.runtime.process import run
 from morello.runtime.toolchain import CHOOSE_HINT, Compiler, thread_flags, timeout_seconds
 
@@ -27,8 +27,11 @@ def build_file(
         made = list[str]()
         for file, unit in units.items():
             made.append(f"{Path(file).stem}.{'s' if kind == 's' else 'o'}")
-            told = [*COMMON_FLAGS, "-fPIC", *unit.flags, *threads, "-S" if kind == "s" else "-c"]
-            invoke([*command, *told, "-o", made[-1], file], folder, compiler, timeout, made[-1])
+            flags, rest = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads), ["-o", made[-1], file]
+            if kind == "s":
+                invoke([*command, *flags, "-S", *rest], folder, compiler, timeout, made[-1])
+            else:
+                compile_in(folder, {file: unit.text}, flags, ["-c", *rest], compiler, timeout, made[-1])
         if kind in ("a", "so") or len(made) > 1:
             whole = f"whole.{kind}"
             joined = {

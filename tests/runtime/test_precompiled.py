@@ -10,9 +10,11 @@ from pathlib import Path
 import attrs
 import pytest
 
+from morello.codegen.library import Unit
 from morello.errors import ToolchainError
 from morello.runtime import Compiler, build
 from morello.runtime.cache import clear, contents
+from morello.runtime.objects import build_file
 from morello.runtime.toolchain import thread_flags
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -27,21 +29,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def told(cache: Path, compiler: Compiler, tmp_path: Path) -> Build:
-    """Build a source with another name each time; return what the compiler was told, a line for each call."""
-    log, command, count = tmp_path / "log", tmp_path / "cc", iter(range(100))
-    refuses = tmp_path / "refuses"
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def logged(cache: Path, compiler: Compiler, log: Path) -> Compiler:
+    """A compiler that keeps what it is told, a line for each call; beside a file `refuses` it makes no headers."""
+    command = log.with_name("cc")
     command.write_text(
-        f'#!/bin/sh\necho "$@" >> {log}\n[ -e {refuses} ] && case "$*" in *c-header*) exit 1;; esac\n'
+        f'#!/bin/sh\necho "$@" >> {log}\n[ -e {log.with_name("refuses")} ] && case "$*" in *c-header*) exit 1;; esac\n'
         f'exec {shlex.join(compiler.command)} "$@"\n'
     )
     command.chmod(0o700)
-    logged = attrs.evolve(compiler, command=(str(command),))
+    return attrs.evolve(compiler, command=(str(command),))
 
-    def build_it(source: str = SOURCE, refused: bool = False) -> list[str]:
+
+@pytest.fixture
+def told(logged: Compiler, log: Path) -> Build:
+    """Build a source with another name each time; return what the compiler was told, a line for each call."""
+    count = iter(range(100))
+
+    def build_it(source: str = SOURCE) -> list[str]:
         log.write_text("")
-        if refused:
-            refuses.touch()
         build({f"one{next(count)}.c": source}, (), logged)
         return log.read_text().splitlines()
 
@@ -85,6 +95,14 @@ def test_code_is_the_same(cache: Path, compiler: Compiler, name: str, monkeypatc
     assert (only_entry(cache) / "headers.h.gch").stat().st_size
 
 
+def test_files_to_link_are_made_with_them(logged: Compiler, log: Path) -> None:
+    units = {f"one{place}.c": Unit(SOURCE.replace("length", f"length{place}"), ("-DX=1",)) for place in range(4)}
+    made = build_file("a", units, {}, logged, parallel=False)
+    lines = [line for line in log.read_text().splitlines() if " -c " in line or "c-header" in line]
+    assert of_headers(lines) == ["reads", "makes", "uses", "uses", "uses"]
+    assert build_file("a", units, {}, logged, parallel=False) == made
+
+
 def test_damage_is_mended(told: Build, cache: Path) -> None:
     for _ in range(2):
         told()
@@ -104,8 +122,9 @@ def test_wrong_c_is_told_of_as_ever(told: Build, cache: Path) -> None:
     assert of_headers(told()) == ["uses"]
 
 
-def test_a_compiler_that_cannot_is_not_asked_again(told: Build) -> None:
-    assert [of_headers(told(refused=True)) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
+def test_a_compiler_that_cannot_is_not_asked_again(told: Build, log: Path) -> None:
+    log.with_name("refuses").touch()
+    assert [of_headers(told()) for _ in range(4)] == [["reads"], ["makes", "reads"], ["reads"], ["reads"]]
 
 
 @pytest.mark.parametrize(
