@@ -80,7 +80,8 @@ class Headers:
             file.write(self.text)
         try:
             with unfinished(self._read) as aside:
-                done = run([*self.command, "-x", "c-header", str(self._file), "-o", str(aside)], timeout)
+                # Here, where headers beside the sources are not found, which are no system's.
+                done = run([*self.command, "-x", "c-header", self._file.name, "-o", str(aside)], timeout, self.folder)
                 able = not done.code and aside.is_file()
                 if not able:
                     aside.write_bytes(b"")

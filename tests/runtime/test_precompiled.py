@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 from collections.abc import Callable
@@ -136,6 +137,12 @@ def test_headers_that_depend_on_what_comes_before_are_read_anew(
     source = f"{before}\n{SOURCE}{after}"
     assert {*of_headers([line for _ in range(3) for line in told(source)])} == {"reads"}
     assert not [*cache.glob("headers-*")]
+
+
+def test_headers_beside_the_sources_are_read_anew(cache: Path, compiler: Compiler) -> None:
+    for number in range(4):
+        sources = {"one.c": "#include <own.h>\nint one(void) { return OWN; }\n", "own.h": f"#define OWN {number}\n"}
+        assert ctypes.CDLL(str(build(sources, ("-I.",), compiler))).one() == number
 
 
 def test_a_small_cache_has_none(told: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
