@@ -262,7 +262,9 @@ _SHARED = """\
         }
     }
     if (taken) {
-        morello_team.ended = start ? morello_nanoseconds() : morello_team.ended;
+        if (start) {
+            morello_team.ended = morello_nanoseconds();
+        }
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
 """

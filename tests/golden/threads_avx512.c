@@ -327,7 +327,9 @@ static void morello_parallel(morello_tiles *body, const void *loop, ptrdiff_t ti
         }
     }
     if (taken) {
-        morello_team.ended = start ? morello_nanoseconds() : morello_team.ended;
+        if (start) {
+            morello_team.ended = morello_nanoseconds();
+        }
         __atomic_store_n(&morello_team.taken, 0, __ATOMIC_RELEASE);
     }
 #endif
