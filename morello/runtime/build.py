@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from morello.errors import ToolchainError
-from morello.runtime.cache import cache_directory, find, keep, size_limit, unusable
-from morello.runtime.precompiled import headers_of
+from morello.runtime.cache import HEADERS, cache_directory, find, keep, size_limit, unusable
+from morello.runtime.precompiled import Headers, includes_of
 from morello.runtime.process import Outcome, run
 from morello.runtime.toolchain import BASE_FLAGS, CHOOSE_HINT, Compiler, timeout_seconds
 
@@ -81,12 +81,14 @@ def compile_in(
     `flags` are those that headers depend on, and `rest` what else the compiler is told. Raises ToolchainError.
     """
     command = [*compiler.command, *flags]
-    headers = headers_of(sources, command, compiler.version, folder.parent)
-    read = headers.flags(timeout) if headers else ()
+    text = includes_of(sources)
+    place = folder.parent / f"{HEADERS}{key_of({'headers.h': text}, flags, compiler)}"
+    headers = Headers(place, text, tuple(command))
+    read = headers.flags(timeout)
     if read and not _run([*command, *read, *rest], folder, compiler, timeout).code and (folder / makes).is_file():
         return
     invoke([*command, *rest], folder, compiler, timeout, makes)
-    if headers and read:
+    if read:
         headers.forget()
 
 

@@ -26,9 +26,9 @@ _UNITS = {"": 1, "B": 1} | {
     for rest, base in (("iB", 1024), ("B", 1000))
 }
 _SIZE = re.compile(r"([0-9]{1,15}) ?([KMGT]i?B|B)?")
+_SIZE_HINT = "a whole number with a unit of B, KiB, MiB, GiB or TiB, or KB, MB, GB or TB, such as 500MiB"
 #: What names of precompiled headers begin with, before their key.
 HEADERS = "headers-"
-_SIZE_HINT = "a whole number with a unit of B, KiB, MiB, GiB or TiB, or KB, MB, GB or TB, such as 500MiB"
 #: What may be removed to make room, by kind. Nothing else is ours.
 _KINDS = {
     "libraries": re.compile(r"[0-9a-f]{64}(-[0-9a-f]{64})?\.so"),

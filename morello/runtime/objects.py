@@ -27,11 +27,9 @@ def build_file(
         made = list[str]()
         for file, unit in units.items():
             made.append(f"{Path(file).stem}.{'s' if kind == 's' else 'o'}")
-            flags, rest = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads), ["-o", made[-1], file]
-            if kind == "s":
-                invoke([*command, *flags, "-S", *rest], folder, compiler, timeout, made[-1])
-            else:
-                compile_in(folder, {file: unit.text}, flags, ["-c", *rest], compiler, timeout, made[-1])
+            flags = (*COMMON_FLAGS, "-fPIC", *unit.flags, *threads)
+            rest = ["-S" if kind == "s" else "-c", "-o", made[-1], file]
+            compile_in(folder, {file: unit.text}, flags, rest, compiler, timeout, made[-1])
         if kind in ("a", "so") or len(made) > 1:
             whole = f"whole.{kind}"
             joined = {

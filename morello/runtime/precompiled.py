@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import platform
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
-from morello.runtime.cache import HEADERS, size_limit
+from morello.runtime.cache import size_limit
 from morello.runtime.process import run
 from morello.unfinished import unfinished
 
@@ -31,7 +28,8 @@ _ROOM = 256 << 20
 class Headers:
     """Headers as a compiler has read them, by the `command` of a build without files. `folder` is in the cache.
 
-    They are kept once they are asked for a second time: to read and keep them takes twice as long as to read them.
+    `text` includes them; where it is empty, and in a cache that is too small, there are none. They are kept once they
+    are asked for a second time: to read and keep them takes twice as long as to read them.
     """
 
     folder: Path
@@ -52,9 +50,11 @@ class Headers:
 
         The compiler may take `timeout` seconds to read them.
         """
+        if not self.text or size_limit() < _ROOM:
+            return ()
         with contextlib.suppress(OSError):
             if not self.folder.is_dir():
-                self.folder.mkdir()
+                self.folder.mkdir()  # so that the next to ask is the second one
             elif self._read.exists():
                 os.utime(self.folder)  # the time of its last use
                 return ("-include", str(self._file)) if self._read.stat().st_size else ()
@@ -94,18 +94,10 @@ class Headers:
         return able
 
 
-def headers_of(sources: Mapping[str, str], command: Sequence[str], version: str, folder: Path) -> Headers | None:
-    """Return the headers that all C files begin with, as the cache in `folder` has them, or None.
-
-    `command` is a compiler of some version with the flags of the build. There are none where something before them may
-    change what they say, and in a cache that is too small.
-    """
+def includes_of(sources: Mapping[str, str]) -> str:
+    """Return the lines that include the headers with which all C files begin, none where these differ."""
     found = {_includes(text) for name, text in sources.items() if name.endswith(".c")}
-    text = found.pop() if len(found) == 1 else ""
-    if not text or size_limit() < _ROOM:
-        return None
-    key = hashlib.sha256(json.dumps([text, *command, version, platform.machine()]).encode()).hexdigest()
-    return Headers(folder / f"{HEADERS}{key}", text, tuple(command))
+    return found.pop() if len(found) == 1 else ""
 
 
 def _includes(text: str) -> str:
