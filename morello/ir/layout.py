@@ -225,18 +225,23 @@ class Layout:
         that the tile does not cover whole. Dimensions of size 1 are dropped, and a strip in that run meets the
         part around it where both together are one plain dimension.
         """
-        run = contig
-        for position, code in enumerate(reversed(codes)):
-            if code in (TileCode.GONE, TileCode.CUT):
-                run = min(run, position + 1)
-                break
-        kept: list[tuple[PhysicalDim, bool]] = []
-        for position, (physical, code) in enumerate(zip(reversed(self.dims), reversed(codes), strict=True)):
-            if code not in (TileCode.GONE, TileCode.UNIT):
-                plain = code == TileCode.CUT and not physical.odd_even
-                kept.append((PhysicalDim(physical.dim) if plain else physical, position < run))
-        kept.reverse()
-        return _simplify(kept)
+        return _tiled(self, contig, tuple(codes))
+
+
+@lru_cache(maxsize=1 << 16)
+def _tiled(layout: Layout, contig: int, codes: tuple[int, ...]) -> tuple[Layout, int]:
+    run = contig
+    for position, code in enumerate(reversed(codes)):
+        if code in (TileCode.GONE, TileCode.CUT):
+            run = min(run, position + 1)
+            break
+    kept: list[tuple[PhysicalDim, bool]] = []
+    for position, (physical, code) in enumerate(zip(reversed(layout.dims), reversed(codes), strict=True)):
+        if code not in (TileCode.GONE, TileCode.UNIT):
+            plain = code == TileCode.CUT and not physical.odd_even
+            kept.append((PhysicalDim(physical.dim) if plain else physical, position < run))
+    kept.reverse()
+    return _simplify(kept)
 
 
 def _simplify(kept: list[tuple[PhysicalDim, bool]]) -> tuple[Layout, int]:

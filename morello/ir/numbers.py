@@ -7,7 +7,7 @@ single Specs and an engine that evaluates whole blocks of Specs at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -52,6 +52,10 @@ def take(number: Num, cells: CellIndices) -> Num:
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number
 
 
+#: Cells that are grouped sooner one by one than by arrays.
+_FEW = 128
+
+
 def is_batch(numbers: Iterable[Num]) -> bool:
     return any(isinstance(number, np.ndarray) for number in numbers)
 
@@ -82,6 +86,14 @@ def numbered(codes: Sequence[Num]) -> tuple[list[tuple[int, ...]], npt.NDArray[n
     columns = {place: code for place, code in enumerate(codes) if isinstance(code, np.ndarray)}
     shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
     columns = {place: np.broadcast_to(column, shape) for place, column in columns.items()}
+    if len(shape) == 1 and shape[0] <= _FEW:
+        each = [
+            columns[place].tolist() if place in columns else repeat(int(code), shape[0])
+            for place, code in enumerate(codes)
+        ]
+        rows = [*zip(*each, strict=True)]
+        rank = {row: number for number, row in enumerate(sorted({*rows}))}
+        return [*rank], np.array([rank[row] for row in rows], dtype=np.int64)
     group, count = _grouped([*columns.values()], shape)
     some = np.zeros(count, dtype=np.int64)
     some[group] = np.arange(group.size)

@@ -105,21 +105,24 @@ class OperandState:
         alignment: int,
         start: Sequence[Num] | None = None,
         sliding: Sequence[bool] = (),
+        codes: Sequence[Num] | None = None,
     ) -> tuple[Num, ...]:
         """Return what `tile_codes` follow from: per physical dimension a `TileCode`, then whether steps along each keep
         a tensor aligned, then the number of the spacing that values along each lie apart in the whole tensor.
 
-        They depend on the layout, the size of values and, where dimensions slide, of vectors.
+        They depend on the layout, the size of values and, where dimensions slide, of vectors. `codes` are those of the
+        layout, where they are known.
         """
         layout = self.layout
         if layout is None:
             return ()
         start, strides = start or [0] * len(shape), layout.strides(shape)
-        codes = layout.tile_codes(shape, tile, start)
+        codes = codes or layout.tile_codes(shape, tile, start)
         if any(sliding):
             codes = self._slid(codes, shape, tile, sliding)
         apart = [stride * self.dtype.bytes for stride in strides]
-        spacings = [sum((distance % each == 0) * 1 for each in SPACINGS) for distance in apart]
+        # Powers of two divide what has none of their lower bits.
+        spacings = [sum((distance & (each - 1) == 0) * 1 for each in SPACINGS) for distance in apart]
         return (*codes, *self._regular(apart, tile, start, alignment, sliding), *spacings)
 
     def codes_of(self, facts: Sequence[Num]) -> tuple[Num, ...]:
@@ -167,7 +170,8 @@ class OperandState:
         steps, places = layout_steps(self.layout, tile), layout_places(self.layout, start)
         for physical, unit, step, place in zip(self.layout.dims, apart, steps, places, strict=True):
             step = 1 if sliding and sliding[physical.dim] else step
-            regular.append(((unit * step % alignment == 0) & (unit * place % alignment == 0)) * 1)
+            # An alignment is a power of two.
+            regular.append(((unit * step & (alignment - 1) == 0) & (unit * place & (alignment - 1) == 0)) * 1)
         return regular
 
     def _keeps_alignment(self, codes: Sequence[Num], regular: Sequence[Num]) -> Num:
@@ -205,12 +209,16 @@ class OperandState:
 
     def tiled(self, codes: Sequence[int]) -> OperandState:
         """Return the state of a tile, given its `tile_codes`."""
-        if self.layout is None:
+        layout, contig = self.tiled_layout(codes)
+        if layout is None:
             return self
-        *dims, aligned, number = codes
-        layout, contig = self.layout.tiled(self.contig, dims)
+        aligned, number = codes[-2:]
         spacing = (0, *SPACINGS)[number] if contig < len(layout.dims) else 0
-        return attrs.evolve(self, layout=layout, contig=contig, aligned=bool(aligned), spacing=spacing)
+        return OperandState(self.dtype, self.level, layout, contig, bool(aligned), self.vector, spacing)
+
+    def tiled_layout(self, codes: Sequence[int]) -> tuple[Layout | None, int]:
+        """Return the layout of a tile and how much of it is contiguous, given its `tile_codes`."""
+        return (None, self.contig) if self.layout is None else self.layout.tiled(self.contig, codes[:-2])
 
     def under(self, dim_map: DimMap) -> OperandState:
         """Return the state in normal form, seen under other dimensions: d is this one's `dim_map[d]`, None: of size 1.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -156,7 +158,8 @@ class LoopTables(StepTables):
 
     def cut_tensors(self, rank: int) -> tuple[Ints, Ints]:
         """Return the tensors that are cut and their tiles, [cuts] each, of all cuts of a rank."""
-        return np.divmod(self._cuts[rank] >> rank, len(self.spaces.tensors[rank]))
+        tensors = len(self.spaces.tensors[rank])
+        return np.divmod(self._cuts[rank] % tensors**2, tensors)
 
     def follow(self, states: States, number: int) -> None:
         rank, state = states.states[number]
@@ -172,11 +175,12 @@ class LoopTables(StepTables):
         key = rank, place, self.target.level(state.level).alignment
         if key not in self._known:
             found: list[tuple[int, ...]] = []
-            kinds = np.full(len(self._cuts[rank]), -1, dtype=np.int16)
+            groups: list[Kinds] = [np.zeros(0, dtype=np.int16)]
             for cuts in self._cuts_by_sliding(rank):
-                codes, group = cuts.kinds(state, states.describes(number), key[2])
-                kinds[cuts.numbers] = np.where(group < 0, group, group + len(found))
+                codes, kinds = cuts.kinds(state, key[2], partial(states.described_by, rank), len(found))
+                groups.append(kinds)
                 found += codes
+            kinds = np.concatenate(groups)
             self._known[key] = found, self._kinds.setdefault(kinds.tobytes(), kinds)
         return self._known[key]
 
@@ -184,11 +188,11 @@ class LoopTables(StepTables):
         """Return all cuts of a rank by the dimensions that slide."""
         if rank not in self._by_sliding:
             (whole, tile), dims = self.cut_tensors(rank), self.spaces.tensors[rank].sizes
-            slides = self._cuts[rank] % (1 << rank)
+            # They are sorted by it.
+            slides, first = np.unique(self._cuts[rank] // dims.shape[1] ** 2, return_index=True)
             self._by_sliding[rank] = [
-                CutGroup([bool(bits >> dim & 1) for dim in range(rank)], numbers, whole[numbers], tile[numbers], dims)
-                for bits in np.unique(slides).tolist()
-                for numbers in [np.flatnonzero(slides == bits)]
+                CutGroup([bool(bits >> dim & 1) for dim in range(rank)], whole[begin:end], tile[begin:end], dims)
+                for bits, (begin, end) in zip(slides.tolist(), pairwise([*first, len(whole)]), strict=True)
             ]
         return self._by_sliding[rank]
 
@@ -217,9 +221,9 @@ class LoopTables(StepTables):
 
 
 def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
-    """Return one number for what is cut from what, and along which dimensions tiles may begin anywhere."""
+    """Return one number for along which dimensions tiles may begin anywhere, and what is cut from what."""
     bits = sum(1 << dim for dim, slides in enumerate(sliding) if slides)
-    return (whole * tensors + tile) * (1 << len(sliding)) + bits
+    return (bits * tensors + whole) * tensors + tile
 
 
 def _check(expansion: Expansion, step: Rewrite) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import PluginError
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, DType
 from morello.ir.layout import Layout
 from morello.ir.numbers import partition
 from morello.ir.tensor import OperandState, TensorSpec
@@ -71,7 +71,8 @@ class States:
         self.cost: list[Floats] = []
         self.bytes: list[Ints] = []
         self._distinct: dict[bytes, Any] = {}
-        self._described: dict[tuple[int, Layout | None, int, int | None], Ints] = {}
+        self._described: dict[tuple[int, Layout | None, int, int | None], Bools] = {}
+        self._own_codes: dict[tuple[int, Layout], list[tuple[tuple[int, ...], Ints]]] = {}
         for rank, state in goals:
             self.number(rank, state)
         for kind in kinds:
@@ -85,6 +86,7 @@ class States:
         self._complete = True
         self._distinct.clear()
         self._described.clear()
+        self._own_codes.clear()
         self.cls = np.array(self.class_of, dtype=np.int64)
         self.level = np.array([self.classes[number].level for number in self.class_of], dtype=np.int64)
         for kind in kinds:
@@ -119,15 +121,37 @@ class States:
         """Return whether a state can be that of each tensor of its rank, [tensors]."""
         return self.cost[number] < np.inf
 
+    def described_by(self, rank: int, layout: Layout | None, contig: int, vector: int | None) -> Bools:
+        """Return which tensors of a rank states of a layout, contiguity and vector size can be those of, [tensors].
+
+        It is known while states are being numbered; levels and types make no difference to it.
+        """
+        key = rank, layout, contig, vector
+        if key not in self._described:
+            self._described[key] = self._describes(rank, layout, contig, vector)
+        return self._described[key]
+
+    def _describes(self, rank: int, layout: Layout | None, contig: int, vector: int | None) -> Bools:
+        tensors = self.tensors[rank]
+        if layout is None:
+            return np.ones(len(tensors), dtype=np.bool_)
+        if (rank, layout) not in self._own_codes:
+            self._own_codes[rank, layout] = _own_codes(layout, tensors.sizes)
+        described = np.zeros(len(tensors), dtype=np.bool_)
+        for codes, cells in self._own_codes[rank, layout]:
+            # In normal form a layout is that of the whole as a tile of itself.
+            described[cells] = layout.tiled(contig, codes) == (layout, contig)
+        if vector is not None:
+            cells = np.flatnonzero(described)
+            state = OperandState(F32, self.target.levels[-1].name, layout, contig, vector=vector)
+            described[cells] = TensorSpec(tuple(tensors.sizes[:, cells]), state).has_whole_vectors()
+        return described
+
     def _measure(self, number: int) -> None:
         """Work out what a state costs and takes."""
         rank, state = self.states[number]
         tensors = self.tensors[rank]
-        # Levels and types make no difference to it.
-        key = rank, state.layout, state.contig, state.vector
-        if key not in self._described:
-            self._described[key] = np.flatnonzero(_describes(state, tensors.sizes))
-        cells = self._described[key]
+        cells = np.flatnonzero(self.described_by(rank, state.layout, state.contig, state.vector))
         cost, used = np.full(len(tensors), np.inf), np.full(len(tensors), NEVER)
         if len(cells):
             tensor = TensorSpec(tuple(dim[cells] for dim in tensors.sizes), state)
@@ -158,20 +182,15 @@ def least(rows: Iterable[npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
     return distinct[0] if len(distinct) == 1 else np.minimum.reduce(distinct)
 
 
-def _describes(state: OperandState, dims: Ints) -> Bools:
-    """Return which shapes, of [rank, shapes], a state in normal form describes, in whole vectors."""
-    count: int = dims.shape[1]
-    layout = state.layout
-    if layout is None:
-        return np.ones(count, dtype=np.bool_)
-    described = np.broadcast_to(np.asarray(layout.applies(tuple(dims))), (count,)).copy()
-    cells = np.flatnonzero(described)
-    if len(cells):
-        shape = tuple(dims[:, cells])
-        for codes, group in partition(layout.tile_codes(shape, shape)):
-            normal = layout.tiled(state.contig, codes) == (layout, state.contig)
-            described[cells if group is None else cells[group]] = normal
-    cells = np.flatnonzero(described)
-    if len(cells):
-        described[cells] = TensorSpec(tuple(dims[:, cells]), state).has_whole_vectors()
-    return described
+def _own_codes(layout: Layout, dims: Ints) -> list[tuple[tuple[int, ...], Ints]]:
+    """Return the `tile_codes` of tensors, [rank, tensors], as tiles of themselves, each with those that have it.
+
+    Tensors that the layout does not describe are left out.
+    """
+    cells = np.flatnonzero(np.broadcast_to(np.asarray(layout.applies(tuple(dims))), dims.shape[1:]))
+    if not len(cells):
+        return []
+    shape = tuple(dims[:, cells])
+    return [
+        (codes, cells if group is None else cells[group]) for codes, group in partition(layout.tile_codes(shape, shape))
+    ]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from morello.ir.numbers import is_batch, numbered
-from morello.ir.tensor import OperandState, TensorSpec
+from morello.ir.layout import Layout
+from morello.ir.numbers import Num, is_batch, numbered
+from morello.ir.tensor import OperandState
 from morello.search.arrays import Bools, Ints
 
 #: Numbers of kinds: there is one for each state and each way to cut a tensor.
 Kinds = npt.NDArray[np.int16]
+#: Small numbers, in as few bytes as they take.
+_Small = npt.NDArray[np.integer[Any]]
 
 
 @attrs.frozen(eq=False)
@@ -31,62 +34,107 @@ class Tiles:
         assert len(self.made) <= np.iinfo(self.kinds.dtype).max, "there are few kinds"
 
 
+#: Tells which tensors of a rank states of a layout, contiguity and vector size can be those of, [tensors].
+DescribedBy = Callable[[Layout | None, int, int | None], Bools]
+
+
+@attrs.frozen(eq=False)
+class _Codes:
+    """The distinct `tile_codes` of a state, and which of them follow from facts: `number`, [facts].
+
+    `form`, [codes], numbers the layout and contiguity of a tile among `forms`, from 1 on; 0: it cuts through strips.
+    """
+
+    distinct: list[tuple[int, ...]]
+    number: Ints
+    form: Ints
+    forms: list[tuple[Layout | None, int]]
+
+
 class CutGroup:
     """Ways to take tiles from the tensors of a rank, along which the same dimensions are `sliding`.
 
-    `numbers`, [cuts], are theirs; `whole` and `tile`, [cuts], are the numbers of tensors, whose sizes are `dims`,
-    [rank, tensors].
+    `whole` and `tile`, [cuts], are the numbers of tensors, whose sizes are `dims`, [rank, tensors].
     """
 
-    def __init__(self, sliding: Sequence[bool], numbers: Ints, whole: Ints, tile: Ints, dims: Ints):
-        self.numbers = numbers
-        self._sliding, self._whole = sliding, whole
-        self._shape, self._part = dims[:, whole], dims[:, tile]
+    def __init__(self, sliding: Sequence[bool], whole: Ints, tile: Ints, dims: Ints):
+        self._sliding, self._whole, self._tile, self._tensors = sliding, whole, tile, dims.shape[1]
+        self._shape, self._part = [*dims[:, whole]], [*dims[:, tile]]
+        #: Per dimension the distinct sizes of tensors and tiles, [2, distinct], and which of them each cut has, [cuts].
+        self._sizes: list[tuple[Ints, Ints]] = []
+        for sizes in zip(self._shape, self._part, strict=True):
+            distinct, which = numbered(sizes)
+            self._sizes.append((np.array(distinct, dtype=np.int64).T, which))
         #: The distinct `tile_facts` of cuts, [facts] of arrays [distinct], and which of them each cut has, [cuts].
-        self._facts: dict[tuple[object, ...], tuple[list[Ints], npt.NDArray[Any]]] = {}
+        self._facts: dict[tuple[object, ...], tuple[list[Ints], _Small]] = {}
+        self._codes: dict[tuple[object, ...], _Codes] = {}
 
-    def kinds(self, state: OperandState, valid: Bools, alignment: int) -> tuple[list[tuple[int, ...]], Kinds]:
-        """Return the `tile_codes` of each kind of tile that a state of the tensors that are `valid` has, and the kinds.
+    def kinds(
+        self, state: OperandState, alignment: int, described_by: DescribedBy, first: int
+    ) -> tuple[list[tuple[int, ...]], Kinds]:
+        """Return the `tile_codes` of each kind of tile that a state has, and the kinds, numbered from the `first` one.
 
         `alignment` is that of its level, in bytes.
         """
         facts, which = self._distinct_facts(state, alignment)
-        codes, number = numbered(state.codes_of(facts)) if facts else ([()], np.zeros(1, dtype=np.int64))
-        there = valid[self._whole]
+        codes = self._distinct_codes(state, alignment, facts)
+        there: Bools = described_by(state.layout, state.contig, state.vector).take(self._whole)
         if state.vector is not None:
-            cuts = np.flatnonzero(there)
-            there[cuts] = self._filled(state, codes, number[which[cuts]], self._part[:, cuts])
-        # Most states are of all tensors.
-        occurring = range(len(codes)) if there.all() else np.unique(number[which[there]]).tolist()
-        found = [each for each in occurring if not state.breaks_strips(codes[each])]
-        place = np.full(len(codes), -1, dtype=np.int16)
-        place[found] = np.arange(len(found))
-        kinds = place[number][which]
-        kinds[~there] = -1
-        return [codes[each] for each in found], kinds
+            # Tiles consist of whole vectors where their states describe them.
+            described = [described_by(*form, state.vector) for form in codes.forms]
+            rows = np.concatenate([np.zeros(self._tensors, dtype=np.bool_), *described])
+            first_of_row: Ints = np.take(codes.form[codes.number] * self._tensors, which)
+            there &= rows.take(first_of_row + self._tile)
+        # From 1 on; 0 is no tile.
+        own: _Small = (which + which.dtype.type(1)) * there
+        met = codes.number[np.flatnonzero(np.bincount(own, minlength=len(codes.number) + 1)[1:])]
+        found = [each for each in sorted({*met.tolist()}) if codes.form[each]]
+        place = np.full(len(codes.distinct), -1, dtype=np.int16)
+        place[found] = np.arange(first, first + len(found))
+        return [codes.distinct[each] for each in found], np.take(np.append(np.int16(-1), place[codes.number]), own)
 
-    def _filled(self, state: OperandState, codes: Sequence[tuple[int, ...]], group: Ints, part: Ints) -> Bools:
-        """Return which tiles, [n], of sizes `part` consist of whole vectors; `group`, [n], numbers their codes."""
-        filled = np.zeros(len(group), dtype=np.bool_)
-        for number, own in enumerate(codes):
-            cells = np.flatnonzero(group == number)
-            if len(cells) and not state.breaks_strips(own):
-                filled[cells] = TensorSpec(tuple(part[:, cells]), state.tiled(own)).has_whole_vectors()
-        return filled
+    def _distinct_codes(self, state: OperandState, alignment: int, facts: Sequence[Ints]) -> _Codes:
+        """Return the distinct `tile_codes` of a state, and which of them follow from each of the facts."""
+        key = *self._facts_key(state, alignment), state.contig, state.aligned, state.spacing
+        if key not in self._codes:
+            distinct, number = _numbered(state.codes_of(facts), 1)
+            forms: dict[tuple[Layout | None, int], int] = {}
+            known: dict[tuple[int, ...], int] = {}
+            for codes in distinct:
+                # Alignment and spacing make no difference to the layout.
+                if (dims := codes[:-2]) not in known:
+                    broken = state.breaks_strips(codes)
+                    known[dims] = 0 if broken else forms.setdefault(state.tiled_layout(codes), len(forms) + 1)
+            form = np.array([known[codes[:-2]] for codes in distinct])
+            self._codes[key] = _Codes(distinct, number, form, [*forms])
+        return self._codes[key]
 
-    def _distinct_facts(self, state: OperandState, alignment: int) -> tuple[list[Ints], npt.NDArray[Any]]:
-        """Return the distinct `tile_facts` of the cuts of a state, and which of them each cut has, [cuts].
+    def _facts_key(self, state: OperandState, alignment: int) -> tuple[object, ...]:
+        """Return all that `tile_facts` depend on: many states differ in nothing of it."""
+        return state.layout, state.dtype.bytes, state.vector if any(self._sliding) else None, alignment
 
-        Many states differ in nothing that these depend on.
-        """
-        key = state.layout, state.dtype.bytes, state.vector if any(self._sliding) else None, alignment
+    def _distinct_facts(self, state: OperandState, alignment: int) -> tuple[list[Ints], _Small]:
+        """Return the distinct `tile_facts` of the cuts of a state, and which of them each cut has, [cuts]."""
+        key = self._facts_key(state, alignment)
         if key not in self._facts:
             # Of tensors that the layout does not describe, nothing is asked.
             with np.errstate(divide="ignore"):
-                facts = state.tile_facts(tuple(self._shape), tuple(self._part), alignment, None, self._sliding)
-            distinct, which = (
-                numbered(facts) if is_batch(facts) else ([tuple(map(int, facts))], np.zeros_like(self._whole))
-            )
+                codes = self._layout_codes(state.layout) if state.layout else None
+                facts = state.tile_facts(self._shape, self._part, alignment, None, self._sliding, codes)
+            distinct, which = _numbered(facts, len(self._whole))
             columns = [*np.array(distinct, dtype=np.int64).T]
             self._facts[key] = columns, which.astype(np.min_scalar_type(len(distinct)))
         return self._facts[key]
+
+    def _layout_codes(self, layout: Layout) -> list[Num]:
+        """Return a layout's `tile_codes`, [cuts] each: of a dimension they depend on its sizes alone."""
+        codes = layout.tile_codes([whole for (whole, _), _ in self._sizes], [tile for (_, tile), _ in self._sizes])
+        return [
+            np.take(code, self._sizes[one.dim][1]) if isinstance(code, np.ndarray) else code
+            for one, code in zip(layout.dims, codes, strict=True)
+        ]
+
+
+def _numbered(codes: Sequence[Num], count: int) -> tuple[list[tuple[int, ...]], Ints]:
+    """Return the distinct tuples of codes of so many cells, which may all have the same, and which each cell has."""
+    return numbered(codes) if is_batch(codes) else ([tuple(map(int, codes))], np.zeros(count, dtype=np.int64))
