@@ -45,6 +45,7 @@ class Choices:
         self._watched: dict[int, OperandState] = {}
         self._numbers: dict[frozenset[str], Ints] = {}
         self._places: Ints = np.arange(len(states))
+        self._agreeing: dict[tuple[frozenset[str], int], Ints] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -53,6 +54,7 @@ class Choices:
         """Return some of these choices, which know what these know."""
         some = copy(self)
         some._places = self._places[places]
+        some._agreeing = {}
         return some
 
     def watched(self, place: int) -> OperandState:
@@ -66,10 +68,12 @@ class Choices:
     def agreeing(self, place: int) -> Ints:
         """Return the places of the states that agree with one in what `watched` was asked for."""
         fields = frozenset(self._asked)
-        if fields not in self._numbers:
-            self._numbers[fields] = self._numbered(fields)
-        numbers = self._numbers[fields][self._places]
-        return (numbers == numbers[place]).nonzero()[0]
+        if (fields, place) not in self._agreeing:
+            if fields not in self._numbers:
+                self._numbers[fields] = self._numbered(fields)
+            numbers = self._numbers[fields][self._places]
+            self._agreeing[fields, place] = (numbers == numbers[place]).nonzero()[0]
+        return self._agreeing[fields, place]
 
     def _numbered(self, fields: frozenset[str]) -> Ints:
         """Return numbers, [states], that are the same where states agree in some fields."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from math import prod
 
 import attrs
 import numpy as np
@@ -15,7 +15,7 @@ from morello.errors import Inapplicable
 from morello.ir.numbers import CellIndices, Num, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import CostPart, Microkernel, Multiple
+from morello.kernels.microkernel import CostPart, Microkernel, Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
@@ -94,6 +94,7 @@ class KernelTables(StepTables):
         super().__init__(spaces, target)
         self.by_key: dict[Key, list[KernelTable]] = {}
         self._choices: dict[tuple[int, bytes], Choices] = {}
+        self._accepting: dict[tuple[OperandPattern, int], list[int]] = {}
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
@@ -106,6 +107,7 @@ class KernelTables(StepTables):
     def finish(self, states: States) -> None:
         self.by_key = {key: [*self._tabulate(space, states)] for key, space in self.spaces.by_key.items()}
         self._choices.clear()
+        self._accepting.clear()
 
     def _step(self, place: int, kernel: Microkernel) -> Select:
         rewrite = rewrites_of(self.target)[place]
@@ -124,7 +126,8 @@ class KernelTables(StepTables):
     ) -> Iterator[KernelTable]:
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
-        for described, numbers, together in _agreeing(kernel, space, states, cells):
+        own = [self._choices_of(kernel, operand, space, states, cells) for operand in range(len(kernel.operands))]
+        for described, numbers, together in _agreeing(kernel, own, cells):
             choices = [self._asked_about(operand, own, states) for operand, own in enumerate(numbers)]
             for places, (costs, which, needs) in ask(step, space, cells[described], choices, together):
                 chosen = np.nonzero(together[box(places)])
@@ -132,6 +135,31 @@ class KernelTables(StepTables):
                 for need, shapes, part in needs:
                     taken = costs if part is None else costs[:, part]
                     yield KernelTable(step, priority, tuples, which, shapes, taken, need)
+
+    def _choices_of(self, kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
+        """Return states that an operand's pattern accepts, by what the kernel asks to be the same in all operands."""
+        tensors = space.tensors[index][cells]
+        choices: dict[tuple[object, ...], _Choice] = {}
+        for number in self._accepted(kernel.operands[index], len(space.operands[index].dims), states):
+            _, state = states.states[number]
+            described = states.describes(number)[tensors]
+            key = (*kernel.compared(state), described.tobytes())
+            choices.setdefault(key, _Choice(state, described)).states.append(number)
+        by_same: _Choices = {}
+        for choice in choices.values():
+            if choice.described.any():
+                by_same.setdefault(kernel.shared(choice.state), []).append(choice)
+        return by_same
+
+    def _accepted(self, pattern: OperandPattern, rank: int, states: States) -> list[int]:
+        """Return the states of a rank that a pattern accepts: many kernels have the same patterns."""
+        if (pattern, rank) not in self._accepting:
+            self._accepting[pattern, rank] = [
+                number
+                for number, (own, state) in enumerate(states.states)
+                if own == rank and pattern.accepts(state, rank)
+            ]
+        return self._accepting[pattern, rank]
 
     def _asked_about(self, operand: int, numbers: Ints, states: States) -> Choices:
         """Return some states as those of one operand: many kernels are asked about the same."""
@@ -171,36 +199,39 @@ class KernelTables(StepTables):
     ) -> Iterator[tuple[list[Ints], _Calls]]:
         """Yield the calls of a kernel: its condition and needs look at fewer fields of states than its cost."""
 
-        def ask(states: Sequence[OperandState]) -> tuple[LogicalSpec, list[_Needs]] | None:
+        sizes = [*space.sizes[:, inside]]
+        # Numbers take less time than arrays of one.
+        shape: tuple[Num, ...] = tuple(sizes) if len(inside) > 1 else tuple([int(size[0]) for size in sizes])
+
+        def ask(states: Sequence[OperandState]) -> tuple[LogicalSpec, Ints, list[_Needs]] | None:
             check()
-            logical = space.batch(states, inside)
+            logical = LogicalSpec(space.key.op, shape, tuple(states), space.key.serial)
             mask = fulfilled(kernel, logical, self.target)
-            if not np.any(mask):
+            if mask is False or not np.any(mask):
                 return None
             cells = masked(None, mask)
-            taken = select_cells(logical, cells)
-            needs = checked_needs(kernel, taken, self.target)
-            return taken, [*_by_needs(needs, inside if cells is None else inside[cells])]
+            taken, fitting = select_cells(logical, cells), inside if cells is None else inside[cells]
+            return taken, fitting, [*_by_needs(checked_needs(kernel, taken, self.target), fitting)]
 
         for places, found in answers(ask, choices, together):
             if found:
-                taken, needs = found
+                taken, fitting, needs = found
                 chosen = [own.at(each) for own, each in zip(choices, places, strict=True)]
-                yield places, (*self._costs(kernel, taken, chosen, together[box(places)]), needs)
+                yield places, (*self._costs(kernel, taken, len(fitting), chosen, together[box(places)]), needs)
 
     def _costs(
-        self, kernel: Microkernel, taken: LogicalSpec, choices: Sequence[Choices], together: Bools
+        self, kernel: Microkernel, taken: LogicalSpec, shapes: int, choices: Sequence[Choices], together: Bools
     ) -> tuple[Floats, Ints]:
         """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
         codes = np.zeros(together.shape, dtype=np.int64)
         parts: list[tuple[int, _Values]] = []
         count = 1
         for part in kernel.cost_parts:
-            number, values = self._values(kernel, part, taken, choices, together)
+            number, values = self._values(kernel, part, taken, shapes, choices, together)
             parts.append((count, values))
             codes, count = codes + count * number, count * len(values)
         distinct, which = np.unique(codes[together], return_inverse=True)
-        size = prod(np.broadcast_shapes(*map(np.shape, taken.shape))) * len(distinct)
+        size = shapes * len(distinct)
         check(8 * size)
         costs = [
             combined_costs(kernel, [own.at(some // weight % len(own)) for weight, own in parts], self.target)
@@ -213,28 +244,37 @@ class KernelTables(StepTables):
         kernel: Microkernel,
         part: CostPart,
         taken: LogicalSpec,
+        shapes: int,
         choices: Sequence[Choices],
         together: Bools,
     ) -> tuple[Ints, _Values]:
         """Return what goes into the costs of a kernel, and which of it each tuple of states has."""
 
         def ask(states: Sequence[OperandState]) -> Num | tuple[Num, ...]:
-            return checked_part(kernel, part, attrs.evolve(taken, states=tuple(states)), self.target)
+            logical = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
+            return checked_part(kernel, part, logical, self.target)
 
-        cells = np.broadcast_shapes(*map(np.shape, taken.shape))
         number, rows = np.zeros(together.shape, dtype=np.int64), dict[bytes, int]()
         sizes: set[int | None] = set()
         for places, found in answers(ask, choices, together):
             sizes.add(len(found) if isinstance(found, tuple) else None)
             each = found if isinstance(found, tuple) else (found,)
-            counted = [min(one, _MOST) if isinstance(one, int) else one for one in each]
             # In many states operands cost the same.
-            row = b"".join([np.broadcast_to(np.asarray(one, dtype=np.int64), cells).tobytes() for one in counted])
+            row = b"".join([_in_bytes(one, shapes) for one in each])
             number[box(places)] = rows.setdefault(row, len(rows))
         if len(sizes) > 1:
             raise self.target.fault(kernel, "each part of its cost has as many values for all Specs")
-        values = np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *sizes - {None}, *cells)
-        return number, _Values(values, sizes != {None})
+        of_tuples = [size for size in sizes if size is not None]
+        values = np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *of_tuples, shapes)
+        return number, _Values(values, bool(of_tuples))
+
+
+def _in_bytes(value: Num, shapes: int) -> bytes:
+    """Return a value per shape, or one of all, as bytes that differ where values do."""
+    if isinstance(value, int):
+        return min(value, _MOST).to_bytes(8, sys.byteorder, signed=True) * shapes
+    values = np.asarray(value, dtype=np.int64)
+    return (values if values.shape == (shapes,) else np.broadcast_to(values, shapes)).tobytes()
 
 
 def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:
@@ -259,13 +299,12 @@ def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
 
 
 def _agreeing(
-    kernel: Microkernel, space: Space, states: States, cells: Ints
+    kernel: Microkernel, choices: Sequence[_Choices], cells: Ints
 ) -> Iterator[tuple[Bools, list[Ints], Bools]]:
     """Yield tuples of states that go together, those at once that describe the same of the cells.
 
     These are a mask of cells, the numbers of each operand's states, and which of all their tuples go together.
     """
-    choices = [_choices(kernel, index, space, states, cells) for index in range(len(kernel.operands))]
     alike: dict[bytes, tuple[Bools, list[tuple[_Choice, ...]]]] = {}
     for chosen, described in _extended((), np.ones(len(cells), dtype=np.bool_), choices, kernel):
         alike.setdefault(described.tobytes(), (described, []))[1].append(chosen)
@@ -281,23 +320,6 @@ def _agreeing(
         for chosen in tuples:
             together[box([own[id(choice)] for own, choice in zip(places, chosen, strict=True)])] = True
         yield described, numbers, together
-
-
-def _choices(kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
-    """Return the states that an operand's pattern accepts, by what the kernel asks to be the same in all operands."""
-    pattern, rank = kernel.operands[index], len(space.operands[index].dims)
-    tensors = space.tensors[index][cells]
-    choices: dict[tuple[object, ...], _Choice] = {}
-    for number, (own, state) in enumerate(states.states):
-        if own == rank and pattern.accepts(state, rank):
-            described = states.describes(number)[tensors]
-            key = (*kernel.compared(state), described.tobytes())
-            choices.setdefault(key, _Choice(state, described)).states.append(number)
-    by_same: _Choices = {}
-    for choice in choices.values():
-        if choice.described.any():
-            by_same.setdefault(kernel.shared(choice.state), []).append(choice)
-    return by_same
 
 
 def _extended(
