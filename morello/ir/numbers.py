@@ -47,6 +47,11 @@ def choose(condition: Mask, yes: Num, no: Num) -> Num:
     return yes if condition else no
 
 
+def anywhere(mask: Mask) -> bool:
+    """Return whether a condition holds for a Spec, or for some of a batch: numpy takes long over single ones."""
+    return bool(mask.any()) if isinstance(mask, np.ndarray) else bool(mask)
+
+
 def take(number: Num, cells: CellIndices) -> Num:
     """Return the numbers of the given cells; what is the same for the whole batch stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number

@@ -17,7 +17,7 @@ import numpy as np
 from morello.errors import Inapplicable, MorelloError, PluginError, remedy
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
-from morello.ir.numbers import CellIndices, Mask, Num, partition, take
+from morello.ir.numbers import CellIndices, Mask, Num, anywhere, partition, take
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import MemoryLevel
@@ -111,7 +111,7 @@ class Rewrite(ABC):
 
     def _checked(self, expansion: Expansion, target: Target) -> Expansion:
         """Raise PluginError for a node that could cost less than one of its children: search relies on that."""
-        if np.any(expansion.cost < 0) or any(np.any(part.times < 1) for part in expansion.parts):
+        if anywhere(expansion.cost < 0) or any(anywhere(part.times < 1) for part in expansion.parts):
             plugin = target.origins.get(f"rewrite {self.keyword}", target.name)
             raise PluginError(
                 f"plugin {plugin!r}, rewrite {self.keyword} of target {target.name}: a node costs at least as much as "

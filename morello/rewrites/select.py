@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
-from morello.ir.numbers import Mask, Num
+from morello.ir.numbers import Mask, Num, anywhere
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Combined, CostPart, Microkernel
 from morello.kernels.target import Target
@@ -41,7 +41,7 @@ class Select(Rewrite):
             known = ", ".join(one.name for one in target.kernels if one.implements(logical.op)) or "none"
             raise Inapplicable(f"{target.name} has no microkernel {self.kernel!r}", f"for {logical.op} it has {known}")
         mask = accepted(kernel, logical, target)
-        if not np.any(mask):
+        if not anywhere(mask):
             raise Inapplicable(f"{self.kernel} does not implement this {logical.op}", f"it takes {kernel.describe()}")
         cells = masked(None, mask)
         taken = select_cells(logical, cells)
@@ -70,6 +70,8 @@ def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, leve
     if level not in kernel.registers:
         return 0
     count = _asked(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
+    if type(count) is int and count >= 0:
+        return count
     values = np.asarray(count)
     if values.dtype.kind not in "iu" or np.any(values < 0):
         raise target.fault(kernel, f"its registers in {level} are integers that are not negative, not {count!r}")
@@ -120,7 +122,7 @@ def _integers(kernel: Microkernel, cost: Num | tuple[Num, ...], target: Target) 
 
 def _positive(kernel: Microkernel, costs: Num, target: Target) -> Num:
     """Return costs. Raises PluginError unless they are at least 1."""
-    if np.any(np.asarray(costs) < 1):
+    if anywhere(costs < 1):
         raise target.fault(kernel, f"its cost is an integer of at least 1, not {np.min(costs)}")
     return costs
 

@@ -211,6 +211,8 @@ def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) 
 
 def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Machine) -> Iterator[Case]:
     """Yield the loop with these bodies, for each group of a batch's cells whose bodies have the same states."""
+    # A single Spec has a body or not.
+    bodies = [body for body in bodies if body.there is not False]
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
     def loops(group: tuple[int, ...], cells: CellIndices) -> Iterator[Case]:

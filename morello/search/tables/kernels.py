@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable
-from morello.ir.numbers import CellIndices, Num, partition
+from morello.ir.numbers import CellIndices, Num, anywhere, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.microkernel import CostPart, Microkernel, Multiple, OperandPattern
@@ -207,7 +207,7 @@ class KernelTables(StepTables):
             check()
             logical = LogicalSpec(space.key.op, shape, tuple(states), space.key.serial)
             mask = fulfilled(kernel, logical, self.target)
-            if mask is False or not np.any(mask):
+            if not anywhere(mask):
                 return None
             cells = masked(None, mask)
             taken, fitting = select_cells(logical, cells), inside if cells is None else inside[cells]

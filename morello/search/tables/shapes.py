@@ -8,6 +8,7 @@ on the operands' data types too, so these are followed along with the shapes.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, cast
 
@@ -70,7 +71,14 @@ class Shapes:
 
     def number(self, shape: Sequence[int]) -> int:
         """Return the number of one shape, -1 if it is not among them."""
-        return int(self.numbers([np.array([size]) for size in shape])[0])
+        code = 0
+        for known, size in zip(self.sizes_per_dim, shape, strict=True):
+            place = bisect_left(known, size)
+            if place == len(known) or known[place] != size:
+                return -1
+            code = code * len(known) + place
+        number = bisect_left(self._sorted_codes, code)
+        return number if number < self.count and self._sorted_codes[number] == code else -1
 
     def numbers(self, shape: Sequence[Ints]) -> Ints:
         """Return the numbers, [n], of shapes given as one array [n] per dimension; -1 where they are not among them."""
