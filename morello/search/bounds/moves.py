@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.search.arrays import Ints
+from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
 from morello.search.structs import Structs
@@ -44,7 +44,7 @@ class MoveBounds(StepBounds):
     def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
         space = self.relaxed.spaces.by_key[key]
         for operand, column in enumerate(classes.T):
-            found = {cls: self.classes(key, operand, cls) for cls in np.unique(column).tolist()}
+            found = {cls: self.classes(key, operand, cls) for cls in distinct_numbers(column).tolist()}
             for view in (False, True):
                 into = {cls: [move.into for move in moves if move.view == view] for cls, moves in found.items()}
                 rows = [np.repeat(np.flatnonzero(column == cls), len(own)) for cls, own in into.items()]
@@ -74,7 +74,7 @@ class MoveBounds(StepBounds):
         levels = np.zeros(len(classes), dtype=np.int64)
         for operand, column in enumerate(classes.T):
             further = np.zeros(len(self.relaxed.states.classes), dtype=np.int64)
-            for cls in np.unique(column).tolist():
+            for cls in distinct_numbers(column).tolist():
                 further[cls] = bits({move.level for move in self._further(key, operand, cls)})
             levels |= further[column]
         return levels
@@ -131,7 +131,7 @@ class MoveBounds(StepBounds):
         moves: list[dict[str, Any]] = []
         plans: list[_Plan] = []
         for operand, column in enumerate(bounds.classes.T):
-            for cls in np.unique(column).tolist():
+            for cls in distinct_numbers(column).tolist():
                 for move in self.classes(bounds.space.key, operand, cls):
                     if move.into != cls:
                         plans.append(self._plan(bounds, move, cls, len(moves)))

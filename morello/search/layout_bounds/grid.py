@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.patterns import Patterns
 from morello.search.structs import Pointer, Structs
@@ -114,11 +114,11 @@ class Grids:
         for operand, tensors in enumerate(bounds.space.tensors):
             # There are none in a space that no step leads to.
             classes = {each[operand] for each in bounds.tuples}
-            distinct = np.unique(tensors)
+            met = distinct_numbers(tensors)
             numbers = [
                 number
                 for number, pattern in enumerate(patterns.all)
-                if pattern.cls in classes and np.any(patterns.cost[number][distinct] < np.inf)
+                if pattern.cls in classes and np.any(patterns.cost[number][met] < np.inf)
             ]
             numbers.sort(key=lambda number: patterns.all[number].cls)
             possible.append(PatternSets(patterns, numbers, tensors))

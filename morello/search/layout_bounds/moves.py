@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from morello.search.arrays import Bools, Ints
+from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.bounds.moves import MoveBounds, MoveClass
 from morello.search.layout_bounds.grid import Grids, LayoutSteps, PatternSets
 from morello.search.structs import Structs
@@ -72,13 +72,13 @@ class OperandMoves:
         """Enter what one pattern can become by the moves to a class of states that keep its layout."""
         members = self._patterns.members[self.sets.numbers[number]]
         for row, keeps in zip(move.table.into, move.table.keeps, strict=True):
-            for state in np.unique(row[: len(members)][members]).tolist() if keeps else ():
+            for state in distinct_numbers(row[: len(members)][members]).tolist() if keeps else ():
                 for into, where in self._patterns.images(state, self._rank) if state >= 0 else ():
                     if into in self._number:
                         self._offered[where[self.tensors[self._first]], number, self._number[into]] = True
         if move.view:
             seen = self._seen[self._grids.bounds.target.levels[move.level].name][: len(members)][members]
-            for state in np.unique(seen[seen >= 0]).tolist():
+            for state in distinct_numbers(seen[seen >= 0]).tolist():
                 for into, _ in self._patterns.images(state, self._rank):
                     if into in self._number:
                         self._view[number, self._number[into]] = True
@@ -121,8 +121,10 @@ class OperandMoves:
 def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
     """Return one tensor of each kind, and the kind of each, given all that is known of them: [tensors, ...] each."""
     codes = np.packbits(np.concatenate(known, axis=1), axis=1)
-    _, first, kind = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-    return first, kind.reshape(-1)
+    numbers: dict[bytes, int] = {}
+    kind = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in codes], dtype=np.int64)
+    _, first = np.unique(kind, return_index=True)
+    return first, kind
 
 
 class MoveLayouts(LayoutSteps):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.ir.tensor import SPACINGS, Collapsed, DimMap, Every, OperandState, plain
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER, least
 from morello.search.tables.pipelines import PipelineTables
@@ -200,7 +200,7 @@ class Patterns:
         if (id(states), rank) not in self._made:
             there = np.flatnonzero(states >= 0)
             patterns = self.of_tensors(states, rank)[there]
-            found = [(pattern, there[patterns == pattern]) for pattern in np.unique(patterns).tolist()]
+            found = [(pattern, there[patterns == pattern]) for pattern in distinct_numbers(patterns).tolist()]
             self._made[id(states), rank] = states, found
         return self._made[id(states), rank][1]
 
@@ -279,8 +279,9 @@ class Patterns:
             if unlike:
                 cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
             count = len(actual.made) + 1
-            codes = np.unique(tiles.kinds[cuts].astype(np.int64) * count + actual.kinds[cuts])
-            self._pairs[key] = np.stack(np.divmod(codes, count))
+            met = np.zeros(len(tiles.made) * count, dtype=np.bool_)
+            met[tiles.kinds[cuts].astype(np.int64) * count + actual.kinds[cuts]] = True
+            self._pairs[key] = np.stack(np.divmod(np.flatnonzero(met), count))
         return self._pairs[key]
 
     def _tiles(self, number: int) -> Tiles:

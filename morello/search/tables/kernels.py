@@ -19,7 +19,7 @@ from morello.kernels.microkernel import CostPart, Microkernel, Multiple, Operand
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
-from morello.search.arrays import Bools, Floats, Ints
+from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.tables.asked import Choices, answers, box
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
@@ -82,7 +82,7 @@ class KernelTable:
 
     def least(self, groups: Ints) -> tuple[Ints, Floats]:
         """Return the least costs, [groups, m], of states that are grouped by a number, [n], and these numbers."""
-        group, which = np.divmod(np.unique(groups * len(self.costs) + self.which), len(self.costs))
+        group, which = np.divmod(distinct_numbers(groups * len(self.costs) + self.which), len(self.costs))
         first = np.flatnonzero(np.diff(group, prepend=-1))
         return group[first], np.minimum.reduceat(self.costs[which], first, axis=0)
 

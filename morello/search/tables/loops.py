@@ -18,7 +18,7 @@ from morello.ir.impl import Expansion
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
-from morello.search.arrays import Bools, Ints
+from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.tables.operand_states import States
 from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import (
@@ -81,6 +81,7 @@ class LoopTables(StepTables):
             key: [*self._tabulate_space(space)] for key, space in spaces.by_key.items()
         }
         self._cuts = self._all_cuts()
+        self._cut_tensors: dict[int, tuple[Ints, Ints]] = {}
         self._by_sliding: dict[int, list[CutGroup]] = {}
         #: Tiles of states that differ in level have the same codes, and those of many states are of the same kinds.
         self._known: dict[tuple[object, ...], tuple[list[tuple[int, ...]], Kinds]] = {}
@@ -158,8 +159,10 @@ class LoopTables(StepTables):
 
     def cut_tensors(self, rank: int) -> tuple[Ints, Ints]:
         """Return the tensors that are cut and their tiles, [cuts] each, of all cuts of a rank."""
-        tensors = len(self.spaces.tensors[rank])
-        return np.divmod(self._cuts[rank] % tensors**2, tensors)
+        if rank not in self._cut_tensors:
+            tensors = len(self.spaces.tensors[rank])
+            self._cut_tensors[rank] = np.divmod(self._cuts[rank] % tensors**2, tensors)
+        return self._cut_tensors[rank]
 
     def follow(self, states: States, number: int) -> None:
         rank, state = states.states[number]
@@ -215,9 +218,9 @@ class LoopTables(StepTables):
                     tile = part.space.tensors[position][part.shape[cells]]
                     cut = whole != tile
                     codes[len(operand.dims)].append(
-                        np.unique(_cut_code(whole[cut], tile[cut], tensors, operand.sliding))
+                        distinct_numbers(_cut_code(whole[cut], tile[cut], tensors, operand.sliding))
                     )
-        return {rank: np.unique(np.concatenate(arrays)) for rank, arrays in codes.items()}
+        return {rank: distinct_numbers(np.concatenate(arrays)) for rank, arrays in codes.items()}
 
 
 def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:

@@ -24,7 +24,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Case, Rewrite, masked, select_cells, within
-from morello.search.arrays import Bools, Ints
+from morello.search.arrays import Bools, Ints, distinct_numbers
 
 DTypes = tuple[DType, ...]
 
@@ -126,7 +126,7 @@ class Space(Shapes):
         depth: Ints = np.zeros(self.count, dtype=np.int64)
         for dim, known in enumerate(self.sizes_per_dim):
             depth = depth + cast(Ints, np.searchsorted(known, self.sizes[dim]))
-        return [np.flatnonzero(depth == value) for value in np.unique(depth)]
+        return [np.flatnonzero(depth == value) for value in distinct_numbers(depth)]
 
 
 class ReachesShapes(Protocol):
