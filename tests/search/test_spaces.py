@@ -1,4 +1,4 @@
-"""Spaces: shapes in an order that smaller ones come first in."""
+"""Spaces: shapes are numbered, in an order that smaller ones come first in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morello.ir.ops.matmul import Matmul
+from morello.search.arrays import distinct_numbers
 from morello.search.tables.shapes import Key, Space
 
 sizes = st.sampled_from([1, 2, 3, 8, 64])
@@ -23,3 +24,17 @@ def test_layers_hold_every_shape_once_and_after_all_that_it_contains(shapes: lis
         for other in range(space.count):
             if one != other and np.all(space.sizes[:, one] <= space.sizes[:, other]):
                 assert layer_of[one] < layer_of[other]
+
+
+@given(shapes=st.lists(st.tuples(sizes, sizes, sizes, sizes), min_size=1, max_size=12), other=st.tuples(sizes, sizes))
+def test_one_shape_has_the_number_that_it_has_among_many(shapes: list[tuple[int, ...]], other: tuple[int, int]) -> None:
+    space = Space(Key(Matmul(), 4, True), np.array(shapes, dtype=np.int64).T)
+    asked = [*shapes, (*other, 8, 1), (1, 5, *other), (128, *other, 128)]
+    numbers = space.numbers([np.array(column) for column in zip(*asked, strict=True)])
+    assert [space.number(shape) for shape in asked] == numbers.tolist()
+    assert all((number >= 0) == (shape in shapes) for shape, number in zip(asked, numbers.tolist(), strict=True))
+
+
+@given(values=st.lists(st.integers(-3, 2**60), max_size=30))
+def test_distinct_numbers_are_sorted(values: list[int]) -> None:
+    assert distinct_numbers(np.array(values, dtype=np.int64)).tolist() == sorted({*values})
