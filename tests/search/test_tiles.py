@@ -46,7 +46,7 @@ def states() -> st.SearchStrategy[OperandState]:
 
 @cache
 def described(state: OperandState) -> Bools:
-    """Which shapes a state is that of, in normal form and whole vectors, asked one by one."""
+    """The shapes that a state is that of, in normal form and whole vectors, asked one by one."""
     layout = state.layout
     assert layout is not None
 

@@ -198,4 +198,7 @@ def _distinct(rows: Ints) -> Ints:
         return rows[np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)]
     # To sort one number a row takes a tenth of the time.
     codes = distinct_numbers(np.asarray(np.ravel_multi_index([*rows.T], sizes), dtype=np.int64))
-    return np.stack(np.unravel_index(codes, sizes), axis=1)
+    found: Ints = np.empty((len(codes), len(sizes)), dtype=np.int64)
+    for column, size in reversed([*enumerate(sizes)]):
+        codes, found[:, column] = np.divmod(codes, size)
+    return found
