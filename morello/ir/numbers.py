@@ -17,6 +17,8 @@ Num: TypeAlias = int | npt.NDArray[np.int64]
 Mask: TypeAlias = bool | npt.NDArray[np.bool_]
 #: Which cells of a batch are meant; `None` is all of them, and the only value for a single Spec.
 CellIndices: TypeAlias = npt.NDArray[np.intp] | None
+#: Cells that are grouped sooner one by one than by arrays.
+_FEW = 128
 
 
 @overload
@@ -55,10 +57,6 @@ def anywhere(mask: Mask) -> bool:
 def take(number: Num, cells: CellIndices) -> Num:
     """Return the numbers of the given cells; what is the same for the whole batch stays a plain int."""
     return number[cells] if cells is not None and isinstance(number, np.ndarray) else number
-
-
-#: Cells that are grouped sooner one by one than by arrays.
-_FEW = 128
 
 
 def is_batch(numbers: Iterable[Num]) -> bool:

@@ -20,8 +20,6 @@ from morello.search.tables.tiles import Kinds
 
 #: Kernels on states that are worked on at once.
 _AT_ONCE = 1 << 12
-#: Rows of numbers have one number each up to this.
-_MOST_CODES = 1 << 62
 
 
 class Abstraction:
@@ -193,7 +191,7 @@ class Abstraction:
 def _distinct(rows: Ints) -> Ints:
     """Return the distinct rows of numbers, in lexicographic order."""
     sizes = [int(size) + 1 for size in rows.max(axis=0, initial=0)]
-    if prod(sizes) >= _MOST_CODES:
+    if prod(sizes) > np.iinfo(np.int64).max:
         rows = rows[np.lexsort(rows.T[::-1])]
         return rows[np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)]
     # To sort one number a row takes a tenth of the time.

@@ -126,8 +126,8 @@ class KernelTables(StepTables):
     ) -> Iterator[KernelTable]:
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
         ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
-        own = [self._choices_of(kernel, operand, space, states, cells) for operand in range(len(kernel.operands))]
-        for described, numbers, together in _agreeing(kernel, own, cells):
+        accepted = [self._choices_of(kernel, each, space, states, cells) for each in range(len(kernel.operands))]
+        for described, numbers, together in _agreeing(kernel, accepted, cells):
             choices = [self._asked_about(operand, own, states) for operand, own in enumerate(numbers)]
             for places, (costs, which, needs) in ask(step, space, cells[described], choices, together):
                 chosen = np.nonzero(together[box(places)])
