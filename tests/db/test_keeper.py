@@ -16,7 +16,7 @@ from morello.ir.impl import Impl, figures, walk
 from morello.kernels.target import Target
 from morello.search.effort import Effort
 from morello.search.progress import Progress
-from morello.search.solve import core
+from morello.search.solve import core, solver
 
 
 def matmul(size: int) -> morello.Goal:
@@ -29,6 +29,7 @@ def matmul(size: int) -> morello.Goal:
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let search come back to Python every few turns, so that even small searches are saved and stopped."""
     monkeypatch.setattr(core, "QUOTA", 4)
+    monkeypatch.setattr(solver, "_OFTEN", 0.0)
 
 
 @pytest.fixture(scope="module")

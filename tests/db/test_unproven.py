@@ -28,7 +28,7 @@ from morello.search.block_search import BlockSearch
 from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.progress import Progress
-from morello.search.solve import core
+from morello.search.solve import core, solver
 
 #: The first program that is found of it is not the cheapest.
 TEXT = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
@@ -38,6 +38,7 @@ EASY = Effort(gap=0.5)
 @pytest.fixture(autouse=True)
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "QUOTA", 1)
+    monkeypatch.setattr(solver, "_OFTEN", 0.0)
 
 
 def approach(path: Path, target: Target, effort: Effort) -> Found:
@@ -150,9 +151,9 @@ from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
-from morello.search.solve import core
+from morello.search.solve import core, solver
 from morello.search.effort import Effort
-core.QUOTA, keeper._PAUSE = 1, 0.0
+core.QUOTA, solver._OFTEN, keeper._PAUSE = 1, 0.0, 0.0
 target = installed().target("x86_avx2")
 def tell(progress):
     if progress.high not in (None, progress.low):

@@ -164,6 +164,7 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
 
 def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
     told: list[Progress] = []
     search = BlockSearch(avx2, coarse=LATE[1], progress=told.append)
     search.approach(parse_spec(LATE[0], avx2), Effort(gap=0.001))

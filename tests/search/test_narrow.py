@@ -133,6 +133,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let search look into smaller spaces first, and be heard of after each turn."""
     monkeypatch.setattr(ahead, "MANY_SHAPES", 0)
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
+    monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")

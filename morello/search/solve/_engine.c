@@ -86,13 +86,21 @@ void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *t
                   uint64_t *limits, double *low, double *high, uint8_t *flags) {
     for (uint32_t at = 0; at < count; ++at) {
         const Cell *cell = &state->cells[from + at];
-        table[at] = from + at ? state->nodes[cell->node].table : 0;
-        shape[at] = from + at ? (int32_t)state->nodes[cell->node].shape : 0;
+        table[at] = cell->table;
+        shape[at] = (int32_t)cell->shape;
         limits[at] = cell->limits;
         low[at] = cell->low;
         high[at] = cell->high;
         flags[at] = (uint8_t)cell->flags;
     }
+}
+
+double engine_low(const State *state, uint32_t cell) {
+    return state->cells[cell].low;
+}
+
+double engine_high(const State *state, uint32_t cell) {
+    return state->cells[cell].high;
 }
 
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states) {

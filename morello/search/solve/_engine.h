@@ -228,6 +228,10 @@ uint32_t engine_cell(State *state, uint32_t table, int32_t shape, uint64_t limit
 /* Copy what is known of cells `from` to `from + count`. */
 void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
                   uint64_t *limits, double *low, double *high, uint8_t *flags);
+/* What one of them costs at least and at most. */
+double engine_low(const State *state, uint32_t cell);
+double engine_high(const State *state, uint32_t cell);
+
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
 
 /* Solve a cell to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:

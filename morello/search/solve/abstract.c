@@ -21,7 +21,7 @@ void change_edges(State *state, uint32_t number, double budget) {
         return;
     }
     const Changes *change = &space->change;
-    const int32_t shape = (int32_t)state->nodes[state->cells[number].node].shape;
+    const int32_t shape = (int32_t)state->cells[number].shape;
     int32_t states[model->width];
     memcpy(states, states_at(state, &state->cells[number]), sizeof states);
     const int32_t tensor = space->tensor[space->changes][shape];

@@ -40,6 +40,10 @@ static uint64_t pair_hash(uint64_t one, uint64_t other) {
     return mixed(one * UINT64_C(0x9E3779B97F4A7C15) + mixed(other));
 }
 
+static uint64_t cell_hash(uint32_t table, uint32_t shape, uint64_t limits) {
+    return mixed(limits + pair_hash(table, shape));
+}
+
 static uint64_t hash_at(const State *state, const Index *index, uint32_t number) {
     if (index == &state->table_index) {
         const Table *table = &state->tables[number];
@@ -48,7 +52,8 @@ static uint64_t hash_at(const State *state, const Index *index, uint32_t number)
     if (index == &state->node_index) {
         return pair_hash(state->nodes[number].table, state->nodes[number].shape);
     }
-    return pair_hash(state->cells[number].node, state->cells[number].limits);
+    const Cell *cell = &state->cells[number];
+    return cell_hash(cell->table, cell->shape, cell->limits);
 }
 
 /* Make sure that the index has room for one more entry. */
@@ -176,15 +181,21 @@ static double layout_bound(const Model *model, const Space *space, const int32_t
     return space->grid[space->first[shape] + place[0] * space->places[space->set[1][shape]] + place[1]];
 }
 
-static void add_cell(State *state, uint32_t number, uint64_t limits) {
+static void add_cell(State *state, uint32_t number, uint32_t shape, uint64_t limits) {
     const Model *model = state->model;
-    const Node *node = &state->nodes[number];
-    Table *table = &state->tables[node->table];
+    const uint32_t node = node_of(state, number, shape);
+    Table *table = &state->tables[number];
     const Space *space = &model->space[table->space];
-    const int32_t *states = state->states + (size_t)node->table * (size_t)model->width;
-    double low = bound(model, space, table->tuple, (int32_t)node->shape, limits);
-    low = fmax(low, layout_bound(model, space, states, node->shape));
-    *PUSH(state, cells) = (Cell){.high = INFINITY, .reach = -1, .limits = limits, .peak = UNKNOWN_PEAK, .node = number};
+    const int32_t *states = state->states + (size_t)number * (size_t)model->width;
+    double low = bound(model, space, table->tuple, (int32_t)shape, limits);
+    low = fmax(low, layout_bound(model, space, states, shape));
+    *PUSH(state, cells) = (Cell){.high = INFINITY,
+                                 .limits = limits,
+                                 .table = number,
+                                 .shape = shape,
+                                 .node = node,
+                                 .reach = -1,
+                                 .peak = UNKNOWN_PEAK};
     state->progress.tables_done -= !table->open;
     ++table->open;
     state->progress.cells = state->cells_count;
@@ -195,17 +206,16 @@ static void add_cell(State *state, uint32_t number, uint64_t limits) {
 uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
     const uint64_t relevant = state->tables[table].relevant;
     limits = (limits & relevant) | (state->model->full & ~relevant);
-    const uint32_t node = node_of(state, table, (uint32_t)shape);
     Index *index = &state->cell_index;
     make_room(state, index);
-    uint64_t slot = pair_hash(node, limits) & index->mask;
+    uint64_t slot = cell_hash(table, (uint32_t)shape, limits) & index->mask;
     for (; index->at[slot]; slot = (slot + 1) & index->mask) {
         const Cell *cell = &state->cells[index->at[slot] - 1];
-        if (cell->node == node && cell->limits == limits) {
+        if (cell->table == table && cell->shape == (uint32_t)shape && cell->limits == limits) {
             return index->at[slot] - 1;
         }
     }
-    add_cell(state, node, limits);
+    add_cell(state, table, (uint32_t)shape, limits);
     index->at[slot] = state->cells_count;
     ++index->count;
     return state->cells_count - 1;
@@ -231,7 +241,7 @@ static void inform(State *state, uint32_t number, double low, double high, uint6
         cell->low = low < cell->high ? low : cell->high;
     }
     if (cell->low >= cell->high && !solved(cell)) {
-        Table *table = &state->tables[state->nodes[cell->node].table];
+        Table *table = &state->tables[cell->table];
         cell->flags |= SOLVED;
         ++state->progress.solved;
         --table->open;
@@ -246,7 +256,7 @@ void learn(State *state, uint32_t number, double low, double high, uint64_t peak
     const double before_low = cell->low, before_high = cell->high;
     const int up_to_date = cell->version == node->version + 1;
     inform(state, number, low, high, peak, best);
-    if ((cell->low <= before_low && cell->high >= before_high) || !state->tables[node->table].relevant) {
+    if ((cell->low <= before_low && cell->high >= before_high) || !table_at(state, cell)->relevant) {
         return;
     }
     if (!cell->fact) {

@@ -14,7 +14,7 @@ from morello.search.library import library
 
 #: In place of a chosen step: none; the program is known from earlier, and its steps are not known here.
 NOT_CHOSEN, RECALLED = -1, -2
-#: Turns of search between two returns to Python: some milliseconds.
+#: Turns of search between two returns to Python: some 0.1 ms.
 QUOTA = 256
 
 _UNKNOWN_PEAK = (1 << 64) - 1
@@ -118,8 +118,7 @@ class Core:
 
     def costs(self, cell: int) -> tuple[float, float]:
         """Return the costs between which that of a cell is; both are infinite where nothing implements it."""
-        one = self.cells(cell, 1)
-        return float(one.low[0]), float(one.high[0])
+        return self._lib.engine_low(self._state, cell), self._lib.engine_high(self._state, cell)
 
     def states(self, table: int) -> tuple[int, tuple[int, ...]]:
         """Return the space of a table, and the states of its operands, -1 behind them."""
@@ -239,7 +238,10 @@ class Core:
 
     def _check(self, status: int) -> bool:
         """Return whether it is done, given what the compiled search returned. Raises what went wrong."""
-        lib, waiting = self._lib, int(self.progress.waiting)
+        lib = self._lib
+        if status in (lib.FINISHED, lib.PAUSED):
+            return status == lib.FINISHED
+        waiting = int(self.progress.waiting)
         asks = {lib.ASKS_STEPS: "steps", lib.ASKS_ANSWERS: "answers"}
         asks |= {lib.ASKS_PROGRAM: "program", lib.ASKS_BELIEF: "belief"}
         if status in asks:
@@ -253,5 +255,5 @@ class Core:
                 "a rewrite leads from a Spec back to that Spec, so that search has no end",
                 "each step should make sizes smaller, take memory, or replace the operation",
             )
-        assert status != lib.CONTRADICTION, f"no step on cell {waiting} costs what it was found to cost"
-        return status == lib.FINISHED
+        assert status == lib.CONTRADICTION, f"the compiled search returned {status}"
+        raise AssertionError(f"no step on cell {waiting} costs what it was found to cost")

@@ -47,7 +47,7 @@ static void kernel_edges(State *state, uint32_t number, double budget) {
     const Cell *cell = &state->cells[number];
     const Table *table = table_at(state, cell);
     const Space *space = &state->model->space[table->space];
-    const uint32_t shape = state->nodes[cell->node].shape;
+    const uint32_t shape = cell->shape;
     for (uint32_t row = table->kernel; row < table->kernel + table->kernels; ++row) {
         const double cost = kernel_cost(space, row, shape);
         if (cost <= budget && dominates(state->model, cell->limits, space->kernel_needs[row])) {
@@ -114,7 +114,7 @@ static void loop_edges(State *state, uint32_t number, double budget) {
     const int32_t tuple = table_at(state, &state->cells[number])->tuple;
     const Space *space = &model->space[table_at(state, &state->cells[number])->space];
     const uint64_t limits = state->cells[number].limits;
-    const uint32_t shape = state->nodes[state->cells[number].node].shape;
+    const uint32_t shape = state->cells[number].shape;
     for (int32_t which = 0; which < space->groups; ++which) {
         const LoopGroup *group = &space->group[which];
         if (!group->fits[tuple]) {
@@ -203,7 +203,7 @@ static void move_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
     const Table table = *table_at(state, &state->cells[number]);
     const Space *space = &model->space[table.space];
-    const int32_t shape = (int32_t)state->nodes[state->cells[number].node].shape;
+    const int32_t shape = (int32_t)state->cells[number].shape;
     for (int operand = 0; operand < space->operands; ++operand) {
         const int32_t own = states_at(state, &state->cells[number])[operand];
         const int32_t *first = space->move_first + operand * model->classes + model->cls[own];

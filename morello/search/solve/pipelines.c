@@ -106,7 +106,7 @@ void pipeline_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
     const Table table = *table_at(state, &state->cells[number]);
     const Space *space = &model->space[table.space];
-    const uint32_t shape = state->nodes[state->cells[number].node].shape;
+    const uint32_t shape = state->cells[number].shape;
     for (int32_t which = space->pipeline_first[table.tuple]; which < space->pipeline_first[table.tuple + 1]; ++which) {
         const PipelineClass *pipeline = &space->pipeline[which];
         int32_t fresh[pipeline->table->tensors + 1];
@@ -126,7 +126,7 @@ static int64_t held(const State *state, uint32_t number, const Edge *edge, const
     const Model *model = state->model;
     const Cell *cell = &state->cells[number];
     const Space *space = &model->space[table_at(state, cell)->space];
-    const uint32_t shape = state->nodes[cell->node].shape;
+    const uint32_t shape = cell->shape;
     if (edge->kind == MOVE && space->move[edge->which].level == level) {
         const int operand = space->move[edge->which].operand;
         const int32_t fresh = states_at(state, &state->cells[parts[0]])[operand];

@@ -28,7 +28,7 @@ void believe(State *state, uint32_t number, double low, double high) {
 /* Learn what answers from earlier say of a cell. Return 0 where it takes more to know which of them to believe. */
 int recall(State *state, uint32_t number, const Answers *known) {
     const Cell *cell = &state->cells[number];
-    const uint32_t shape = state->nodes[cell->node].shape;
+    const uint32_t shape = cell->shape;
     double low = 0, high = INFINITY;
     int settled = 0, claimed = 0;
     for (int64_t at = 0; at < known->count; ++at) {

@@ -17,6 +17,8 @@ from morello.search.solve.engine import Engine
 EXACT = 2.0**53
 #: Where search may end before the proof: how many times its bound a program may cost, at first, then, and so on.
 _SLACKS = (8.0, 1.5, 1.25, 1.125, 1.0625, 1.03125, 1.015625, 1.0078125, 1.0)
+#: Seconds between two calls of `often`: to tell of each few turns takes a tenth of search.
+_OFTEN = 0.005
 #: Turns that may be spent on what the steps of one cell that were not chosen cost.
 _RANKING_TURNS = 20_000
 
@@ -67,6 +69,7 @@ class Solver:
         self._answers = answers
         self._often, self._save = often or _do_nothing, save or _do_nothing
         self._coarse = coarse
+        self._told = 0.0
 
     def solve(self, goals: Sequence[int]) -> None:
         """Solve these cells. Raises MorelloError for costs past 2^53, Uncovered, and Coarse."""
@@ -198,8 +201,9 @@ class Solver:
         except Asked as asked:
             self._answer(asked)
             return False
-        if not done:
+        if not done and time.monotonic() - self._told >= _OFTEN:
             self._often(self)
+            self._told = time.monotonic()
         return done
 
     def _answer(self, asked: Asked) -> None:

@@ -76,10 +76,12 @@ typedef struct {
 /* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's, and
  * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
 typedef struct {
-    double low, high;         /* what is asked for most lies together */
+    double low, high;         /* what is asked for most lies together: of a cell among others, and when it is found */
+    uint64_t limits;
+    uint32_t table, shape;
     uint32_t flags, count, node, fact;
     double reach;
-    uint64_t limits, peak;
+    uint64_t peak;
     Edge *edges;              /* one block, with parts behind them */
     Part *parts;
     uint32_t version, choice, best, extra, pass;
@@ -240,11 +242,11 @@ static inline int done(const State *state, const Cell *cell) {
 }
 
 static inline const Table *table_at(const State *state, const Cell *cell) {
-    return &state->tables[state->nodes[cell->node].table];
+    return &state->tables[cell->table];
 }
 
 static inline const int32_t *states_at(const State *state, const Cell *cell) {
-    return state->states + (size_t)state->nodes[cell->node].table * (size_t)state->model->width;
+    return state->states + (size_t)cell->table * (size_t)state->model->width;
 }
 
 #endif
