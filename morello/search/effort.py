@@ -7,7 +7,7 @@ import time
 import attrs
 
 from morello.search.found import Found
-from morello.search.memory import resident
+from morello.search.memory import resident_lately
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class Effort:
     @property
     def full(self) -> bool:
         """Return whether the process takes as much memory as it may."""
-        return self.memory is not None and resident() > self.memory
+        return self.memory is not None and resident_lately() > self.memory
 
     def has_made(self, found: Found) -> bool:
         """Return whether so much effort was made for a program already; of time nobody knows.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from morello.errors import MorelloError
-from morello.search.memory import resident
+from morello.search.memory import resident_lately
 
 
 class Full(MorelloError):
@@ -38,7 +38,7 @@ def watched(most: int | None, deadline: float = float("inf")) -> Generator[None]
 def check(more: int = 0) -> None:
     """Raise Full if this process takes more memory than it may, or would with so many bytes more; Late if it is."""
     most = _most.get()
-    if most is not None and resident() + more > most:
+    if most is not None and resident_lately() + more > most:
         raise Full(f"search takes more than {most:,} bytes of memory", "give it more, or make the sizes smaller")
     if time.monotonic() >= _deadline.get():
         raise Late("the time for the search is up", "give it more")

@@ -78,13 +78,13 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
     spec = parse_spec(TEXTS[0], avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    monkeypatch.setattr("morello.search.watch.resident", lambda: 0)
+    monkeypatch.setattr("morello.search.watch.resident_lately", lambda: 0)
     most = 1 << 50
     ended: list[bool] = []
     for turns in (0, 10, 100, 1000, 100_000):
         asked = iter(range(turns))
         taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
-        monkeypatch.setattr("morello.search.effort.resident", taken)
+        monkeypatch.setattr("morello.search.effort.resident_lately", taken)
         with suppress(MorelloError):
             found = BlockSearch(avx2).approach(spec, Effort(memory=most))
             assert found.low <= expected.figures.cost <= found.cost == figures(found.impl).cost

@@ -42,7 +42,7 @@ def test_limits_nest() -> None:
 
 
 def test_what_is_about_to_be_made_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "resident", lambda: 60)
+    monkeypatch.setattr(watch, "resident_lately", lambda: 60)
     with watched(100):
         check(40)
         with pytest.raises(Full):
@@ -59,12 +59,12 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
         count += 1
         return 0
 
-    monkeypatch.setattr(watch, "resident", counted)
+    monkeypatch.setattr(watch, "resident_lately", counted)
     with watched(1 << 50):
         Engine([spec.logical], avx2)
     assert count > 20
     for most in (1, count // 2, count):
-        monkeypatch.setattr(watch, "resident", steps(most))
+        monkeypatch.setattr(watch, "resident_lately", steps(most))
         with watched(most - 1), pytest.raises(Full):
             Engine([spec.logical], avx2)
 

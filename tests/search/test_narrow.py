@@ -172,7 +172,7 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 
     def fill(progress: Progress) -> None:
         if progress.high is not None:
-            monkeypatch.setattr("morello.search.watch.resident", lambda: 1 << 60)
+            monkeypatch.setattr("morello.search.watch.resident_lately", lambda: 1 << 60)
 
     search = BlockSearch(avx2, progress=fill)
     found = search.approach(spec, effort)
