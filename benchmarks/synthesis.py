@@ -92,10 +92,10 @@ def measure(name: str, target: str) -> dict[str, Any]:
         first = Path(out).read_bytes()
         warm = []
         for _ in range(WARM_RUNS):
-            warm.append(timed("-m", "morello.cli", "compile", file, "--db", database, "-o", out)[1])
+            warm.append(timed("-m", "morello", "compile", file, "--db", database, "-o", out)[1])
             if Path(out).read_bytes() != first:
                 raise click.ClickException(f"{name}: the C from the database differs")
-        stored = json.loads(timed("-m", "morello.cli", "db", "stats", database, "--json")[0])
+        stored = json.loads(timed("-m", "morello", "db", "stats", database, "--json")[0])
     found = json.loads(told)
     return {
         "goal": name,

@@ -37,7 +37,7 @@ def test_the_first_goal_that_fails_is_named(cli, write, refused, tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_interrupt_leaves_no_process_behind(write, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "morello.cli", "compile", write(LONG), "-d", str(tmp_path / "out"), "--prove"]
+    command = [sys.executable, "-m", "morello", "compile", write(LONG), "-d", str(tmp_path / "out"), "--prove"]
     with subprocess.Popen([*command, "--no-db", "--jobs", "2"], stderr=subprocess.PIPE, text=True) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         started = time.monotonic()

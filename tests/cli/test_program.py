@@ -19,7 +19,7 @@ from morello.plugins.registry import Registry
 
 from .conftest import BYTES
 
-MORELLO = [sys.executable, "-m", "morello.cli"]
+MORELLO = [sys.executable, "-m", "morello"]
 #: Takes search minutes to prove.
 LONG = "spec large = Conv[stride=2, padding=[1, 1, 0, 0]](1×128×64×28×28×3×3, GL, GL, GL, serial)\n"
 

@@ -117,7 +117,7 @@ def test_interrupt_while_saving_is_told():
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_solved(write, tmp_path):
     path, db = write("spec large = Matmul(1×49×2048×512, GL, GL, GL, serial)\n"), tmp_path / "solved.db"
-    command = [sys.executable, "-m", "morello.cli", "explain", path, "--db", str(db)]
+    command = [sys.executable, "-m", "morello", "explain", path, "--db", str(db)]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

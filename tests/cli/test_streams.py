@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-MORELLO = [sys.executable, "-m", "morello.cli"]
+MORELLO = [sys.executable, "-m", "morello"]
 #: Runs the program, and presses Ctrl-C when a module is looked for, or at the very end.
 PRESSED = """
 import atexit, os, signal, sys

@@ -39,7 +39,7 @@ def morello(tmp_path: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "morello.cli", *arguments],
+            [sys.executable, "-m", "morello", *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
             capture_output=True,

@@ -1,0 +1,5 @@
+"""The command `morello`, as `python -m morello`."""
+
+from morello.cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""`python -m morello.cli`."""
-
-from morello.cli import main
-
-main()
