@@ -103,7 +103,8 @@ def _verdict(report: CheckReport) -> str:
     worst = max(report.results, key=lambda result: result.error)
     compared = sum(result.reference is not None for result in report.results)
     largest = f"the largest error is {worst.error:.3f} of its bound ({worst.name})" if worst.error else "all exact"
-    return f"on {len(report.results)} data sets by numpy, and on {compared} of them by {REFERENCE}: {largest}"
+    parts = f", each on one of {report.parts} parts of the result" if report.parts > 1 else ""
+    return f"on {len(report.results)} data sets by numpy{parts}, and on {compared} of them by {REFERENCE}: {largest}"
 
 
 def _speed(speed: Speed) -> str:

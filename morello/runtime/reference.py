@@ -66,6 +66,10 @@ class Reference:
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, OperandForms], Kernel] = {}
 
+    def on(self, logical: LogicalSpec) -> Reference:
+        """Return the same reference's function for another logical Spec."""
+        return Reference(logical, self._compiler, self._target, self._name)
+
     @property
     def unknown(self) -> Operation | None:
         """Return an operation of a plugin that the reference has no kernel for; None if it knows them all."""

@@ -11,19 +11,23 @@ import numpy as np
 from morello.errors import VerificationError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.ops import Operation
+from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets
 from morello.runtime.judge import Expectation, as_float64, expectations
 from morello.runtime.kernel import Kernel
+from morello.runtime.parts import ResultPart, result_parts
 from morello.runtime.reference import NAME, Reference
 
 #: Bytes on both sides of every buffer that must stay as they are.
 GUARD = 4096
 #: Unused values after each step of an operand that need not be contiguous; odd, so that rows are unaligned.
 _GAP = 3
-#: Points of the iteration space that the slow reference computes at most, after its first data set, unless thorough.
+#: Points of the iteration space from which on a data set is judged on part of its result, unless thorough.
+_JUDGED = 2**28
+#: Points that the slow reference computes at most, after its first data set, unless thorough.
 _REFERENCE_BUDGET = 2**30
 #: Numbers of threads whose results must be those of one thread, bit by bit; C does not say which NaN comes of two.
 _THREADS = (2, 5)
@@ -51,6 +55,8 @@ class CheckReport:
     compiler: str
     seed: int
     results: tuple[DataSetResult, ...]
+    #: The result was judged in so many parts, each data set on one of them.
+    parts: int = 1
     #: An operation of a plugin that the reference does not know, so that there was only its meaning to compare with.
     unknown: str | None = None
 
@@ -66,6 +72,8 @@ class CheckReport:
             left_out = "–" if self.unknown else "left out (thorough)"
             against = left_out if result.reference is None else f"{result.reference:.3f}"
             lines.append(f"  {result.name:<24}{result.error:>14.3f}{against:>22}")
+        if self.parts > 1:
+            lines.append(f"  each on one of {self.parts} parts of the result")
         if self.unknown:
             lines.append(f"  {NAME} does not know {self.unknown}: compared with its meaning in numpy only")
         return "\n".join(lines)
@@ -116,19 +124,22 @@ def verify(
 ) -> CheckReport:
     """Run `kernel` on random and adversarial data and judge what it wrote.
 
-    `thorough` adds data sets and compares all of them with the reference, however long that takes; the reference
-    is the installed reference_c unless it is given. Raises VerificationError for the first result that is wrong,
-    or memory changed that is none of the kernel's outputs.
+    Of many points a data set is judged on part of the result, and all of them together on all of it. `thorough` adds
+    data sets, judges each on all of its result and compares it with the reference, however long that takes; the
+    reference is the installed reference_c unless it is given. Raises VerificationError for the first result that is
+    wrong, or memory changed that is none of the kernel's outputs.
     """
     return Verification(kernel, seed, thorough=thorough, reference=reference).check(kernel)
 
 
 @attrs.frozen
 class _Case:
-    """A data set, its values, and what the reference makes of them (None: not asked)."""
+    """A data set, its values, and what the reference makes of part of them (None: not asked)."""
 
     data: DataSet
     values: list[np.ndarray]
+    part: ResultPart
+    #: The part of what is read.
     inputs: list[np.ndarray]
     others: list[np.ndarray] | None
     #: What each output must be, by whether subnormal numbers count as zero.
@@ -156,7 +167,8 @@ class Verification:
         self._guarded = [GuardedArray(argument, self._rng) for argument in kernel.arguments]
         if not isinstance(reference, Reference):
             reference = Reference(self._logical, kernel.compiler, reference)
-        self._reference, self._unknown = reference, reference.unknown
+        self._references, self._unknown = {self._logical: reference}, reference.unknown
+        self._parts: list[ResultPart] = []
         self._kept: list[_Case] | None = None
 
     def check(self, kernel: Kernel) -> CheckReport:
@@ -166,8 +178,9 @@ class Verification:
             got = _run(kernel, self._guarded, case.values, case.data)
             flushes = _flushes(kernel)
             if flushes not in case.expected:
-                case.expected[flushes] = expectations(logical, case.inputs, case.data.integral, flushes)
-            results.append(_judged(kernel, case.data, case.expected[flushes], got, case.others))
+                case.expected[flushes] = expectations(case.part.logical, case.inputs, case.data.integral, flushes)
+            mine = case.part.of(got, written=True)
+            results.append(_judged(kernel, case.data, case.expected[flushes], mine, case.others, case.part.starts))
         return CheckReport(
             kernel.program.name,
             f"{logical.op}({'×'.join(map(str, logical.shape))})",
@@ -175,6 +188,7 @@ class Verification:
             str(kernel.compiler),
             self._seed,
             tuple(results),
+            len(self._parts),
             self._unknown and _stranger(self._unknown, kernel.target),
         )
 
@@ -182,19 +196,29 @@ class Verification:
         if self._sets is None:
             return self._made()
         if self._kept is None:
-            self._kept = [*islice(self._made(), self._sets)]
+            self._kept = [*self._made()]
         return self._kept
 
     def _made(self) -> Iterator[_Case]:
         logical = self._logical
         op, shape = logical.op, tuple(map(int, logical.shape))
-        setting, volume = Setting.of(op, shape, [state.dtype for state in logical.states]), int(op.volume(shape))
-        for number, data in enumerate(data_sets(setting, self._thorough)):
-            values = data.arrays(self._seed, setting)
+        setting = Setting.of(op, shape, [state.dtype for state in logical.states])
+        sets = [*islice(data_sets(setting, self._thorough), self._sets)]
+        self._parts = result_parts(logical, _JUDGED, 1 if self._thorough else len(sets))
+        for number, data in enumerate(sets):
+            values, part = data.arrays(self._seed, setting), self._parts[number % len(self._parts)]
+            volume = int(op.volume(tuple(map(int, part.logical.shape))))
             affordable = self._thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET
             inputs = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
-            others = self._reference(inputs) if affordable and self._unknown is None else None
-            yield _Case(data, values, inputs, others)
+            inputs = part.of(inputs, written=False)
+            others = self._reference(part.logical)(inputs) if affordable and self._unknown is None else None
+            yield _Case(data, values, part, inputs, others)
+
+    def _reference(self, logical: LogicalSpec) -> Reference:
+        """Return the reference's function for a part of the result."""
+        if logical not in self._references:
+            self._references[logical] = self._references[self._logical].on(logical)
+        return self._references[logical]
 
 
 def _stranger(op: Operation, target: Target) -> str:
@@ -265,7 +289,7 @@ def judge(
     Raises VerificationError for the first wrong value.
     """
     expected = expectations(kernel.spec.logical, inputs, data.integral, _flushes(kernel))
-    return _judged(kernel, data, expected, got, others)
+    return _judged(kernel, data, expected, got, others, [(0,) * one.ndim for one in got])
 
 
 def _judged(
@@ -274,17 +298,22 @@ def _judged(
     expected: Sequence[Expectation],
     got: Sequence[np.ndarray],
     others: Sequence[np.ndarray] | None,
+    starts: Sequence[tuple[int, ...]],
 ) -> DataSetResult:
-    """Judge what a kernel wrote by what is expected, and by what the reference did. Raises VerificationError."""
+    """Judge part of what a kernel wrote by what is expected, and by what the reference did; `starts` are where it is.
+
+    Raises VerificationError.
+    """
     outputs = [argument for argument in kernel.arguments if argument.writes]
     who = f"{kernel.program.name} on data set {data.name!r}"
     error, distance = 0.0, None if others is None else 0.0
     for position, (argument, expectation) in enumerate(zip(outputs, expected, strict=True)):
-        error = max(error, _worst(who, argument, expectation, got[position], "its meaning"))
+        mine, start = got[position], starts[position]
+        error = max(error, _worst(who, argument, expectation, mine, "its meaning", start))
         if others is not None:
-            _worst(f"{NAME} on data set {data.name!r}", argument, expectation, others[position], "its meaning")
+            _worst(f"{NAME} on data set {data.name!r}", argument, expectation, others[position], "its meaning", start)
             apart = _from_other(expectation, others[position])
-            distance = max(distance or 0.0, _worst(who, argument, apart, got[position], NAME))
+            distance = max(distance or 0.0, _worst(who, argument, apart, mine, NAME, start))
     return DataSetResult(data.name, error, distance)
 
 
@@ -303,17 +332,20 @@ def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:
     return attrs.evolve(expectation, values=values, bound=2 * expectation.bound)
 
 
-def _worst(who: str, argument: Argument, expectation: Expectation, got: np.ndarray, source: str) -> float:
+def _worst(
+    who: str, argument: Argument, expectation: Expectation, got: np.ndarray, source: str, start: tuple[int, ...]
+) -> float:
     """Return the largest error as a fraction of the bound. Raises VerificationError if that is more than 1."""
     errors = expectation.errors(got)
-    place = np.unravel_index(int(np.argmax(errors)), errors.shape)
+    place = tuple(map(int, np.unravel_index(int(np.argmax(errors)), errors.shape)))
     worst = float(errors[place])
     if worst <= 1:
         return worst
     count = int(np.count_nonzero(~(errors <= 1)))
     bound = float(expectation.bound[place])
+    where = tuple(map(sum, zip(start, place, strict=True)))
     raise VerificationError(
-        f"{who}: operand {argument.index} ({argument.name}) at {tuple(map(int, place))}: "
+        f"{who}: operand {argument.index} ({argument.name}) at {where}: "
         f"expected {expectation.values[place]} by {source}, got {got[place]}, "
         f"allowed error {bound:.3g} ({count} of {errors.size} values are wrong)",
         "the operation's meaning is in morello/ir/ops; a wrong microkernel or emitter is the likely cause",
