@@ -82,9 +82,9 @@ def measured(name: str, target: str) -> tuple[Taken, Taken]:
     library()
     with uncollected():
         engines: list[Engine] = []
-        begun = taken(lambda: engines.append(Engine([spec.logical], made, ceilings=spec.limits)))
+        whole = taken(lambda: engines.append(Engine([spec.logical], made, ceilings=spec.limits)))
         finer = taken(lambda: engines.append(engines[0].refined() or engines[0]))
-    return begun, finer
+    return whole, finer
 
 
 def least(name: str, target: str, runs: int) -> list[Taken]:

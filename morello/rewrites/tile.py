@@ -12,7 +12,6 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Loop, Part, Segment
 from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
-from morello.ir.ops.base import Operand
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine, MemoryLevel
@@ -63,7 +62,9 @@ class Tile(Rewrite):
     def _parallel_steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         rank = len(logical.shape)
         only = pending_dims(logical.op, target)
-        shared = [dim for dim in (range(rank) if only is None else only) if _is_shared(logical, dim)]
+        shared = [
+            dim for dim in (range(rank) if only is None else only) if logical.op.writes_apart(len(logical.shape), dim)
+        ]
         for count in range(1, _PARALLEL_DIMS + 1):
             for dims in subsets(shared, count):
                 for sizes in combinations(*(tried_sizes(logical.shape[dim], target) for dim in dims)):
@@ -97,22 +98,13 @@ class Tile(Rewrite):
                 )
         valid: Mask = True
         for dim, (size, extent) in enumerate(zip(sizes, logical.shape, strict=True)):
-            if size and not _is_shared(logical, dim):
+            if size and not logical.op.writes_apart(len(logical.shape), dim):
                 valid = valid & require(
                     size == extent,
                     f"`{self}`: tiles along {logical.dims[dim]} of {logical.op} write the same values",
                     f"keep {logical.dims[dim]} whole, and split it inside or outside of the parallel loop",
                 )
         return valid
-
-
-def _is_shared(logical: LogicalSpec, dim: int) -> bool:
-    """Return True if tiles along a dimension write different values, so that threads can share them."""
-    return all(_is_dimension(one, dim) for one in logical.op.operands(len(logical.shape)) if one.writes)
-
-
-def _is_dimension(operand: Operand, dim: int) -> bool:
-    return any([each for each, _ in terms] == [dim] for terms in operand.dims)
 
 
 def _in_parallel(loop: Expansion, target: Machine) -> Expansion:

@@ -66,10 +66,6 @@ class Reference:
         self._compiler = compiler
         self._kernels: dict[tuple[Operation, Shape, OperandForms], Kernel] = {}
 
-    def on(self, logical: LogicalSpec) -> Reference:
-        """Return the same reference's function for another logical Spec."""
-        return Reference(logical, self._compiler, self._target, self._name)
-
     @property
     def unknown(self) -> Operation | None:
         """Return an operation of a plugin that the reference has no kernel for; None if it knows them all."""
@@ -81,15 +77,16 @@ class Reference:
                 return inner
         return None
 
-    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the written operands, from the read ones, in operand order.
+    def __call__(self, inputs: Sequence[np.ndarray], logical: LogicalSpec | None = None) -> list[np.ndarray]:
+        """Return the written operands, from the read ones, in operand order; of another logical Spec if given.
 
         Raises VerificationError for an operation that the reference does not have.
         """
-        op, shape = self._logical.op, tuple(map(int, self._logical.shape))
+        logical = logical or self._logical
+        op, shape = logical.op, tuple(map(int, logical.shape))
         if isinstance(op, Compose):
-            return [self._stages(op, shape, inputs)]
-        return self._run(op, shape, self._kinds(), inputs)
+            return [self._stages(op, shape, [state.dtype for state in logical.states], inputs)]
+        return self._run(op, shape, _kinds(logical), inputs)
 
     def kernel(self) -> Kernel | None:
         """Return the kernel that it calls, None for a Compose, which takes several, and for what it does not know.
@@ -97,15 +94,10 @@ class Reference:
         Raises VerificationError.
         """
         op, shape = self._logical.op, tuple(map(int, self._logical.shape))
-        return None if isinstance(op, Compose) or self.unknown else self._kernel(op, shape, self._kinds())
+        return None if isinstance(op, Compose) or self.unknown else self._kernel(op, shape, _kinds(self._logical))
 
-    def _kinds(self) -> OperandForms:
-        operands = self._logical.operands
-        return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)
-
-    def _stages(self, op: Compose, shape: Shape, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def _stages(self, op: Compose, shape: Shape, dtypes: Sequence[DType], inputs: Sequence[np.ndarray]) -> np.ndarray:
         """Return the operations of a Compose one after another, all tensors row-major."""
-        dtypes = [state.dtype for state in self._logical.states]
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
             stage = op.stages[number]
@@ -143,3 +135,8 @@ class Reference:
                 ) from error
             self._kernels[key] = Kernel(impl, self._target, program, self._compiler)
         return self._kernels[key]
+
+
+def _kinds(logical: LogicalSpec) -> OperandForms:
+    operands = logical.operands
+    return tuple((tensor.state.dtype, tensor.state.layout or row_major(len(tensor.shape))) for tensor in operands)

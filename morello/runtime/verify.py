@@ -11,14 +11,13 @@ import numpy as np
 from morello.errors import VerificationError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.ops import Operation
-from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
 from morello.runtime.arguments import Argument
 from morello.runtime.arrays import aligned_bytes, pack, unpack
 from morello.runtime.datasets import DataSet, Setting, data_sets
 from morello.runtime.judge import Expectation, as_float64, expectations
 from morello.runtime.kernel import Kernel
-from morello.runtime.parts import ResultPart, result_parts
+from morello.runtime.parts import Place, ResultPart, result_parts
 from morello.runtime.reference import NAME, Reference
 
 #: Bytes on both sides of every buffer that must stay as they are.
@@ -167,7 +166,7 @@ class Verification:
         self._guarded = [GuardedArray(argument, self._rng) for argument in kernel.arguments]
         if not isinstance(reference, Reference):
             reference = Reference(self._logical, kernel.compiler, reference)
-        self._references, self._unknown = {self._logical: reference}, reference.unknown
+        self._reference, self._unknown = reference, reference.unknown
         self._parts: list[ResultPart] = []
         self._kept: list[_Case] | None = None
 
@@ -179,8 +178,7 @@ class Verification:
             flushes = _flushes(kernel)
             if flushes not in case.expected:
                 case.expected[flushes] = expectations(case.part.logical, case.inputs, case.data.integral, flushes)
-            mine = case.part.of(got, written=True)
-            results.append(_judged(kernel, case.data, case.expected[flushes], mine, case.others, case.part.starts))
+            results.append(_judged(kernel, case.data, case.expected[flushes], got, case.others, case.part.written))
         return CheckReport(
             kernel.program.name,
             f"{logical.op}({'×'.join(map(str, logical.shape))})",
@@ -210,15 +208,9 @@ class Verification:
             volume = int(op.volume(tuple(map(int, part.logical.shape))))
             affordable = self._thorough or number == 0 or (number + 1) * volume <= _REFERENCE_BUDGET
             inputs = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
-            inputs = part.of(inputs, written=False)
-            others = self._reference(part.logical)(inputs) if affordable and self._unknown is None else None
+            inputs = [value[place] for value, place in zip(inputs, part.read, strict=True)]
+            others = self._reference(inputs, part.logical) if affordable and self._unknown is None else None
             yield _Case(data, values, part, inputs, others)
-
-    def _reference(self, logical: LogicalSpec) -> Reference:
-        """Return the reference's function for a part of the result."""
-        if logical not in self._references:
-            self._references[logical] = self._references[self._logical].on(logical)
-        return self._references[logical]
 
 
 def _stranger(op: Operation, target: Target) -> str:
@@ -289,7 +281,7 @@ def judge(
     Raises VerificationError for the first wrong value.
     """
     expected = expectations(kernel.spec.logical, inputs, data.integral, _flushes(kernel))
-    return _judged(kernel, data, expected, got, others, [(0,) * one.ndim for one in got])
+    return _judged(kernel, data, expected, got, others, [(slice(0, None),) * one.ndim for one in got])
 
 
 def _judged(
@@ -298,9 +290,9 @@ def _judged(
     expected: Sequence[Expectation],
     got: Sequence[np.ndarray],
     others: Sequence[np.ndarray] | None,
-    starts: Sequence[tuple[int, ...]],
+    places: Sequence[Place],
 ) -> DataSetResult:
-    """Judge part of what a kernel wrote by what is expected, and by what the reference did; `starts` are where it is.
+    """Judge what a kernel wrote at these `places` by what is expected, and by what the reference did.
 
     Raises VerificationError.
     """
@@ -308,7 +300,8 @@ def _judged(
     who = f"{kernel.program.name} on data set {data.name!r}"
     error, distance = 0.0, None if others is None else 0.0
     for position, (argument, expectation) in enumerate(zip(outputs, expected, strict=True)):
-        mine, start = got[position], starts[position]
+        place = places[position]
+        mine, start = got[position][place], tuple(int(one.start) for one in place)
         error = max(error, _worst(who, argument, expectation, mine, "its meaning", start))
         if others is not None:
             _worst(f"{NAME} on data set {data.name!r}", argument, expectation, others[position], "its meaning", start)

@@ -37,17 +37,18 @@ def whole_and_parts(logical: LogicalSpec, count: int) -> None:
     written = [one.shape(shape) for one in logical.declared if one.writes]
     seen = [np.zeros(sizes, dtype=np.int64) for sizes in written]
     for part in parts:
-        for marks in part.of(seen, written=True):
-            marks += 1
+        for marks, place in zip(seen, part.written, strict=True):
+            marks[place] += 1
     assert all(np.all(marks == 1) for marks in seen)
     data = next(each for each in data_sets(setting, thorough=False) if each.integral)
     values = data.arrays(0, setting)
     reads = [value for value, one in zip(values, logical.declared, strict=True) if one.reads]
     meant = [one.values for one in expectations(logical, reads, data.integral)]
     for part in parts:
-        own = expectations(part.logical, part.of(reads, written=False), data.integral)
-        for found, expected in zip(own, part.of(meant, written=True), strict=True):
-            np.testing.assert_allclose(found.values, expected, rtol=1e-12)
+        mine = [value[place] for value, place in zip(reads, part.read, strict=True)]
+        own = expectations(part.logical, mine, data.integral)
+        for found, expected, place in zip(own, meant, part.written, strict=True):
+            np.testing.assert_allclose(found.values, expected[place], rtol=1e-12)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))

@@ -149,6 +149,11 @@ class Operation(ABC):
         written = [one for one in self.operands(rank) if one.writes]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
+    def writes_apart(self, rank: int, dim: int) -> bool:
+        """Return True if tiles along an iteration dimension write different values, so that they can be shared out."""
+        written = [one for one in self.operands(rank) if one.writes]
+        return all(any([each for each, _ in terms] == [dim] for terms in one.dims) for one in written)
+
     def untiled(self, rank: int) -> tuple[int, ...]:
         """Return iteration dimensions that a tile must keep whole: reductions, unless what lacks them accumulates."""
         written = [one for one in self.operands(rank) if one.writes and not one.reads]

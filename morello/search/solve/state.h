@@ -76,7 +76,7 @@ typedef struct {
 /* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's, and
  * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
 typedef struct {
-    double low, high;         /* what is asked for most lies together: of a cell among others, and when it is found */
+    double low, high;         /* what is asked for most lies together, and what it is found by */
     uint64_t limits;
     uint32_t table, shape;
     uint32_t flags, count, node, fact;
