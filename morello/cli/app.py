@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -15,30 +14,79 @@ import click
 from click.shell_completion import CompletionItem
 
 from morello.cli import streams
+from morello.commands import GROUPS, Command, plugin_commands
 from morello.errors import MorelloError, MorelloWarning
 from morello.interrupt import INTERRUPTED, raised
 
-#: One line about each command; its module, of the same name with `_` for `-`, is imported where it runs.
-COMMANDS: Mapping[str, str] = MappingProxyType(
+COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
-        "run": "Find the best program of every Spec in FILE, check and time it.",
-        "compile": "Compile the Spec in FILE to C.",
-        "check": "Verify the programs of FILE thoroughly.",
-        "bench": "Time the programs of FILE, and a library on the same.",
-        "explain": "Show the programs of FILE with what each part costs and holds.",
-        "bound": "Show what every program of FILE moves and costs at least.",
-        "compare-conv": "Compare what algorithms for the convolutions of FILE move, and what they move at least.",
-        "sensitivity": "Show what the cost of moving depends on for the Specs of FILE.",
-        "map": "Make programs for the Specs of FILE by what mappers propose, without a full search.",
-        "compare-mappers": "Compare programs by mappers: their costs, times, and how soon they are found.",
-        "tune": "Make the programs of FILE faster by edits of their schedules, measured on this machine.",
-        "precompute": "Fill a database: solve the Specs of FILE, or a family of them.",
-        "targets": "List the installed targets, and what they have.",
-        "calibrate": "Measure what this machine costs, and write it to a profile.",
-        "db": "Look after databases of solved Specs.",
-        "cache": "Show or limit what is kept of what was built.",
+        command.name: command
+        for command in (
+            Command(
+                "run", "Find the best program of every Spec in FILE, check and time it.", "start", "morello.cli.run"
+            ),
+            Command("compile", "Compile the Spec in FILE to C.", "start", "morello.cli.compile"),
+            Command("check", "Verify the programs of FILE thoroughly.", "start", "morello.cli.check"),
+            Command("bench", "Time the programs of FILE, and a library on the same.", "start", "morello.cli.bench"),
+            Command(
+                "explain",
+                "Show the programs of FILE with what each part costs and holds.",
+                "start",
+                "morello.cli.explain",
+            ),
+            Command("bound", "Show what every program of FILE moves and costs at least.", "study", "morello.cli.bound"),
+            Command(
+                "compare-conv",
+                "Compare what algorithms for the convolutions of FILE move.",
+                "study",
+                "morello.cli.compare_conv",
+            ),
+            Command(
+                "sensitivity",
+                "Show what the cost of moving depends on for the Specs of FILE.",
+                "study",
+                "morello.cli.sensitivity",
+            ),
+            Command("map", "Make programs for the Specs of FILE by what mappers propose.", "study", "morello.cli.map"),
+            Command(
+                "compare-mappers",
+                "Compare programs by mappers: costs, times, and how soon.",
+                "study",
+                "morello.cli.compare_mappers",
+            ),
+            Command(
+                "tune",
+                "Make the programs of FILE faster by measured edits of their schedules.",
+                "study",
+                "morello.cli.tune",
+            ),
+            Command(
+                "precompute",
+                "Fill a database: solve the Specs of FILE, or a family of them.",
+                "upkeep",
+                "morello.cli.precompute",
+            ),
+            Command("targets", "List the installed targets, and what they have.", "machine", "morello.cli.targets"),
+            Command(
+                "calibrate",
+                "Measure what this machine costs, and write it to a profile.",
+                "machine",
+                "morello.cli.calibrate",
+            ),
+            Command("db", "Look after databases of solved Specs.", "upkeep", "morello.cli.db"),
+            Command("cache", "Show or limit the cache of built programs.", "upkeep", "morello.cli.cache"),
+        )
     }
 )
+
+#: Distributions that bring a command which the core lacks, by the command's name.
+DISTRIBUTIONS: Mapping[str, str] = MappingProxyType({})
+
+
+def all_commands() -> dict[str, Command]:
+    """Return the commands of the core and of installed plugins by name, grouped as help lists them."""
+    found = {**{command.name: command for command in plugin_commands()}, **COMMANDS}
+    return {command.name: command for group in GROUPS for command in found.values() if command.group == group}
 
 
 class CommandGroup(click.Group):
@@ -46,22 +94,31 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted(COMMANDS)
+        return [*all_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, importing its module, or None if there is none of this name."""
-        if cmd_name not in COMMANDS:
-            return None
-        return import_module(f"morello.cli.{cmd_name.replace('-', '_')}").command
+        """Return a command, importing its module. Plugins are loaded only for commands that the core lacks."""
+        if cmd_name in COMMANDS:
+            return COMMANDS[cmd_name].load()
+        command = all_commands().get(cmd_name)
+        if command is None and cmd_name in DISTRIBUTIONS:
+            raise MorelloError(f"`morello {cmd_name}` is not installed", f"pip install {DISTRIBUTIONS[cmd_name]}")
+        return command and command.load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does, without importing it."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        """Write a line for each command, by group, without importing it."""
+        commands = all_commands().values()
+        for group, heading in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(one.name, one.summary) for one in commands if one.group == group])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that a word may become, without importing a command."""
-        found = [CompletionItem(name, help=what) for name, what in COMMANDS.items() if name.startswith(incomplete)]
+        found = [
+            CompletionItem(one.name, help=one.summary)
+            for one in all_commands().values()
+            if one.name.startswith(incomplete)
+        ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, *args: Any, **extra: Any) -> Any:
