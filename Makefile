@@ -43,7 +43,7 @@ picture:  ## Take the README's picture of a terminal anew, on a machine that doe
 	$(PYTHON) docs/picture.py
 
 primitives:  ## Write docs/primitives.md anew
-	$(RUN) morello.testing.primitives
+	$(RUN) tools.primitives
 
 bench:  ## Measure search: minutes, on a machine that does nothing else
 	$(PYTHON) benchmarks/synthesis.py

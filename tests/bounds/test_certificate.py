@@ -22,10 +22,10 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 from morello.rewrites import Tile
 from morello.rewrites.base import Case
-from morello.testing.certificates import examine
 from morello.testing.generate import RandomPrograms
-from morello.testing.specs import drawn_spec
-from morello.testing.sweep import toy_plugin
+from tools.fuzz.certificates import examine
+from tools.fuzz.specs import drawn_spec
+from tools.fuzz.sweep import toy_plugin
 
 #: What the cheapest programs cost on x86_avx2 as it is declared; each takes search a while to prove.
 OPTIMA = {

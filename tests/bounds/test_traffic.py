@@ -16,7 +16,7 @@ from morello.bounds.traffic import Traffic, best_segments, check, smooth, traffi
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
-from morello.testing.pebbling import pebble
+from tools.fuzz.pebbling import pebble
 
 from .programs import convolution, product
 

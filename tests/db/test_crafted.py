@@ -1,4 +1,4 @@
-"""Databases with right checksums and wrong contents; `python -m morello.testing.crafted` tries all kinds."""
+"""Databases with right checksums and wrong contents; `python -m tools.faults.crafted` tries all kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from morello.api import goal
 from morello.db.file import Damaged
 from morello.db.store import SpecStore
-from morello.testing import crafted
+from tools.faults import crafted
 
 
 @pytest.mark.filterwarnings("ignore::morello.errors.NotSaved")

@@ -1,6 +1,6 @@
 """Whatever happens to the file, no answer is wrong, nothing committed is lost, and a message says what is the matter.
 
-`python -m morello.testing.faults` does more of the same.
+`python -m tools.faults` does more of the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from morello.db import upkeep
 from morello.db.file import APPLICATION
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.testing.faults import disks, flips, kills, pieces
+from tools.faults import disks, flips, kills, pieces
 
 
 @pytest.fixture(scope="module")

@@ -120,6 +120,6 @@ def test_no_target_is_named(layer: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_the_pages_name_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:morello/|plugins/|tests/)?[\w/]+\.(?:py|c)|(?:morello|plugins|tests)/[\w/]+)`", text):
-        candidates = [ROOT / name, PACKAGE / name, *PACKAGE.glob(f"*/{name}"), *PACKAGE.glob(f"testing/faults/{name}")]
+    for name in re.findall(r"`((?:[a-z]+/)?[\w/]+\.(?:py|c)|(?:morello|plugins|tests|tools)/[\w/]+)`", text):
+        candidates = [ROOT / name, PACKAGE / name, *PACKAGE.glob(f"*/{name}")]
         assert any(path.exists() for path in candidates), name

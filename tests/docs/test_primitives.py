@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "morello.testing.primitives", "--check"],
+        [sys.executable, "-m", "tools.primitives", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

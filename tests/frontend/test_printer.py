@@ -35,7 +35,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import SPACINGS, TensorSpec
 from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
 from morello.schedule import Subschedule, Synthesize, schedule_text
-from morello.testing.graphs import random_compose
+from tools.fuzz.graphs import random_compose
 
 LEVELS = ("RF", "VRF", "L1", "GL")
 

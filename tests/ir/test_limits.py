@@ -12,7 +12,7 @@ from morello.ir.limits import Grid, lower, raise_peak
 from morello.kernels.machine import MemoryLevel
 from morello.plugins.registry import installed
 from morello.search.tables.limits import LimitCodes
-from morello.testing.sweep import NAMES, target_named
+from tools.fuzz.sweep import NAMES, target_named
 
 grids = st.builds(
     lambda units, unit, divisions: Grid(units * unit, unit, divisions),

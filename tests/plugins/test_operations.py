@@ -23,8 +23,8 @@ from morello.ir.ops.unary import Unary, UnaryErrors
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, Target, hookimpl
 from morello.plugins.registry import Registry
-from morello.testing.programs import Draws
-from morello.testing.specs import drawn_spec
+from tools.fuzz.programs import Draws
+from tools.fuzz.specs import drawn_spec
 
 TEXT = "Twist(1×2, (f32, L1), (f32, L1), serial)"
 COMPOSE = "Compose([Relu, Twist], [(1×2, f32, L1), (1×2, f32, L1)], serial)"

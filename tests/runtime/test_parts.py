@@ -19,7 +19,7 @@ from morello.runtime import CompiledKernel
 from morello.runtime.datasets import Setting, data_sets
 from morello.runtime.judge import expectations
 from morello.runtime.parts import result_parts
-from morello.testing.specs import drawn_spec
+from tools.fuzz.specs import drawn_spec
 
 Make = Callable[..., CompiledKernel]
 

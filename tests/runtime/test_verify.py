@@ -27,7 +27,7 @@ from morello.runtime import CompiledKernel, Compiler, find_compiler
 from morello.runtime.datasets import Setting, data_sets
 from morello.runtime.judge import as_float64, expectations
 from morello.runtime.reference import Reference
-from morello.testing.graphs import random_compose
+from tools.fuzz.graphs import random_compose
 
 Make = Callable[..., CompiledKernel]
 

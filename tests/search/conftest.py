@@ -9,7 +9,7 @@ import pytest
 
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
-from morello.testing import sweep
+from tools.fuzz import sweep
 
 
 @pytest.fixture(scope="session")

@@ -30,8 +30,8 @@ from morello.search import library
 from morello.search.block_search import BlockSearch
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
-from morello.testing.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
 from morello.testing.textbook import Textbook, differences, expansions
+from tools.fuzz.sweep import NAMES, Bounded, Enough, random_goal, toy_plugin
 
 TargetNamed = Callable[[str], Target]
 #: What an expansion comes to: its own cost, and its parts as cells with how often each runs.

@@ -19,7 +19,7 @@ from morello.rewrites.select import accepted, checked_cost, checked_needs
 from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.search_tables import SearchTables
-from morello.testing.sweep import toy_plugin
+from tools.fuzz.sweep import toy_plugin
 
 GOALS = (
     "Matmul(1×4×4×16, GL, GL, GL, serial)",

@@ -19,8 +19,8 @@ from morello.rewrites import STANDARD, MoveStep, Rewrite, Select
 from morello.rewrites.base import Case
 from morello.search.block_search import BlockSearch
 from morello.search.solve.one_by_one import Singles
-from morello.testing.sweep import toy_plugin
 from morello.testing.textbook import Textbook, differences
+from tools.fuzz.sweep import toy_plugin
 
 TEXTS = (
     "(Matmul(1×2×2×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 256, 0])",

@@ -1,6 +1,6 @@
 """Search on blocks equals the textbook recursion on every Spec that a fixed set of goals leads to.
 
-`python -m morello.testing.sweep` does the same for random goals, many more of them.
+`python -m tools.fuzz.sweep` does the same for random goals, many more of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from morello.frontend.parser import parse_spec
 from morello.ir.impl import Impl, Loop, Node, figures, walk
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
-from morello.testing.sweep import FULL, full_spec
 from morello.testing.textbook import Textbook, differences
+from tools.fuzz.sweep import FULL, full_spec
 
 #: Per set: the target, how many Specs are compared at least, and the goals.
 GOALS = {

@@ -14,7 +14,7 @@ from morello.errors import PluginError, VerificationError
 from morello.plugins import Microkernel, OperandPattern, Target
 from morello.plugins.registry import Registry, installed
 from morello.testing import accepted_specs, check_declaration, kernel_checks
-from morello.testing.sweep import toy_plugin
+from tools.fuzz.sweep import toy_plugin
 
 #: Takes the declaration of toy_cpu's kernel of that name, and the target with that kernel alone, changed.
 Change = Callable[..., Target]

@@ -11,7 +11,7 @@ from pathlib import Path
 from morello.db import upkeep
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.testing.faults.pieces import TARGET, look, piece, require
+from tools.faults.pieces import TARGET, look, piece, require
 
 
 def flip(data: bytearray, luck: random.Random) -> None:

@@ -19,8 +19,8 @@ from morello.ir.ops import Operation
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
 from morello.testing.generate import RandomPrograms, made_for, random_parameters, random_spec
-from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach
+from tools.fuzz.graphs import random_compose
 
 Types: TypeAlias = tuple[DType, ...]
 

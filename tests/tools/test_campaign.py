@@ -22,12 +22,12 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 from morello.search.block_search import BlockSearch
-from morello.testing import campaign
-from morello.testing.examine import OutOfTime, within
-from morello.testing.specs import drawn_spec
-from morello.testing.sweep import toy_plugin
+from tools.fuzz import campaign
+from tools.fuzz.examine import OutOfTime, within
+from tools.fuzz.specs import drawn_spec
+from tools.fuzz.sweep import toy_plugin
 
-COMMAND = [sys.executable, "-m", "morello.testing.campaign"]
+COMMAND = [sys.executable, "-m", "tools.fuzz.campaign"]
 
 
 def counts(told: str) -> dict[str, int]:
@@ -107,7 +107,7 @@ def specs(toy: Any, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
     """Draw these Specs instead: they have programs, and sizes from 1 up."""
     target = Registry.of(toy_cpu=toy).target("toy_cpu")
     found = [parse_spec(f"FillZero({size}, (f32, C), serial)", target) for size in range(1, 11)]
-    monkeypatch.setattr("morello.testing.examine.drawn_spec", lambda target, seed, number: found[number])
+    monkeypatch.setattr("tools.fuzz.examine.drawn_spec", lambda target, seed, number: found[number])
     return found
 
 
@@ -169,7 +169,7 @@ def test_the_command_told_repeats_a_failure(run: Any, toy: Any, monkeypatch: pyt
     monkeypatch.setattr(BlockSearch, "synthesize", synthesize)
     _, told = run(toy, "--specs", "3", "--first", "7")
     stories = re.findall(r"^IndexError: (.*)$", told, re.MULTILINE)
-    again = re.findall(r"repeat it with: python -m morello.testing.campaign (.*)$", told, re.MULTILINE)
+    again = re.findall(r"repeat it with: python -m tools.fuzz.campaign (.*)$", told, re.MULTILINE)
     assert len(stories) == len(again) == 3
     assert f"IndexError: {stories[-1]}\n" in run(toy, *again[-1].split())[1]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.testing.children import forked
-from morello.testing.faults.pieces import TARGET, Broken, look, make, piece, require
+from tools.faults.pieces import TARGET, Broken, look, make, piece, require
 
 
 def in_child(action: Callable[[], None]) -> str:

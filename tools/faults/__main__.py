@@ -17,9 +17,9 @@ from pathlib import Path
 from morello.db.file import APPLICATION
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.testing.faults import calls, disks, flips, kills, power, shim
-from morello.testing.faults.pieces import Broken, make
-from morello.testing.faults.works import WORKS
+from tools.faults import calls, disks, flips, kills, power, shim
+from tools.faults.pieces import Broken, make
+from tools.faults.works import WORKS
 
 
 def told(name: str, outcomes: Counter[str], started: float) -> None:
@@ -69,7 +69,7 @@ def _calls(loaded: shim.Shim, every: int) -> bool:
 
 def main(arguments: Sequence[str]) -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m morello.testing.faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--flips", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,6 +1,6 @@
 """Tries random small Specs of everything there is: each gets a verified, cheapest program, or has none.
 
-    python -m morello.testing.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
+    python -m tools.fuzz.campaign [--specs 1000] [--seconds 1] [--seed 0] [--first 0] [--jobs 1] [--target NAME]
 
 Specs are of any operation or Compose, data types, layouts, levels, vectors and limits, parallel or not, on all
 installed targets in turn. Search may take `--seconds` of CPU for each. What it finds is emitted, compiled with all
@@ -32,7 +32,7 @@ from rich.table import Table
 
 from morello.plugins.registry import installed
 from morello.testing.children import forked
-from morello.testing.examine import (
+from tools.fuzz.examine import (
     EQUAL,
     FAILED,
     NO_PROGRAM,
@@ -163,7 +163,7 @@ class Campaign:
         """Return the command that repeats one Spec."""
         options = self.options
         return (
-            f"repeat it with: python -m morello.testing.campaign --seed {options.seed} --first {outcome.number}"
+            f"repeat it with: python -m tools.fuzz.campaign --seed {options.seed} --first {outcome.number}"
             f" --specs 1 --target {outcome.target} --seconds {options.seconds:g} --patience {options.patience:g}"
         )
 
@@ -228,7 +228,7 @@ def _chunks(options: argparse.Namespace) -> list[Chunk]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m morello.testing.campaign",
+        prog="python -m tools.fuzz.campaign",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,6 +1,6 @@
 """Holds certificates of cost against what search finds: no program costs less than is certified.
 
-    python -m morello.testing.certificates [--specs 2000] [--seed 0] [--first 0] [--seconds 5] [--target NAME]
+    python -m tools.fuzz.certificates [--specs 2000] [--seed 0] [--first 0] [--seconds 5] [--target NAME]
 
 Every third Spec is a product or a convolution, large enough for values to come more than once; the others are small
 ones of everything there is, with any levels and limits, on the targets in turn. Each certificate is also verified.
@@ -27,7 +27,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.effort import Effort
-from morello.testing.specs import drawn_spec
+from tools.fuzz.specs import drawn_spec
 
 TARGETS = ("x86_avx2", "x86_avx512")
 _SIZES = (1, 3, 8, 16, 17, 32, 48, 64)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import attrs
 
-from morello.testing.faults.calls import Sweep, told
-from morello.testing.faults.forks import forked
-from morello.testing.faults.pieces import Broken
-from morello.testing.faults.shim import Shim
-from morello.testing.faults.works import Promises, Work, warm
+from tools.faults.calls import Sweep, told
+from tools.faults.forks import forked
+from tools.faults.pieces import Broken
+from tools.faults.shim import Shim
+from tools.faults.works import Promises, Work, warm
 
 #: Draws of what is lost, at every moment; besides, all is lost that can be, nothing is, or only the last write is torn.
 DRAWS = 6

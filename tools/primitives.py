@@ -1,6 +1,6 @@
 """Write docs/primitives.md: which operations have kernels for which data types, asked of the installed targets.
 
-    python -m morello.testing.primitives [--check] [PAGE]
+    python -m tools.primitives [--check] [PAGE]
 
 PAGE is docs/primitives.md by default. `--check` writes nothing, and fails if the page is not up to date.
 """
@@ -265,7 +265,7 @@ INTRODUCTION = """\
 # Primitives
 
 The kernels and rewrites of each target, by operation and data type. This page is written by
-`python -m morello.testing.primitives`, which asks the kernels what they accept and the rewrites where they lead.
+`python -m tools.primitives`, which asks the kernels what they accept and the rewrites where they lead.
 
 | cell | means |
 |---|---|
@@ -296,7 +296,7 @@ def main() -> int:
     if not options.check:
         options.page.write_text(text, encoding="utf-8")
     elif not options.page.exists() or options.page.read_text(encoding="utf-8") != text:
-        remedy = "python -m morello.testing.primitives"
+        remedy = "python -m tools.primitives"
         print(f"{options.page} is not what the targets have: run {remedy}", file=sys.stderr)
         return 1
     return 0

@@ -21,9 +21,9 @@ from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.search.block_search import BlockSearch
 from morello.search.library import library
-from morello.testing.specs import drawn_spec
 from morello.testing.textbook import Textbook
 from morello.testing.trials import Trials
+from tools.fuzz.specs import drawn_spec
 
 _T = TypeVar("_T")
 

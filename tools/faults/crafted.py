@@ -1,6 +1,6 @@
 """Makes databases with right checksums and wrong contents, and sees that each gives the right answer or one message.
 
-python -m morello.testing.crafted [--every 1]
+python -m tools.faults.crafted [--every 1]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hold search on blocks against the textbook recursion on every Spec that small random goals lead to.
 
-    python -m morello.testing.sweep [--specs 100000] [--seed 0] [--target NAME]
+    python -m tools.fuzz.sweep [--specs 100000] [--seed 0] [--target NAME]
 
 Cost, peak memory and the whole program must be equal. Exit code 1 if anything differs. tests/search runs the same on
 fewer Specs.

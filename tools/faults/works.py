@@ -24,7 +24,7 @@ from morello.frontend.parser import parse_spec
 from morello.runtime.kernel import Kernel
 from morello.runtime.reference import implement
 from morello.runtime.toolchain import BASE_FLAGS, Compiler, find_compiler
-from morello.testing.faults.pieces import LEVEL, TARGET, look, make, piece, require
+from tools.faults.pieces import LEVEL, TARGET, look, make, piece, require
 
 Step = Callable[[], None]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from morello.db.store import SpecStore
 from morello.testing.children import forked
-from morello.testing.faults.pieces import TARGET, look, piece, require
+from tools.faults.pieces import TARGET, look, piece, require
 
 
 def _write(path: Path, numbers: Iterable[int], said: Any) -> None:

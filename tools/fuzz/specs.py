@@ -16,8 +16,8 @@ from morello.ir.ops import Operation
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.testing.generate import random_parameters, random_spec
-from morello.testing.graphs import random_compose
 from morello.testing.reach import Reach
+from tools.fuzz.graphs import random_compose
 
 #: How many points an iteration space has at most, and how many values an operand: small, so that proofs take little.
 _VOLUMES = (4, 8, 16, 32, 64)

@@ -15,9 +15,9 @@ from morello.ir.ops import BY_NAME
 from morello.ir.ops.compose import Compose
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.testing.programs import COMPOSE, Draws
-from morello.testing.sweep import toy_plugin
 from morello.testing.trials import Trials, spec_file
+from tools.fuzz.programs import COMPOSE, Draws
+from tools.fuzz.sweep import toy_plugin
 
 #: Five of twenty, so that workers share them, and one under the sanitizers.
 RUNS = [(20, seed, []) for seed in range(1, 6)] + [(20, 1, ["--sanitize"])]
@@ -29,7 +29,7 @@ def test_random_programs(count: int, seed: int, more: list[str]) -> None:
     command = [
         sys.executable,
         "-m",
-        "morello.testing.random_programs",
+        "tools.fuzz.random_programs",
         "--count",
         str(count),
         "--seed",

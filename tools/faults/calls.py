@@ -17,10 +17,10 @@ import attrs
 
 from morello.db import guard
 from morello.errors import MorelloError
-from morello.testing.faults.forks import Ending, forked
-from morello.testing.faults.pieces import Broken
-from morello.testing.faults.shim import Fault, Fired, Shim
-from morello.testing.faults.works import Promises, Step, Work, scratch, warm
+from tools.faults.forks import Ending, forked
+from tools.faults.pieces import Broken
+from tools.faults.shim import Fault, Fired, Shim
+from tools.faults.works import Promises, Step, Work, scratch, warm
 
 #: Libraries that may end the process where they get no memory, which nobody who uses them can help.
 _FRAGILE = ("_multiarray_umath", "_umath_linalg", "libpython", "python", "libspatialindex", "libstdc++", "ld-linux")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from morello.testing.faults.power import Disk, Event
+from tools.faults.power import Disk, Event
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,11 +21,11 @@ pytestmark = [
 _BEGIN = """
 import sqlite3
 from contextlib import contextmanager, nullcontext
-from morello.testing.faults import calls, power, shim, works
+from tools.faults import calls, power, shim, works
 loaded = shim.load()
 from morello.db import file, guard
 from morello.runtime import cache
-from morello.testing.faults.shim import Fault
+from tools.faults.shim import Fault
 """
 
 

@@ -1,6 +1,6 @@
 """Emit, run and judge random programs: any operation, data types, shape, operand states and schedule.
 
-    python -m morello.testing.random_programs [--count 10000] [--seed 0] [--target NAME] [--op NAME] [--sanitize]
+    python -m tools.fuzz.random_programs [--count 10000] [--seed 0] [--target NAME] [--op NAME] [--sanitize]
 
 Each program is held against the operation's meaning in numpy and against reference_c, on all data sets and between
 guard zones, and compiled with all warnings; with `--sanitize` it also runs under the address and undefined-behaviour
@@ -28,8 +28,8 @@ from morello.host import missing_features
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.runtime import available_compilers
-from morello.testing.programs import Drawn, Draws
 from morello.testing.trials import FLAGS, Trials
+from tools.fuzz.programs import Drawn, Draws
 
 TARGETS = ("x86_avx2", "x86_avx512")
 #: Programs that are built together.

@@ -1,0 +1,1 @@
+"""Random checks without an end: each command takes a seed and prints how to repeat a failure."""
