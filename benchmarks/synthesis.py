@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from morello import api
-from morello.db.keeper import StoreKeeper
+from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.search.solve.engine import Engine
 from morello.search.solve.solver import Solver
@@ -43,7 +43,7 @@ GOALS = {
 WARM_RUNS = 3
 
 
-class _Watcher(StoreKeeper):
+class _Watcher(DatabaseCache):
     """Remembers the engine that it was handed last."""
 
     engine: Engine
@@ -58,7 +58,7 @@ def cold(file: str, database: str, out: str) -> dict[str, Any]:
     (goal,) = api.parse(Path(file).read_text(encoding="utf-8")).values()
     store = SpecStore(database)
     search = goal.searches.of(store)
-    watcher = search.keeper = _Watcher(store)
+    watcher = search.cache = _Watcher(store)
     kernel = api.compile(goal, db=store)
     Path(out).write_text(kernel.source, encoding="utf-8")
     told = watcher.engine.core.progress

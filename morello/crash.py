@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from morello.errors import MorelloError
-from morello.folders import crash_folder, make_private
+from morello.paths import crash_folder, make_private
 
 #: What a program that ends by a fault of its own returns: EX_SOFTWARE of sysexits.h.
 EXIT = 70

@@ -6,7 +6,7 @@ import click
 
 from morello.cli.common import json_option, print_json
 from morello.db.default import default_path
-from morello.folders import user_folder
+from morello.paths import user_folder
 from morello.report.tables import Column, print_table
 from morello.runtime import cache
 

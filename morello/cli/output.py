@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from morello.atomic_write import staging_path
 from morello.errors import MorelloError
-from morello.unfinished import unfinished
 
 
 def check_writable(path: str, source: str) -> None:
@@ -30,7 +30,7 @@ def write_file(path: str | Path, data: bytes) -> None:
         if _is_special(place):
             place.write_bytes(data)
             return
-        with unfinished(place) as aside:
+        with staging_path(place) as aside:
             aside.write_bytes(data)
             os.replace(aside, place)
     except OSError as error:

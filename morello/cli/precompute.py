@@ -14,16 +14,16 @@ from morello import crash
 from morello.cli import completion
 from morello.cli.common import closed_at_end, memory_option, named, profile_option
 from morello.db.block import AnswerKind
+from morello.db.database_cache import DatabaseCache
 from morello.db.default import default_path
-from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
-from morello.folders import make_private
 from morello.frontend.diagnostics import SourceError, read_file
 from morello.frontend.family import Family, families, family
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
+from morello.paths import make_private
 from morello.plugins.registry import installed
 from morello.progress import Display, kept_in, line, short
 from morello.search.block_search import BlockSearch
@@ -143,7 +143,7 @@ class _Filling(Display):
         super().__init__()
         self.store = store
         self.target = target
-        self.search = BlockSearch(target, progress=self._heard, keeper=StoreKeeper(store))
+        self.search = BlockSearch(target, progress=self._heard, cache=DatabaseCache(store))
         self.count = self.known = self.done = self.impossible = 0
         self._progress = Progress(0, 0.0)
         #: When the first batch was done, and how many Specs there were in it.

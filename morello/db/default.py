@@ -21,10 +21,10 @@ from morello.db.measured import Measured
 from morello.db.rectangles import Boxes
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
-from morello.folders import make_private, user_folder
 from morello.ir.impl import Impl
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
+from morello.paths import make_private, user_folder
 
 _T = TypeVar("_T")
 #: Hears why the default database is not used.

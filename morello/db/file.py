@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from morello.atomic_write import staging_path
 from morello.db.guard import PATIENCE, TABLES, Endless, Guarded, connect, error_name, patiently, schema_fault
 from morello.db.migrations import MIGRATIONS
 from morello.errors import Converted, MorelloError
-from morello.unfinished import unfinished
 
 #: "Mlo1" as a number: marks the file as Morello's.
 APPLICATION = 0x4D6C6F31
@@ -206,7 +206,7 @@ class File:
     def _make(self) -> None:
         """Make the file, unless it is there: aside, so that nobody ever sees a part of it."""
         try:
-            with unfinished(self.path) as aside:
+            with staging_path(self.path) as aside:
                 connection = connect(aside)
                 try:
                     _fill(connection)

@@ -53,18 +53,18 @@ class Searches:
 
     def was_told(self, store: SpecStore | None) -> bool:
         """Return whether a database has told its search anything."""
-        from morello.db.keeper import StoreKeeper
+        from morello.db.database_cache import DatabaseCache
 
-        keeper = self.of(store).keeper
-        return isinstance(keeper, StoreKeeper) and keeper.used
+        cache = self.of(store).cache
+        return isinstance(cache, DatabaseCache) and cache.used
 
     def _of(self, store: SpecStore | None) -> tuple[BlockSearch, threading.RLock]:
         # Not before, as importing search takes long, and a program that is stored needs none.
-        from morello.db.keeper import StoreKeeper
+        from morello.db.database_cache import DatabaseCache
         from morello.search.block_search import BlockSearch
 
         with self._lock:
             if store not in self._found:
-                keeper = None if store is None else StoreKeeper(store)
-                self._found[store] = BlockSearch(self.target, keeper=keeper), threading.RLock()
+                cache = None if store is None else DatabaseCache(store)
+                self._found[store] = BlockSearch(self.target, cache=cache), threading.RLock()
             return self._found[store]

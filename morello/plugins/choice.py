@@ -13,8 +13,8 @@ import archspec.cpu
 import archspec.cpu.detect
 import attrs
 
-from morello.folders import config_file
 from morello.kernels.target import BASE
+from morello.paths import config_file
 from morello.plugins.profile import Profile, ProfileError, read_profile
 
 #: A profile, its name, or the path of its file.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import attrs
 
+from morello.atomic_write import staging_path
 from morello.errors import ToolchainError
-from morello.folders import make_private, user_folder
-from morello.unfinished import unfinished
+from morello.paths import make_private, user_folder
 
 #: Bytes that the cache may hold if nobody says otherwise, and the file in it that says so.
 _DEFAULT_LIMIT, _LIMIT_FILE = 1 << 30, "limit"
@@ -106,7 +106,7 @@ def keep_limit(size: int) -> None:
     """Keep how many bytes the cache may hold, and remove what is above that. Raises ToolchainError."""
     folder = cache_directory()
     try:
-        with unfinished(folder / _LIMIT_FILE) as aside:
+        with staging_path(folder / _LIMIT_FILE) as aside:
             aside.write_text(f"{size}\n", encoding="utf-8")
             os.replace(aside, folder / _LIMIT_FILE)
         _make_room(folder, folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 
+from morello.atomic_write import staging_path
 from morello.errors import ToolchainError
 from morello.host import missing_features
 from morello.plugins.choice import machine
@@ -20,7 +21,6 @@ from morello.runtime.cache import cache_directory
 from morello.runtime.kernel import Kernel
 from morello.runtime.timing import KernelTimer, duration, random_operands
 from morello.runtime.toolchain import AUTO, Compiler, available_compilers, find_compiler
-from morello.unfinished import unfinished
 
 #: Seconds of one measurement, and of all of a compiler's.
 _MEASUREMENT, _TIMING = 1e-3, 0.15
@@ -72,7 +72,7 @@ def fastest(kernel: Kernel) -> Choice:
     if seconds is None:
         seconds = _timed(kernel, compilers)
         # Without a record it is measured again, which does no harm.
-        with suppress(OSError), unfinished(record) as place:
+        with suppress(OSError), staging_path(record) as place:
             place.write_text(json.dumps(seconds))
             os.replace(place, record)
     return Choice(tuple(Trial(*pair) for pair in zip(compilers, seconds, strict=True)))

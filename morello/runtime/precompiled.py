@@ -12,9 +12,9 @@ from pathlib import Path
 
 import attrs
 
+from morello.atomic_write import staging_path
 from morello.runtime.cache import size_limit
 from morello.runtime.process import run
-from morello.unfinished import unfinished
 
 #: The first headers of a file, and what before them may change what they say.
 _INCLUDES = re.compile(r"(?:^#include <[^>\n]+>\n)+", re.MULTILINE)
@@ -79,7 +79,7 @@ class Headers:
         with self._file.open("x", encoding="utf-8") as file:
             file.write(self.text)
         try:
-            with unfinished(self._read) as aside:
+            with staging_path(self._read) as aside:
                 # Here, where headers beside the sources are not found, which are no system's.
                 done = run([*self.command, "-x", "c-header", self._file.name, "-o", str(aside)], timeout, self.folder)
                 able = not done.code and aside.is_file()

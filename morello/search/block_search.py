@@ -20,9 +20,9 @@ from morello.search.bounds.solve import Bounds
 from morello.search.effort import Effort
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
-from morello.search.keeper import Keeper
 from morello.search.memory import uncollected
 from morello.search.progress import Phase, Progress
+from morello.search.solution_cache import SolutionCache
 from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
@@ -60,13 +60,13 @@ class BlockSearch:
         *,
         prune: bool = True,
         progress: Callable[[Progress], None] | None = None,
-        keeper: Keeper | None = None,
+        cache: SolutionCache | None = None,
         coarse: int | None = None,
     ):
         self.target = target
         self.prune = prune
         self.progress = progress
-        self.keeper = keeper
+        self.cache = cache
         self._started = time.monotonic()
         self._seeds: dict[LogicalSpec, None] = {}
         #: The largest limits of Specs so far.
@@ -144,10 +144,10 @@ class BlockSearch:
             if start and effort.has_made(start):
                 return start
             found = self._best_in_memory(spec, effort)
-            if self.keeper and found.low < found.cost:
-                self.keeper.keep(found)
-            elif self.keeper:
-                self.keeper.drop(spec)
+            if self.cache and found.low < found.cost:
+                self.cache.store_incumbent(found)
+            elif self.cache:
+                self.cache.drop_incumbent(spec)
             return found
         finally:
             self._effort, self._goal, self._deadline = Effort(), None, float("inf")
@@ -185,10 +185,10 @@ class BlockSearch:
 
     def _kept(self, spec: Spec) -> Found | None:
         """Return the best program so far that was kept of a Spec, and let search go on from there."""
-        if self.keeper is None:
+        if self.cache is None:
             return None
-        self.keeper.attach(self.target)
-        found = self.keeper.found(spec)
+        self.cache.attach(self.target)
+        found = self.cache.incumbent(spec)
         if found:
             self.ahead.add(found)
         return found
@@ -359,8 +359,8 @@ class BlockSearch:
             self._refine(solver)
         finally:
             solver.core.stop()
-            if self.keeper:
-                self.keeper.save(solver.engine, solver, final=True)
+            if self.cache:
+                self.cache.save(solver.engine, solver, final=True)
         return False
 
     def _made_for(self, spec: Spec) -> Solver:
@@ -388,7 +388,7 @@ class BlockSearch:
         return self._solver
 
     def _with(self, engine: Engine) -> Solver:
-        return Solver(engine, answers=self.keeper, often=self._tell, save=self._save, coarse=self._coarse)
+        return Solver(engine, answers=self.cache, often=self._tell, save=self._save, coarse=self._coarse)
 
     def _refine(self, solver: Solver) -> None:
         """Begin anew with an engine that knows layouts, and the best program so far; without one, nothing changes."""
@@ -404,7 +404,7 @@ class BlockSearch:
 
     def _engine(self, tables: SearchTables | None) -> Engine:
         """Return an engine that covers all seeds."""
-        recalls = self.keeper is not None and self.keeper.attach(self.target)
+        recalls = self.cache is not None and self.cache.attach(self.target)
         return Engine(
             self._seeds,
             self.target,
@@ -417,8 +417,8 @@ class BlockSearch:
         )
 
     def _save(self, solver: Solver) -> None:
-        if self.keeper:
-            self.keeper.save(solver.engine, solver, final=False)
+        if self.cache:
+            self.cache.save(solver.engine, solver, final=False)
         check()
 
     def _tell_phase(self, phase: Phase) -> None:
@@ -434,7 +434,7 @@ class BlockSearch:
 
     def _tell(self, solver: Solver) -> None:
         # First, so that what is told is not lost.
-        if self.keeper and self.keeper.note(solver.engine, solver):
+        if self.cache and self.cache.save_bounds(solver.engine, solver):
             self._keep_so_far()
         if self.progress:
             told, seconds = solver.core.progress, time.monotonic() - self._started
@@ -442,12 +442,12 @@ class BlockSearch:
 
     def _keep_so_far(self) -> None:
         """Keep the best program so far of the goal that is approached."""
-        if self._goal and self.keeper and (found := self.so_far(self._goal)):
+        if self._goal and self.cache and (found := self.so_far(self._goal)):
             self._keep(found)
 
     def _keep(self, found: Found) -> None:
-        if self.keeper:
-            self.keeper.keep(found)
+        if self.cache:
+            self.cache.store_incumbent(found)
 
     def _program(self, spec: Spec) -> Impl | None:
         """Return the program of a solved Spec."""
@@ -458,7 +458,7 @@ class BlockSearch:
         if solver.core.costs(cell)[0] == float("inf"):
             return None
         if solver.core.chosen(cell).priority == RECALLED:
-            kept = self.keeper.program(spec) if self.keeper else None
+            kept = self.cache.program(spec) if self.cache else None
             if kept is not None:
                 self._impls[spec] = kept
                 return kept
@@ -477,7 +477,7 @@ class BlockSearch:
         """
         solver = self._made()
         if not program:
-            kept = self.keeper.program(spec) if self.keeper else None
+            kept = self.cache.program(spec) if self.cache else None
             return kept or (missing or self.synthesize)(spec)
         priority, parts = solver.core.found(program)
         node = self._node(spec, cell, priority)

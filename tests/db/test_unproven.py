@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from morello.db import keeper, unproven, upkeep
+from morello.db import database_cache, unproven, upkeep
 from morello.db.block import AnswerKind
+from morello.db.database_cache import DatabaseCache
 from morello.db.file import Damaged
-from morello.db.keeper import StoreKeeper
 from morello.db.store import SpecStore
 from morello.errors import Undecided
 from morello.frontend.parser import parse_spec
@@ -43,7 +43,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def approach(path: Path, target: Target, effort: Effort) -> Found:
     """Search for the Spec in a process that knows no more than the database."""
-    search = BlockSearch(target, keeper=StoreKeeper(SpecStore(path)))
+    search = BlockSearch(target, cache=DatabaseCache(SpecStore(path)))
     return search.approach(parse_spec(TEXT, target), effort)
 
 
@@ -133,7 +133,7 @@ def test_an_interrupt_keeps_the_best_so_far(effort: Effort, tmp_path: Path, avx2
         if progress.high is not None:
             raise KeyboardInterrupt
 
-    search = BlockSearch(avx2, keeper=StoreKeeper(SpecStore(path)), progress=stop)
+    search = BlockSearch(avx2, cache=DatabaseCache(SpecStore(path)), progress=stop)
     with pytest.raises(KeyboardInterrupt):
         search.approach(parse_spec(TEXT, avx2), effort)
     found = stored(path, avx2)
@@ -145,20 +145,20 @@ def test_an_interrupt_keeps_the_best_so_far(effort: Effort, tmp_path: Path, avx2
 
 SEARCH = f"""
 import sys
-from morello.db import keeper
-from morello.db.keeper import StoreKeeper
+from morello.db import database_cache
+from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
 from morello.search.solve import core, solver
 from morello.search.effort import Effort
-core.QUOTA, solver._OFTEN, keeper._PAUSE = 1, 0.0, 0.0
+core.QUOTA, solver._OFTEN, database_cache._PAUSE = 1, 0.0, 0.0
 target = installed().target("x86_avx2")
 def tell(progress):
     if progress.high not in (None, progress.low):
         print(progress.low, progress.high, flush=True)
-BlockSearch(target, progress=tell, keeper=StoreKeeper(SpecStore(sys.argv[1]))).approach(
+BlockSearch(target, progress=tell, cache=DatabaseCache(SpecStore(sys.argv[1]))).approach(
     parse_spec({TEXT!r}, target), Effort(gap=1e-6))
 """
 
@@ -225,7 +225,7 @@ def test_upkeep_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
 
 
 def test_saving_now_and_then_changes_no_answer(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     often = approach(tmp_path / "often.db", avx2, Effort(gap=0.001))
-    monkeypatch.setattr(keeper, "_PAUSE", time.time())
+    monkeypatch.setattr(database_cache, "_PAUSE", time.time())
     assert often == approach(tmp_path / "seldom.db", avx2, Effort(gap=0.001))

@@ -190,8 +190,8 @@ def test_arrays_of_other_libraries() -> None:
     for _ in range(2):
         assert np.array_equal(morello.matmul(Foreign(a), Foreign(b), **PLAIN), a @ b)
     out = np.zeros((2, 3), np.float32)
-    keeper = Foreign(out)
-    assert morello.matmul(a, Foreign(b), out=keeper, **PLAIN) is keeper
+    into = Foreign(out)
+    assert morello.matmul(a, Foreign(b), out=into, **PLAIN) is into
     assert np.array_equal(out, a @ b)
 
 

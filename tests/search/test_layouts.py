@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from morello.db import unproven
-from morello.db.keeper import StoreKeeper
+from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -187,7 +187,7 @@ def test_what_is_known_survives_an_interrupt_while_they_are_made(
 
     spec, store = parse_spec(LATE[0], avx2), SpecStore(tmp_path / "specs.db")
     with pytest.raises(KeyboardInterrupt):
-        BlockSearch(avx2, coarse=LATE[1], progress=stop, keeper=StoreKeeper(store)).approach(spec, Effort(gap=0.001))
+        BlockSearch(avx2, coarse=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(spec, Effort(gap=0.001))
     known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)
     assert known
     assert known.cost == figures(known.impl).cost

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from morello.db import unproven
-from morello.db.keeper import StoreKeeper
+from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
@@ -145,7 +145,7 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
         if progress.high is not None:
             raise KeyboardInterrupt
 
-    search = BlockSearch(avx2, progress=stop, keeper=StoreKeeper(SpecStore(tmp_path / "specs.db")))
+    search = BlockSearch(avx2, progress=stop, cache=DatabaseCache(SpecStore(tmp_path / "specs.db")))
     with pytest.raises(KeyboardInterrupt):
         search.approach(spec, Effort(expansions=100_000))
     known = search.ahead.program(spec)

@@ -34,7 +34,7 @@ FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-
 
 def search_all(database: str) -> None:
     """Search for each Spec with a database, twice, so that answers are recalled; then take all steps on some Specs."""
-    from morello.db.keeper import StoreKeeper
+    from morello.db.database_cache import DatabaseCache
     from morello.db.store import SpecStore
     from morello.search.block_search import BlockSearch
     from morello.search.solve.engine import Engine
@@ -45,7 +45,7 @@ def search_all(database: str) -> None:
         for name, text in SEARCHES:
             target = installed().target(name)
             try:
-                found = BlockSearch(target, keeper=StoreKeeper(store), coarse=coarse).approach(
+                found = BlockSearch(target, cache=DatabaseCache(store), coarse=coarse).approach(
                     parse_spec(text, target), Effort(expansions=EFFORT)
                 )
                 print(text, found.low, found.cost, flush=True)

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from morello.errors import MorelloError
-from morello.folders import config_file
+from morello.paths import config_file
 from morello.plugins.tuning import Proposer, Session, Task
 from morello.tuning.proposers.budget import Budget, Tokens
 from morello.tuning.proposers.language import Language, Model, Unanswered

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from morello.atomic_write import staging_path
 from morello.cli.output import write_file
 from morello.db.file import File
 from morello.errors import MorelloError
-from morello.unfinished import unfinished
 
 #: A process that stays in the middle of writing a file.
 WRITES = """
@@ -112,6 +112,6 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         File(tmp_path / "missing" / "file.db")
     with pytest.raises(MorelloError, match="cannot write"):
         write_file(tmp_path / "folder" / ("a" * 256), b"whole")
-    with pytest.raises(FileNotFoundError), unfinished(tmp_path / "folder") as aside:
+    with pytest.raises(FileNotFoundError), staging_path(tmp_path / "folder") as aside:
         aside.replace(tmp_path / "other")
     assert [*tmp_path.rglob("*")] == [tmp_path / "folder"]

@@ -1,4 +1,4 @@
-"""Keeps what search on blocks solves in a database, and lets it go on from what is there."""
+"""A `SolutionCache` of search that is a database."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from morello.search.tables.shapes import Key, Space
 _PAUSE = 10.0
 
 
-class StoreKeeper:
-    """A `Keeper` of `morello.search.block_search` that uses a SpecStore."""
+class DatabaseCache:
+    """A `SolutionCache` that stores answers in a SpecStore."""
 
     def __init__(self, store: SpecStore):
         self.store = store
@@ -78,7 +78,7 @@ class StoreKeeper:
             self._try(lambda: self._save(engine, solver))
             self._last = time.monotonic()
 
-    def note(self, engine: Engine, solver: Solver) -> bool:
+    def save_bounds(self, engine: Engine, solver: Solver) -> bool:
         """Store now and then what is proven of the goals, which takes search nowhere else."""
         if time.monotonic() - self._noted < _PAUSE:
             return False
@@ -86,16 +86,16 @@ class StoreKeeper:
         self._noted = time.monotonic()
         return True
 
-    def keep(self, found: Found) -> None:
+    def store_incumbent(self, found: Found) -> None:
         """Store a program that is not proven to be the one that is chosen, unless it may rest on another's word."""
         if not self._doubtful:
             self._try(lambda: unproven.keep(self.store.file, self._target, found))
 
-    def drop(self, spec: Spec) -> None:
+    def drop_incumbent(self, spec: Spec) -> None:
         """Drop what `keep` stored of a Spec that is solved."""
         self._try(lambda: unproven.drop(self.store.file, self._target, spec))
 
-    def found(self, spec: Spec) -> Found | None:
+    def incumbent(self, spec: Spec) -> Found | None:
         """Return the best program so far that is stored."""
         found, entry = unproven.find(self.store.file, self._target, spec), self.store.find(self._target, spec)
         if found and entry and entry.kind == AnswerKind.LOWER:

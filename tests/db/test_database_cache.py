@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import morello
-from morello.db import keeper
+from morello.db import database_cache
 from morello.db.block import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
@@ -42,7 +42,7 @@ def expected() -> dict[int, Impl]:
 def test_search_goes_on_from_what_smaller_goals_left(
     tmp_path: Path, expected: dict[int, Impl], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_PAUSE", 0.0)  # save as often as can be
+    monkeypatch.setattr(database_cache, "_PAUSE", 0.0)  # save as often as can be
     monkeypatch.setattr(core, "QUOTA", 100)
     for size in expected:
         store = SpecStore(tmp_path / "specs.db")
@@ -81,7 +81,7 @@ def saves(monkeypatch: pytest.MonkeyPatch, path: Path, *, fails: bool) -> int:
 
 
 def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, avx2: Target) -> None:
-    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     path, goal = tmp_path / "specs.db", matmul(4)
     told = 0
 
@@ -102,15 +102,15 @@ def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_PAUSE", 1e9)
+    monkeypatch.setattr(database_cache, "_PAUSE", 1e9)
     at_the_end = saves(monkeypatch, tmp_path / "a.db", fails=False)
     monkeypatch.undo()
-    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     assert saves(monkeypatch, tmp_path / "b.db", fails=False) > at_the_end > 0
 
 
 def test_after_saving_has_failed_nothing_more_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_PAUSE", 0.0)
+    monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
     with pytest.warns(NotSaved) as told:
         assert saves(monkeypatch, tmp_path / "a.db", fails=True) == 1
     assert len(told) == 1
