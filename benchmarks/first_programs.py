@@ -24,7 +24,7 @@ from rich.table import Table
 from harness.goals import goal_of
 from morello.errors import MorelloError, Undecided
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.mappers import mappers_for
 from morello.mappers.mapped import Mapping
 from morello.plugins.mapper import told
@@ -64,7 +64,7 @@ def searched(goal: Goal, effort: int) -> Moments:
             moments.append((time.process_time(), progress.high))
 
     try:
-        cost = int(figures(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
+        cost = int(cost_and_peak(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
     except Undecided:
         return [(time.process_time(), 0)]
     return moments if moments and moments[-1][1] == cost else [*moments, (time.process_time(), cost)]

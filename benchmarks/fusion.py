@@ -19,7 +19,7 @@ from rich.table import Table
 
 import morello
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.runtime.compiled import CompiledKernel
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -44,7 +44,7 @@ class Timed:
 
     @property
     def cost(self) -> int:
-        return figures(self.goal.impl).cost
+        return cost_and_peak(self.goal.impl).cost
 
     @property
     def median(self) -> float:

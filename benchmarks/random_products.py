@@ -18,7 +18,7 @@ from rich.table import Table
 import morello
 from morello.calibration.meter import Timer, UnitMeter
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.ops.rand_matmul import random_values
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -70,7 +70,7 @@ class Timed:
     @classmethod
     def of(cls, goal: Goal, seconds: float) -> Timed:
         done = goal.synthesize(db=False, effort=Effort(seconds=seconds))
-        return cls(morello.compile(done, db=False), figures(done.impl).cost)
+        return cls(morello.compile(done, db=False), cost_and_peak(done.impl).cost)
 
     def check(self, m: int, k: int, n: int) -> None:
         """Compare a call with numpy: nothing is off by more than rounding. Raises SystemExit if it is."""

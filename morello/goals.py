@@ -14,7 +14,7 @@ from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
 from morello.frontend.printer import show_spec
-from morello.ir.impl import Impl, Leaf, figures, leaves
+from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
@@ -86,14 +86,14 @@ class Goal:
         if isinstance(self.impl, Leaf):
             state = "not scheduled"
         else:
-            state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {figures(self.impl).cost:,}"
+            state = "scheduled in part" if next(leaves(self.impl), None) else f"cost {cost_and_peak(self.impl).cost:,}"
         sizes = f" ({implied})" if (implied := self.spec.logical.implied) else ""
         return f"<Goal {self.name}: {self.plain.text(self.spec.logical)}{sizes} for {self.target.name}, {state}>"
 
     @property
     def plain(self) -> Signature:
         """Return the operands in the Spec's order, with the operation's names, and the dimensions of the text."""
-        return Signature.of(self.spec.logical, self.signature.lacking if self.signature else 0)
+        return Signature.of(self.spec.logical, self.signature.implicit_dims if self.signature else 0)
 
     def _repr_html_(self) -> str:
         # Not before: what reports are made with takes long to import.
@@ -112,7 +112,7 @@ class Goal:
             "target": self.target.label,
             "Spec": show_spec(self.spec, self.target, self.signature),
             "schedule": self.schedule or "not scheduled",
-            "cost": cost_words(figures(self.impl).cost, self.target) if done else "",
+            "cost": cost_words(cost_and_peak(self.impl).cost, self.target) if done else "",
             "proof": self.proof if done else "",
         }
 
@@ -138,7 +138,7 @@ class Goal:
 
         def least(scheduled: Impl, node: Impl) -> int:
             if isinstance(scheduled, Leaf) or isinstance(node, Leaf):
-                cost = figures(node).cost
+                cost = cost_and_peak(node).cost
                 return min(cost, self.bounds.get(node.spec, cost))
             parts = zip(node.expansion.parts, scheduled.children, node.children, strict=True)
             return int(node.expansion.cost) + sum(int(part.times) * least(*below) for part, *below in parts)
@@ -151,7 +151,7 @@ class Goal:
 
         Raises SpecError for an unfinished implementation.
         """
-        cost, low = figures(self.impl).cost, self.low
+        cost, low = cost_and_peak(self.impl).cost, self.low
         if self.measured is not None:
             return f"nothing is proven: {self.measured.words}"
         if next(leaves(self.scheduled), None) is None:

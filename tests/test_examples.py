@@ -12,7 +12,7 @@ import pytest
 import morello
 from morello.frontend import read_file
 from morello.host import missing_features
-from morello.ir.impl import KernelCall, Loop, Node, figures, leaves, walk
+from morello.ir.impl import KernelCall, Loop, Node, cost_and_peak, leaves, walk
 from morello.plugins.registry import installed
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -107,7 +107,7 @@ def test_fused_programs_cost_less_than_their_operations_one_by_one(name: str) ->
     """The best programs of the operations, which hand on all that they make in GL."""
     for goal, done in zip(example(name).values(), synthesized(name), strict=True):
         apart = goal.apply("bufferize to GL").synthesize()
-        assert figures(done.impl).cost < figures(apart.impl).cost
+        assert cost_and_peak(done.impl).cost < cost_and_peak(apart.impl).cost
 
 
 @pytest.mark.slow

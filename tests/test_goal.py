@@ -9,7 +9,7 @@ import morello
 from morello.errors import Inapplicable, MorelloError
 from morello.frontend import SourceError
 from morello.ir.dtypes import F32
-from morello.ir.impl import Leaf, figures, leaves
+from morello.ir.impl import Leaf, cost_and_peak, leaves
 from morello.ir.layout import row_major
 from morello.ir.ops import by_name
 from morello.ir.spec import LogicalSpec
@@ -26,7 +26,7 @@ def test_compile_gives_a_callable() -> None:
     kernel = morello.compile(TINY)
     a, b = np.full((1, 1, 1), 3, np.float32), np.arange(4, dtype=np.float32).reshape(1, 1, 4)
     np.testing.assert_array_equal(kernel(a, b), a @ b)
-    assert kernel.cost == figures(kernel.impl).cost
+    assert kernel.cost == cost_and_peak(kernel.impl).cost
     assert kernel.check().results
     assert "void kernel(const float" in morello.compile(kernel.spec, target="x86_avx2").source
 
@@ -112,4 +112,4 @@ def test_goals_are_shown_in_a_line() -> None:
     assert repr(goal) == f"{shown} for x86_avx2, not scheduled>"
     assert repr(goal.tile(1, 2, 16)) == f"{shown} for x86_avx2, scheduled in part>"
     done = goal.select("RegisterTileAccum")
-    assert repr(done) == f"{shown} for x86_avx2, cost {figures(done.impl).cost:,}>"
+    assert repr(done) == f"{shown} for x86_avx2, cost {cost_and_peak(done.impl).cost:,}>"

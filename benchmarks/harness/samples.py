@@ -15,7 +15,7 @@ from harness.suite import PROBLEMS
 from morello import api
 from morello.errors import MorelloError
 from morello.goals import Goal
-from morello.ir.impl import figures, leaves
+from morello.ir.impl import cost_and_peak, leaves
 
 FOLDER = Path(__file__).resolve().parents[1] / "samples"
 
@@ -50,7 +50,7 @@ class Samples:
             try:
                 found = self.goal(sample).impl
                 if next(leaves(found), None) is None:
-                    kept.append(attrs.evolve(sample, cost=figures(found).cost))
+                    kept.append(attrs.evolve(sample, cost=cost_and_peak(found).cost))
             except MorelloError:
                 continue
         return attrs.evolve(self, programs=tuple(kept)), len(self.programs) - len(kept)

@@ -31,7 +31,7 @@ def _moved(impl: Impl, numbers: dict[str, int], level: int) -> int:
         if numbers[expansion.tensors[0].state.level] < level <= numbers[source.state.level]:
             total += int(source.bytes) * (one.reads + one.writes)
     for part, child in zip(expansion.parts, impl.children, strict=True):
-        runs = part.tiles if part.region is not None else part.times
+        runs = part.tiles if part.ranges is not None else part.times
         total += int(runs) * _moved(child, numbers, level)
     return total
 

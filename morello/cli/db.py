@@ -19,7 +19,7 @@ from morello.db.default import default_path
 from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, PluginError
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -269,7 +269,7 @@ def _solve(target: Target, specs: Sequence[Spec]) -> list[Entry]:
     entries = []
     for impl in BlockSearch(target).programs(specs):
         if isinstance(impl, Node):
-            found = figures(impl)
+            found = cost_and_peak(impl)
             entries.append(Entry(found.cost, AnswerKind.EXACT, tuple(found.peak), str(impl.expansion.step)))
         else:
             entries.append(Entry(0, AnswerKind.NONE, nothing, None))

@@ -10,7 +10,7 @@ import attrs
 
 from morello.cli.common import Made, tell_compiler
 from morello.cli.output import check_writable, write_file
-from morello.codegen.library import Function, Library, Unit
+from morello.codegen.library import CFile, CFunction, CLibrary
 from morello.errors import MorelloError
 from morello.goals import Goal
 from morello.progress import Doing
@@ -24,16 +24,16 @@ def renamed(goals: Sequence[Goal]) -> list[Goal]:
     return [attrs.evolve(goal, name=f"{goal.name}_{goal.target.name}") if several else goal for goal in goals]
 
 
-def library_of(file: str, goals: Sequence[Goal], made: Sequence[Made]) -> Library:
+def library_of(file: str, goals: Sequence[Goal], made: Sequence[Made]) -> CLibrary:
     """Return the library named after a Spec file, of what was made of its goals. Raises EmitError."""
     by_name: dict[str, list[Made]] = {}
     for goal, one in zip(goals, made, strict=True):
         by_name.setdefault(goal.name, []).append(one)
     functions = [
-        Function.of(name, [(one.kernel.target, one.kernel.program) for one in variants])
+        CFunction.of(name, [(one.kernel.target, one.kernel.program) for one in variants])
         for name, variants in by_name.items()
     ]
-    return Library(library_name(file), tuple(functions))
+    return CLibrary(library_name(file), tuple(functions))
 
 
 def library_name(file: str) -> str:
@@ -42,7 +42,7 @@ def library_name(file: str) -> str:
     return f"lib{name}" if not name or name[0].isdigit() or name[0] == "_" else name
 
 
-def write_library(directory: str, library: Library) -> None:
+def write_library(directory: str, library: CLibrary) -> None:
     """Write all files of a library. Raises MorelloError where that fails."""
     for name, text in library.files.items():
         write_file(Path(directory, name), text.encode())
@@ -65,7 +65,7 @@ def built(kind: str, file: str, goals: Sequence[Goal], made: Sequence[Made], cc:
         with Doing(f"building {kernel.program.name}"):
             if kind == "so":
                 return kernel.library.read_bytes()
-            units = {f"{kernel.program.name}.c": Unit(kernel.source, kernel.program.flags)}
+            units = {f"{kernel.program.name}.c": CFile(kernel.source, kernel.program.flags)}
             return build_file(kind, units, {}, kernel.compiler, kernel.program.parallel)
     library = library_of(file, goals, made)
     headers = {f"{library.name}.h": library.header}

@@ -105,8 +105,8 @@ def _path(given: str | None) -> Path:
 
 def _sizes(bound: str, family: Family) -> list[list[int]]:
     """Per dimension of a Spec, the sizes to solve. Raises MorelloError for a bound that does not fit the Spec."""
-    op, rank = family.spec.op, len(family.spec.shape) - family.lacking
-    dims = op.dims(len(family.spec.shape))[family.lacking :]
+    op, rank = family.spec.op, len(family.spec.shape) - family.implicit_dims
+    dims = op.dims(len(family.spec.shape))[family.implicit_dims :]
     hint = f"give one size for each of {'×'.join(dims)}, such as {'x'.join(['64'] * rank)}"
     if not re.fullmatch(r"[0-9]{1,18}([x×][0-9]{1,18})*", bound):
         raise MorelloError(f"--up-to {bound}: these are no sizes", hint)
@@ -115,7 +115,7 @@ def _sizes(bound: str, family: Family) -> list[list[int]]:
         raise MorelloError(f"--up-to {bound}: {len(largest)} sizes for the {rank} dimensions of {op}", hint)
     if 0 in largest:
         raise MorelloError(f"--up-to {bound}: sizes are at least 1", hint)
-    largest = [1] * family.lacking + largest
+    largest = [1] * family.implicit_dims + largest
     sizes = [sorted({*(1 << bit for bit in range(size.bit_length())), size}) for size in largest]
     count = product([len(axis) for axis in sizes])
     if count > _MOST:

@@ -9,8 +9,7 @@ import attrs
 
 from morello.cli.figures import figures, save
 from morello.errors import MorelloError
-from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, walk
-from morello.ir.impl import figures as figures_of
+from morello.ir.impl import Alloc, Impl, KernelCall, Leaf, cost_and_peak, walk
 from morello.kernels.target import Target
 from morello.report.balance import slowest
 
@@ -40,7 +39,7 @@ def _points(impl: Impl, target: Target) -> Iterator[Point]:
             level = slowest([state.level for state in logical.states], target)
             touched = sum(int(one.bytes) for one in logical.operands if one.state.level == level)
             name = "program" if place == 0 else expansion.kernel if is_kernel else str(expansion.step)
-            rate = logical.flops / figures_of(node).cost
+            rate = logical.flops / cost_and_peak(node).cost
             yield Point(name, level, logical.flops / touched, rate, is_kernel)
 
 

@@ -27,18 +27,18 @@ from morello.codegen.loops import (
     until,
 )
 from morello.codegen.memories import Memories
-from morello.codegen.parallel import Body, Captured, ParallelLoops, Range, surroundings
+from morello.codegen.parallel import Captured, LoopCode, ParallelLoops, Range, surroundings
 from morello.codegen.preamble import preamble
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
 from morello.codegen.threads import SET_RUNNER
 from morello.codegen.transfers import transfers
 from morello.codegen.words import short
-from morello.codegen.writer import Names, Writer, names_in
+from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, leaves
-from morello.ir.index import Index, Symbol, as_index
+from morello.ir.index import IndexExpr, Symbol, as_index
 from morello.ir.layout import row_major
 from morello.ir.program import Parameter, Program
 from morello.ir.signature import Signature
@@ -118,7 +118,7 @@ class Emission:
         taken: Iterable[str] = (),
     ):
         self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
-        self.writer, self.names = Writer(), Names([*taken, name, setter_name(name), workspace_macro(name)])
+        self.writer, self.names = CWriter(), Names([*taken, name, setter_name(name), workspace_macro(name)])
         #: Names in the code that are none of its variables.
         self.names_of_others: set[str] = set()
         #: Which operand a buffer that stands in for one is named after.
@@ -149,7 +149,7 @@ class Emission:
         if self.name in self._vectors or self.name in self._helpers:
             raise EmitError(f"{self.name!r} is the name of a type or function that the code uses", "rename the Spec")
         interface = self._interface(parameters)
-        function = Writer()
+        function = CWriter()
         with function.block(interface.prototype):
             function.add(self.writer)
         setter = [f"{interface.setter} {{\n    {SET_RUNNER}\n}}\n"] if self._parallel else []
@@ -170,7 +170,7 @@ class Emission:
             cpu_features=tuple(self._features),
             declarations=interface.declarations,
             cpu_tests=self._cpu_tests(),
-            lacking=self.signature.lacking,
+            implicit_dims=self.signature.implicit_dims,
         )
 
     # What a KernelSite asks for, besides vectors and their loads and stores.
@@ -206,14 +206,14 @@ class Emission:
     def _interface(self, parameters: tuple[Parameter, ...]) -> Interface:
         return Interface(
             name=self.name,
-            summary=f"{short(self.impl.spec.logical, self.signature.lacking)} for {self.target.name}",
+            summary=f"{short(self.impl.spec.logical, self.signature.implicit_dims)} for {self.target.name}",
             parameters=parameters,
             workspace=self._most_held,
             thread_workspace=self._parallel.workspace,
             parallel=bool(self._parallel),
             workspace_name=self.workspace_name,
             threads_name=self.threads_name,
-            lacking=self.signature.lacking,
+            implicit_dims=self.signature.implicit_dims,
         )
 
     def _needed(self) -> tuple[str, ...]:
@@ -324,10 +324,10 @@ class Emission:
     def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
         """Counted loops outside, and inside them the copies of a body that names single registers."""
         part, child, logical = impl.expansion.parts[number], impl.children[number], impl.spec.logical
-        assert part.region is not None
+        assert part.ranges is not None
         copied = unrolled(part, logical, views)
         counted = [dim for dim in repeated(part) if dim not in copied]
-        trips = [(outer.trips if outer else 1) * int(part.region[dim].trips) for dim in counted]
+        trips = [(outer.trips if outer else 1) * int(part.ranges[dim].trips) for dim in counted]
         tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if copied else ''}"
         first = outer or Outer(f"{short(logical)}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
         if counted and not copied and goes_on(part, printed(child)):
@@ -346,7 +346,7 @@ class Emission:
                 if count > 1
             }
 
-            def offsets(tile: Mapping[int, Index]) -> list[Index]:
+            def offsets(tile: Mapping[int, IndexExpr]) -> list[IndexExpr]:
                 first = {**tile, counted[-1]: tile[counted[-1]] * jam.count} if jam and counted[-1] in tile else tile
                 inner = tiles(part, logical, views, first)
                 return [view.offset() for view in inner if not view.buffer.in_registers]
@@ -366,7 +366,7 @@ class Emission:
         child: Impl,
         logical: LogicalSpec,
         views: list[View],
-        counters: Mapping[int, Index],
+        counters: Mapping[int, IndexExpr],
         dim: int,
     ) -> None:
         """Calls of a microkernel for neighbouring tiles along a dimension."""
@@ -412,8 +412,8 @@ class Emission:
 
     def _share(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
         """Print the call that runs the tiles of a parallel loop's main body, and the function it calls."""
-        assert part.region is not None
-        trips = {dim: int(segment.trips) for dim, segment in enumerate(part.region) if segment.trips > 1}
+        assert part.ranges is not None
+        trips = {dim: int(tile_range.trips) for dim, tile_range in enumerate(part.ranges) if tile_range.trips > 1}
         with self.names.scope():
             names = Range(*map(self.names.fresh, ("given", "loop", "thread", "from", "to", "tile")))
             counters = {dim: Symbol(self.names.fresh(logical.dims[dim]), count) for dim, count in trips.items()}
@@ -426,12 +426,12 @@ class Emission:
             for line in self._parallel.add(self.name, names, around, [*counters.values()], body):
                 self.writer.line(line)
 
-    def _aside(self, emit: Callable[[], None]) -> Body:
+    def _aside(self, emit: Callable[[], None]) -> LoopCode:
         """Return the code that `emit` prints; the workspace it needs itself is counted from 0."""
         writer, held, most, used = self.writer, self._held, self._most_held, self._used
-        self.writer, self._held, self._most_held, self._used = Writer(), 0, 0, set()
+        self.writer, self._held, self._most_held, self._used = CWriter(), 0, 0, set()
         emit()
-        body = Body(self.writer, frozenset(self._used), self._most_held)
+        body = LoopCode(self.writer, frozenset(self._used), self._most_held)
         self.writer, self._held, self._most_held, self._used = writer, held, most, used
         return body
 
@@ -448,7 +448,7 @@ class Emission:
         child: Impl,
         logical: LogicalSpec,
         views: list[View],
-        counters: Mapping[int, Index],
+        counters: Mapping[int, IndexExpr],
         copied: list[int],
     ) -> None:
         """The body, once per combination of the unrolled dimensions."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from morello.codegen.loops import goes_on, printed, repeated
-from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Segment
+from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, TileRange
 
 #: Start, size and number of the tiles of a loop's body, by dimension.
 _Body: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -42,7 +42,7 @@ class Forms:
         return self._number((expansion.kind, getattr(expansion, "kernel", ""), detail, *children))
 
     def _loops(self, loop: Loop, child: Impl, children: Sequence[int]) -> _Loops:
-        own = _Loops(loop.parallel, tuple(_body(part.region or ()) for part in loop.parts), tuple(children))
+        own = _Loops(loop.parallel, tuple(_body(part.ranges or ()) for part in loop.parts), tuple(children))
         (part, *others), inner = loop.parts, self._forms[children[0]]
         if others or loop.parallel or not isinstance(inner, _Loops) or not goes_on(part, printed(child)):
             return own
@@ -59,5 +59,5 @@ class Forms:
         return self._numbers[form]
 
 
-def _body(region: Sequence[Segment]) -> _Body:
-    return tuple((int(one.start), int(one.size), int(one.trips)) for one in region)
+def _body(ranges: Sequence[TileRange]) -> _Body:
+    return tuple((int(one.start), int(one.size), int(one.trips)) for one in ranges)

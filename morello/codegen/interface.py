@@ -42,7 +42,7 @@ class Interface:
     """The function `name` as its callers see it.
 
     `summary` says in a line what it computes. Of the workspace, `workspace` bytes are for all threads and
-    `thread_workspace` for each. Of the operands' dimensions, comments leave out the first `lacking`.
+    `thread_workspace` for each. Of the operands' dimensions, comments leave out the first `implicit_dims`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Interface:
     parallel: bool = False
     workspace_name: str = "workspace"
     threads_name: str = "threads"
-    lacking: int = 0
+    implicit_dims: int = 0
 
     @property
     def prototype(self) -> str:
@@ -93,7 +93,7 @@ class Interface:
     def description(self) -> Iterator[str]:
         """Yield comments on all parameters, and the macro for the workspace."""
         for one in self.parameters:
-            tensor = one.tensor.lacking(self.lacking)
+            tensor = one.tensor.without_leading(self.implicit_dims)
             shape = "×".join(map(str, tensor.shape))
             layout = tensor.state.layout or "in order"
             yield f"/* {one.name}: {shape} {tensor.state.dtype}, {layout} */"

@@ -71,7 +71,7 @@ const char *{name}_target(void) {{
 
 
 @attrs.frozen
-class Unit:
+class CFile:
     """A file of C, and the compiler's flags for it besides the common ones."""
 
     text: str
@@ -79,14 +79,14 @@ class Unit:
 
 
 @attrs.frozen
-class Function:
+class CFunction:
     """A function of a library: its program for each target, the one first that asks for the most of a CPU."""
 
     name: str
     variants: tuple[tuple[Target, Program], ...]
 
     @classmethod
-    def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> Function:
+    def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> CFunction:
         """Return the function. Raises EmitError where its programs take other operands."""
         ordered = sorted(variants, key=lambda one: -len(one[0].info.cpu_features))
         first, *others = (
@@ -135,7 +135,7 @@ class Function:
             parallel=self.parallel,
             workspace_name=_free("workspace", taken),
             threads_name=_free("threads", taken),
-            lacking=self.programs[0].lacking,
+            implicit_dims=self.programs[0].implicit_dims,
         )
 
     def call(self, program: Program) -> str:
@@ -169,11 +169,11 @@ def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
 
 
 @attrs.frozen
-class Library:
+class CLibrary:
     """Functions under one header, NAME.h. Raises EmitError for names that C cannot keep apart."""
 
     name: str
-    functions: tuple[Function, ...]
+    functions: tuple[CFunction, ...]
 
     def __attrs_post_init__(self) -> None:
         check_names(self.name, {one.name: [target.name for target, _ in one.variants] for one in self.functions})
@@ -200,15 +200,15 @@ class Library:
         return header(f"MORELLO_LIBRARY_{self.name.upper()}_H", about, declarations)
 
     @cached_property
-    def units(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, CFile]:
         """Return the files of C by name: a program each, and one with the choice among targets and the table."""
-        units: dict[str, Unit] = {}
+        units: dict[str, CFile] = {}
         for one in self.functions:
             for program in one.programs:
                 alone = len(one.variants) == 1
                 text = program.including(f"{self.name}.h") if alone else program.source
-                units[f"{program.name}.c"] = Unit(text, program.flags)
-        units[f"{self.name}_library.c"] = Unit(self._common(), ())
+                units[f"{program.name}.c"] = CFile(text, program.flags)
+        units[f"{self.name}_library.c"] = CFile(self._common(), ())
         return units
 
     @cached_property
@@ -243,7 +243,7 @@ class Library:
         return "\n".join(parts)
 
 
-def _declarations(function: Function) -> str:
+def _declarations(function: CFunction) -> str:
     """Return what the header says of a function."""
     interface, several = function.interface, len(function.variants) > 1
     about = (
@@ -253,7 +253,7 @@ def _declarations(function: Function) -> str:
     return "\n".join([f"/* {interface.summary} */", *interface.description(), f"{interface.declarations}{target}\n"])
 
 
-def _choice(function: Function) -> str:
+def _choice(function: CFunction) -> str:
     """Return the function that calls the best of its programs that the CPU can run, and the one that names it."""
     name = function.name
     tests: list[str] = []
@@ -282,17 +282,17 @@ def _choice(function: Function) -> str:
     ) + _forwarded(function)
 
 
-def _forwarded(function: Function) -> str:
+def _forwarded(function: CFunction) -> str:
     """Return the function that gives all programs with parallel loops threads of the caller's; empty for none."""
     calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in function.programs if one.parallel)
     return f"\n{function.interface.setter} {{\n{calls}}}\n" if calls else ""
 
 
-def _operands(function: Function) -> str:
+def _operands(function: CFunction) -> str:
     """Return the table of a function's operands."""
     rows = [f"static const morello_operand morello_operands_{function.name}[] = {{"]
     for one in function.parameters:
-        tensor = one.tensor.lacking(function.interface.lacking)
+        tensor = one.tensor.without_leading(function.interface.implicit_dims)
         state, shape = tensor.state, tensor.shape
         sizes = f"(const ptrdiff_t[]){{{', '.join(map(str, shape))}}}" if shape else "NULL"
         texts = ", ".join(json.dumps(text) for text in (one.name, str(state.dtype), str(state.layout or "in order")))
@@ -301,7 +301,7 @@ def _operands(function: Function) -> str:
     return "\n".join([*rows, "};\n"])
 
 
-def _row(function: Function) -> str:
+def _row(function: CFunction) -> str:
     """Return a function's row of the table."""
     interface = function.interface
     numbers = f"{interface.workspace}, {interface.thread_workspace}, {int(interface.parallel)}"

@@ -8,7 +8,7 @@ from itertools import product as combinations
 import attrs
 
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike, walk
-from morello.ir.index import Index, as_index
+from morello.ir.index import IndexExpr, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import View
 from morello.kernels.microkernel import Jam, Microkernel
@@ -35,7 +35,9 @@ class Jammed:
     count: int
 
 
-def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Index | int]] | None = None) -> list[View]:
+def arguments(
+    part: Part, tensors: Sequence[View], starts: Sequence[Sequence[IndexExpr | int]] | None = None
+) -> list[View]:
     """Return a child's operands: the tensors that its part names, or tiles of them that begin at `starts`."""
     dim_maps = part.dim_maps or (None,) * len(part.args)
     return [
@@ -44,13 +46,15 @@ def arguments(part: Part, tensors: Sequence[View], starts: Sequence[Sequence[Ind
     ]
 
 
-def tiles(part: Part, logical: LogicalSpec, views: Sequence[View], numbers: Mapping[int, Index | int]) -> list[View]:
+def tiles(
+    part: Part, logical: LogicalSpec, views: Sequence[View], numbers: Mapping[int, IndexExpr | int]
+) -> list[View]:
     """Return the operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
-    assert part.region is not None
+    assert part.ranges is not None
     operands = logical.op.operands(len(logical.shape))
     starts = [
-        as_index(numbers.get(dim, 0)) * int(segment.size) + int(segment.start)
-        for dim, segment in enumerate(part.region)
+        as_index(numbers.get(dim, 0)) * int(tile_range.size) + int(tile_range.start)
+        for dim, tile_range in enumerate(part.ranges)
     ]
     return arguments(part, views, [one.start(starts) for one in operands])
 
@@ -78,8 +82,8 @@ def until(first: StepLike | str, last: StepLike | str) -> str:
 
 def repeated(part: Part) -> list[int]:
     """Return the dimensions of which a loop's body covers several tiles."""
-    assert part.region is not None
-    return [dim for dim, segment in enumerate(part.region) if segment.trips > 1]
+    assert part.ranges is not None
+    return [dim for dim, tile_range in enumerate(part.ranges) if tile_range.trips > 1]
 
 
 def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[int]:
@@ -90,11 +94,11 @@ def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[in
 
 
 def copies(
-    part: Part, logical: LogicalSpec, views: Sequence[View], counters: Mapping[int, Index], dims: Sequence[int]
+    part: Part, logical: LogicalSpec, views: Sequence[View], counters: Mapping[int, IndexExpr], dims: Sequence[int]
 ) -> Iterator[list[View]]:
     """Yield the operands of a body, once per combination of the dimensions that are unrolled."""
-    assert part.region is not None
-    for point in combinations(*(range(int(part.region[dim].trips)) for dim in dims)):
+    assert part.ranges is not None
+    for point in combinations(*(range(int(part.ranges[dim].trips)) for dim in dims)):
         yield tiles(part, logical, views, {**counters, **dict(zip(dims, point, strict=True))})
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 import attrs
 
-from morello.codegen.writer import Writer
+from morello.codegen.writer import CWriter
 from morello.ir.index import Symbol, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import View
@@ -35,10 +35,10 @@ class Range:
 
 
 @attrs.frozen
-class Body:
+class LoopCode:
     """The code of a loop's body, the names that it uses of the code around it, and the bytes of workspace it needs."""
 
-    code: Writer
+    code: CWriter
     names: frozenset[str]
     workspace: int
 
@@ -59,7 +59,7 @@ class ParallelLoops:
         return bool(self.functions)
 
     def add(
-        self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: Body
+        self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: LoopCode
     ) -> list[str]:
         """Add the function that runs a body on a range of tiles. Return the lines that call it for all tiles.
 
@@ -81,14 +81,14 @@ class ParallelLoops:
         names: Range,
         captured: Sequence[Captured],
         counters: Sequence[Symbol],
-        body: Body,
+        body: LoopCode,
     ) -> str:
         """Return the struct of variables that a loop is given, and the functions that run a range of its tiles.
 
         One of them takes the variables as parameters: of pointers that it read from the struct, compilers would not
         believe that they share no memory.
         """
-        writer = Writer()
+        writer = CWriter()
         with writer.block(f"struct {name}", end=";"):
             for variable in captured:
                 writer.line(f"{variable.kind}{variable.name};")

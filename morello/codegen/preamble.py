@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from morello.codegen.interface import Interface
 from morello.codegen.threads import OWN_STORES, RUNTIME
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 from morello.kernels.target import Target
 from morello.schedule import lines, schedule_of
 
@@ -31,7 +31,7 @@ def preamble(
 
 
 def _banner(impl: Node, target: Target, interface: Interface, flags: Sequence[str]) -> str:
-    totals = figures(impl)
+    totals = cost_and_peak(impl)
     peaks = ", ".join(f"{level.name} {peak}" for level, peak in zip(target.levels, totals.peak, strict=True) if peak)
     implied = impl.spec.logical.implied
     rows = [

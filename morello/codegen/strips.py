@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from morello.ir.index import Index, Quotient, Remainder, Symbol, as_index
+from morello.ir.index import IndexExpr, Quotient, Remainder, Symbol, as_index
 
 #: Offsets of all operands in memory, where counters by dimension are at these values.
-Offsets = Callable[[Mapping[int, Index]], Sequence[Index]]
+Offsets = Callable[[Mapping[int, IndexExpr]], Sequence[IndexExpr]]
 
 
 @attrs.frozen
@@ -17,7 +17,7 @@ class Counters:
     """Counters of nested loops, outermost first, and what they make of the number of a tile by dimension."""
 
     loops: tuple[Symbol, ...]
-    tiles: Mapping[int, Index]
+    tiles: Mapping[int, IndexExpr]
 
 
 def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callable[[int], str]) -> Counters:
@@ -25,10 +25,10 @@ def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callab
 
     `fresh` names a further counter for a dimension.
     """
-    tiles: dict[int, Index] = {dim: as_index(counter) for dim, counter in counters.items()}
+    tiles: dict[int, IndexExpr] = {dim: as_index(counter) for dim, counter in counters.items()}
     loops: list[Symbol] = []
     for dim, counter in counters.items():
-        around = Index()
+        around = IndexExpr()
         while steps := _steps(dim, counter, around, tiles, offsets):
             outer = Symbol(counter.name, _extent(counter) // steps)
             counter = Symbol(fresh(dim), steps)
@@ -39,7 +39,7 @@ def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callab
     return Counters(tuple(loops), tiles)
 
 
-def _steps(dim: int, counter: Symbol, around: Index, tiles: Mapping[int, Index], offsets: Offsets) -> int:
+def _steps(dim: int, counter: Symbol, around: IndexExpr, tiles: Mapping[int, IndexExpr], offsets: Offsets) -> int:
     """Return after how many steps a counter is best split; 0 if offsets do not get simpler by it."""
     before = [division for offset in offsets(tiles) for division in offset.divisions()]
     for steps in sorted({_period(division, counter) for division in before}, reverse=True):

@@ -46,7 +46,7 @@ def names_in(code: str) -> set[str]:
     return {*_NAME.findall(_SAID.sub(" ", code))}
 
 
-class Writer:
+class CWriter:
     """Collects lines of C."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Writer:
             if name not in used:
                 self.line(f"(void){name};")
 
-    def add(self, other: Writer) -> None:
+    def add(self, other: CWriter) -> None:
         """Add the lines of another writer, at the depth of this one."""
         for line in other.text().splitlines():
             self.line(line)

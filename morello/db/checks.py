@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from morello.db.block import LARGEST_COST, AnswerKind, Ints
 from morello.db.coordinates import OTHERS, to_sizes, volumes
-from morello.ir.limits import Grid, grid_rule
+from morello.ir.limits import LimitGrid, grid_rule
 
 #: Numbers of rows, so that the next one is a number, too.
 _MOST_ROWS = 1 << 53
@@ -46,7 +46,7 @@ def print_fault(row: Sequence[Any]) -> str | None:
 
 def _is_level(word: str) -> bool:
     found = _LEVEL.fullmatch(word)
-    return found is not None and grid_rule(Grid(*map(int, found.groups()))) is None
+    return found is not None and grid_rule(LimitGrid(*map(int, found.groups()))) is None
 
 
 def header_fault(row: Sequence[Any]) -> str | None:
@@ -104,7 +104,7 @@ def row_fault(columns: Sequence[Sequence[Any]], axes: int, steps: Mapping[int, s
 
 
 def box_fault(
-    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Ints, Ints], grids: Sequence[Grid]
+    corners: tuple[Ints, Ints], kinds: npt.NDArray[np.int8], cost: tuple[Ints, Ints], grids: Sequence[LimitGrid]
 ) -> str | None:
     """Check N rectangles: corners [N, A] in order and where Specs are, and costs that are whole and in lowest terms."""
     low, high = corners
@@ -167,5 +167,5 @@ def _are_sizes(low: Ints, high: Ints) -> bool:
     return bool(np.where(power, high <= 47, (low > OTHERS) & odd).all())
 
 
-def _are_limits(low: Ints, high: Ints, grids: Sequence[Grid]) -> bool:
+def _are_limits(low: Ints, high: Ints, grids: Sequence[LimitGrid]) -> bool:
     return bool((low >= 0).all() and (high < [len(grid.values) for grid in grids]).all())

@@ -12,7 +12,7 @@ import numpy as np
 
 from morello.db.block import Ints
 from morello.errors import SpecError
-from morello.ir.limits import Grid
+from morello.ir.limits import LimitGrid
 
 #: Sizes that are no powers of two begin here; 2^47 is the largest size there is.
 OTHERS = 64
@@ -34,7 +34,7 @@ def to_sizes(coordinates: Ints) -> Ints:
     return np.where(coordinates < OTHERS, np.left_shift(np.int64(1), coordinates & 63), coordinates - OTHERS)
 
 
-def of_limits(limits: Ints, grids: Sequence[Grid]) -> Ints:
+def of_limits(limits: Ints, grids: Sequence[LimitGrid]) -> Ints:
     """Return coordinates of limits [N, levels] in bytes. Raises SpecError unless they are in normal form."""
     result = np.empty_like(limits)
     for level, grid in enumerate(grids):
@@ -48,7 +48,7 @@ def of_limits(limits: Ints, grids: Sequence[Grid]) -> Ints:
     return result
 
 
-def to_limits(coordinates: Ints, grids: Sequence[Grid]) -> Ints:
+def to_limits(coordinates: Ints, grids: Sequence[LimitGrid]) -> Ints:
     """Return bytes [N, levels] of coordinates [N, levels]."""
     return np.stack([grid.array[coordinates[:, level]] for level, grid in enumerate(grids)], axis=1)
 

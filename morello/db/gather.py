@@ -13,7 +13,7 @@ from morello.db.block import LARGEST_COST, AnswerBlock, AnswerKind
 from morello.db.coordinates import of_limits, of_sizes, reduced, volumes
 from morello.db.labels import write
 from morello.db.rectangles import Boxes, merged
-from morello.ir.limits import Grid
+from morello.ir.limits import LimitGrid
 
 
 @attrs.frozen(eq=False)
@@ -26,7 +26,7 @@ class NewBoxes:
     boxes: Boxes
 
 
-def gathered(blocks: Iterable[AnswerBlock], grids: Sequence[Grid], *, foreign: bool = False) -> list[NewBoxes]:
+def gathered(blocks: Iterable[AnswerBlock], grids: Sequence[LimitGrid], *, foreign: bool = False) -> list[NewBoxes]:
     """Return boxes for the answers of blocks, one group per rank. Raises ValueError for blocks that make no sense."""
     groups: dict[int, list[AnswerBlock]] = defaultdict(list)
     for block in blocks:
@@ -35,7 +35,7 @@ def gathered(blocks: Iterable[AnswerBlock], grids: Sequence[Grid], *, foreign: b
     return [_group(rank, group, grids, foreign) for rank, group in sorted(groups.items())]
 
 
-def _group(rank: int, blocks: list[AnswerBlock], grids: Sequence[Grid], foreign: bool) -> NewBoxes:
+def _group(rank: int, blocks: list[AnswerBlock], grids: Sequence[LimitGrid], foreign: bool) -> NewBoxes:
     tables: dict[str, int] = {}
     steps: dict[str, int] = {}
     table = [tables.setdefault(write(block.labels), len(tables)) for block in blocks]

@@ -15,14 +15,14 @@ from morello.db.block import AnswerBlock, AnswerKind, Entry
 from morello.db.file import Damaged, damaged
 from morello.errors import MorelloError, SpecError
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import Figures, Impl, Leaf, Node, combine
+from morello.ir.impl import CostAndPeak, Impl, Leaf, Node, combine
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.schedule import rewrite_leaf
 
 #: Programs of Specs and what they take; None where a part is not there.
-Programs: TypeAlias = dict[Spec, tuple[Impl, Figures] | None]
+Programs: TypeAlias = dict[Spec, tuple[Impl, CostAndPeak] | None]
 
 _parsed: WeakKeyDictionary[Target, dict[str, Rewrite]] = WeakKeyDictionary()
 
@@ -56,19 +56,19 @@ def program(
     # Specs whose programs are being built: no program contains itself.
     open_: set[Spec] = set()
 
-    def build(spec: Spec) -> tuple[Impl, Figures] | None:
+    def build(spec: Spec) -> tuple[Impl, CostAndPeak] | None:
         if spec not in done:
             open_.add(spec)
             done[spec] = expanded(spec)
             open_.remove(spec)
         return done[spec]
 
-    def expanded(spec: Spec) -> tuple[Impl, Figures] | None:
+    def expanded(spec: Spec) -> tuple[Impl, CostAndPeak] | None:
         entry = find(spec)
         if entry is None or entry.kind != AnswerKind.EXACT or entry.step is None:
             return None
         node = _node(spec, entry.step, target, path)
-        parts: list[tuple[Impl, Figures]] = []
+        parts: list[tuple[Impl, CostAndPeak]] = []
         for leaf in node.children:
             if leaf.spec in open_:
                 raise _wrong(path, entry.step, "its program contains itself")
@@ -77,7 +77,7 @@ def program(
                 _expect_unknown(find(leaf.spec), entry.step, path)
                 return None
             parts.append(child)
-        found = combine(node.expansion, [figures for _, figures in parts], node.grids)
+        found = combine(node.expansion, [cost_and_peak for _, cost_and_peak in parts], node.grids)
         if (found.cost, tuple(found.peak)) != (entry.cost, entry.peak):
             raise _wrong(path, entry.step, f"cost {found.cost} and peak {found.peak}, not {entry.cost}, {entry.peak}")
         return attrs.evolve(node, children=tuple(child for child, _ in parts)), found
@@ -111,14 +111,14 @@ def _wrong(path: Path, step: str, why: str) -> Damaged:
 
 def solved_blocks(impl: Impl) -> list[AnswerBlock]:
     """Return an EXACT answer for every Spec of an optimal program. Raises SpecError if it has Spec leaves left."""
-    solved: dict[Spec, tuple[Figures, str]] = {}
+    solved: dict[Spec, tuple[CostAndPeak, str]] = {}
 
-    def visit(node: Impl) -> Figures:
+    def visit(node: Impl) -> CostAndPeak:
         if isinstance(node, Leaf):
             raise SpecError("an unfinished program is no answer", "finish it: `synthesize`, or select kernels")
         if node.spec not in solved:
-            figures = combine(node.expansion, [visit(child) for child in node.children], node.grids)
-            solved[node.spec] = figures, str(node.expansion.step)
+            cost_and_peak = combine(node.expansion, [visit(child) for child in node.children], node.grids)
+            solved[node.spec] = cost_and_peak, str(node.expansion.step)
         return solved[node.spec][0]
 
     visit(impl)
@@ -128,7 +128,7 @@ def solved_blocks(impl: Impl) -> list[AnswerBlock]:
     return [_block(labels, specs, solved) for labels, specs in tables.items()]
 
 
-def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[Figures, str]]) -> AnswerBlock:
+def _block(labels: LogicalSpec, specs: list[Spec], solved: dict[Spec, tuple[CostAndPeak, str]]) -> AnswerBlock:
     steps = list(dict.fromkeys(solved[spec][1] for spec in specs))
     return AnswerBlock(
         labels,

@@ -15,7 +15,7 @@ from morello.db.block import Ints
 from morello.db.file import File
 from morello.db.fingerprint import fingerprint
 from morello.db.rectangles import Boxes
-from morello.ir.limits import Grid
+from morello.ir.limits import LimitGrid
 from morello.kernels.target import Target
 
 #: The integer types a box is stored in: the first one that holds all its coordinates. All are little-endian.
@@ -36,9 +36,9 @@ class Print:
     levels: str
 
     @cached_property
-    def grids(self) -> tuple[Grid, ...]:
+    def grids(self) -> tuple[LimitGrid, ...]:
         """Return the values that limits of each level can have."""
-        return tuple(Grid(*map(int, level.partition(":")[2].split("/"))) for level in self.levels.split())
+        return tuple(LimitGrid(*map(int, level.partition(":")[2].split("/"))) for level in self.levels.split())
 
     @property
     def names(self) -> tuple[str, ...]:

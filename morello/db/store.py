@@ -25,7 +25,7 @@ from morello.db.rectangles import Boxes, joined, merged, settle
 from morello.db.tree import Tree
 from morello.errors import MorelloError
 from morello.ir.impl import Impl
-from morello.ir.limits import Grid
+from morello.ir.limits import LimitGrid
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 
@@ -66,7 +66,7 @@ class _Seen(threading.local):
         self.kept = 0
 
 
-def entries_of(boxes: Boxes, shapes: Ints, grids: Sequence[Grid], steps: dict[int, str]) -> list[Entry]:
+def entries_of(boxes: Boxes, shapes: Ints, grids: Sequence[LimitGrid], steps: dict[int, str]) -> list[Entry]:
     """Return the answer of each of N boxes to a Spec in it, given the shapes [N, rank] of those Specs."""
     costs = costs_of(boxes.numerator, boxes.denominator, volumes(shapes)).tolist()
     peaks = map(tuple, to_limits(boxes.low[:, shapes.shape[1] :], grids).tolist())

@@ -20,7 +20,7 @@ from morello.db.labels import read, write
 from morello.db.records import Print
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_schedule
-from morello.ir.impl import Impl, Leaf, figures, leaves
+from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -128,7 +128,7 @@ def _rebuilt(file: File, whose: Print, target: Target, spec: Spec, row: Sequence
         raise file.damaged(f"an unproven program of {spec.op} cannot be built: {error}") from error
     if next(leaves(impl), None) is not None:
         raise file.damaged(f"an unproven program of {spec.op} is not finished")
-    found = figures(impl)
+    found = cost_and_peak(impl)
     if found.cost != cost or not fits(found.peak, spec.limits):
         raise file.damaged(f"an unproven program of {spec.op} costs {found.cost}, not {cost}, or does not fit")
     return Found(impl, cost, low, effort)

@@ -18,14 +18,14 @@ from morello.plugins.choice import ProfileLike
 
 @attrs.frozen
 class Family:
-    """A Spec whose sizes may be exchanged. `spec` has those that the text gives, which lacks the first `lacking`."""
+    """A Spec with replaceable sizes; `spec` has those of the text, which omits the first `implicit_dims` dimensions."""
 
     name: str
     target: Target
     spec: Spec
     _source: Source
     _node: SpecNode
-    lacking: int = 0
+    implicit_dims: int = 0
 
     def at(self, shape: Sequence[int]) -> Spec:
         """Return the Spec that the text would mean with these sizes. Raises SourceError where there is none."""
@@ -50,4 +50,4 @@ def family(text: str, target: Target, filename: str = "<text>") -> Family:
 
 def _family(name: str, target: Target, source: Source, node: SpecNode) -> Family:
     spec, signature = read_signed(source, target, node)
-    return Family(name, target, spec, source, node, signature.lacking if signature else 0)
+    return Family(name, target, spec, source, node, signature.implicit_dims if signature else 0)

@@ -12,7 +12,7 @@ from lark import Token
 from morello.errors import MorelloError, closest, suggestion
 from morello.frontend import numbers, syntax
 from morello.frontend.diagnostics import Source, Span, quoted
-from morello.frontend.syntax import Equation, Numbers, OperationNode, ParameterNode, span
+from morello.frontend.syntax import EquationNode, Numbers, OperationNode, ParameterNode, span
 from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Value
 from morello.ir.ops.norms import NORMS
@@ -129,10 +129,10 @@ class Graph:
             return arranged([ComposeStage(*each) for each in zip(ops, ranks, self.wires, strict=True)])
 
 
-def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | Equation]) -> Graph:
+def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | EquationNode]) -> Graph:
     """Return the operations in the brackets of a Compose: a chain, or equations."""
     place = span(components[0], components[-1])
-    equations = [one for one in components if isinstance(one, Equation)]
+    equations = [one for one in components if isinstance(one, EquationNode)]
     if equations and len(equations) < len(components):
         plain = next(one for one in components if isinstance(one, OperationNode))
         raise source.error(plain.span, "an operation among equations", f"write it as one: NAME = {plain.name}(...)")
@@ -143,7 +143,7 @@ def read_graph(source: Source, operations: Operations, components: Sequence[Oper
     return Graph(place, ops, nodes, chained(ops), None)
 
 
-def _equations(source: Source, operations: Operations, equations: list[Equation], place: Span) -> Graph:
+def _equations(source: Source, operations: Operations, equations: list[EquationNode], place: Span) -> Graph:
     numbers: dict[str, int] = {}
     for number, equation in enumerate(equations):
         if str(equation.name) in numbers:
@@ -166,7 +166,7 @@ def _equations(source: Source, operations: Operations, equations: list[Equation]
     return Graph(place, ops, nodes, wires, (*external.values(), equations[0].name))
 
 
-def _check_use(source: Source, equations: list[Equation]) -> None:
+def _check_use(source: Source, equations: list[EquationNode]) -> None:
     """Refuse equations whose results are not used, or are used to make themselves."""
     used = {str(name) for one in equations for name in one.inputs}
     by_name = {str(one.name): one for one in equations}

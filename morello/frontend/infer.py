@@ -17,7 +17,7 @@ _Terms = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
-class _Equation:
+class _SizeEquation:
     """Σ c·(n − 1) = `total` over iteration sizes n; `operand` and `axis` say where it comes from, if from one."""
 
     terms: _Terms
@@ -27,7 +27,7 @@ class _Equation:
 
 
 class _Contradiction(Exception):
-    def __init__(self, equation: _Equation):
+    def __init__(self, equation: _SizeEquation):
         super().__init__()
         self.equation = equation
 
@@ -38,9 +38,9 @@ class _Unknowns:
 
     values: dict[int, int] = attrs.field(factory=dict)
     origins: dict[int, str] = attrs.field(factory=dict)
-    waiting: list[_Equation] = attrs.field(factory=list)
+    waiting: list[_SizeEquation] = attrs.field(factory=list)
 
-    def add(self, equation: _Equation, origin: str) -> None:
+    def add(self, equation: _SizeEquation, origin: str) -> None:
         """Take an equation in, and all that follows from it and those that wait."""
         self.waiting.append(equation)
         progress = True
@@ -51,7 +51,7 @@ class _Unknowns:
                     self.waiting.append(one)
             progress = len(self.waiting) < len(before)
 
-    def _solve(self, equation: _Equation, origin: str) -> bool:
+    def _solve(self, equation: _SizeEquation, origin: str) -> bool:
         """Use an equation with at most one unknown. Raises _Contradiction where it cannot hold."""
         unknown = [(dim, c) for dim, c in equation.terms if dim not in self.values]
         if len(unknown) > 1:
@@ -92,7 +92,7 @@ def infer_shape(
             raise source.error(texts[index].span, message, "write a size for each of these dimensions")
         for axis, (extent, size) in enumerate(zip(extents(operand), shape, strict=True)):
             try:
-                unknowns.add(_Equation(extent.terms, size - 1 + extent.less, index, axis), names[index])
+                unknowns.add(_SizeEquation(extent.terms, size - 1 + extent.less, index, axis), names[index])
             except _Contradiction as error:
                 culprit = error.equation.operand
                 at = index if culprit is None else culprit
@@ -108,10 +108,10 @@ def infer_shape(
     return tuple(unknowns.values[dim] + 1 for dim in range(rank))
 
 
-def _agreements(compose: Compose) -> list[_Equation]:
+def _agreements(compose: Compose) -> list[_SizeEquation]:
     """Return sizes that are one where a tensor is used in several ways."""
     return [
-        _Equation(
+        _SizeEquation(
             merged((*each.one.terms, *((dim, -c) for dim, c in each.other.terms))), each.one.less - each.other.less
         )
         for each in compose.wiring.agreements

@@ -12,7 +12,7 @@ from lark import Token
 from morello.errors import SpecError, closest, suggestion
 from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, SourceError, Span, quoted
-from morello.frontend.syntax import Group, LayoutNode, span
+from morello.frontend.syntax import LayoutNode, OperandNode, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, named
 from morello.ir.tensor import SPACINGS, OperandState, TensorSpec
@@ -48,7 +48,7 @@ def _physical(source: Source, token: Token) -> PhysicalDim:
     return (Packed if kind == "p" else OddEven)(number, numbers.read(source, token, size))
 
 
-def read_state(source: Source, target: Target, node: Token | Group, shape: tuple[int, ...]) -> OperandState:
+def read_state(source: Source, target: Target, node: Token | OperandNode, shape: tuple[int, ...]) -> OperandState:
     """Return the state of an operand of this shape, with defaults for what is left out.
 
     A layout drops its dimensions of size 1 before `cN` counts. Registers that hold a value each have neither
@@ -73,9 +73,9 @@ def read_state(source: Source, target: Target, node: Token | Group, shape: tuple
     return attrs.evolve(state, vector=vector or _widest(source, target, TensorSpec(shape, state), span(node)))
 
 
-def _properties(source: Source, target: Target, node: Token | Group) -> dict[str, _Property]:
+def _properties(source: Source, target: Target, node: Token | OperandNode) -> dict[str, _Property]:
     """Return the properties of an operand by their kind."""
-    parts = node.properties if isinstance(node, Group) else (node,)
+    parts = node.properties if isinstance(node, OperandNode) else (node,)
     properties: dict[str, _Property] = {}
     unknown: list[Token] = []
     for part in parts:
@@ -89,7 +89,7 @@ def _properties(source: Source, target: Target, node: Token | Group) -> dict[str
             raise source.error(span(part), f"a second {kind} for this operand", "leave one of them out")
         properties[kind] = _Property(value, span(part))
     if unknown:
-        first = isinstance(node, Group) and len(parts) > 1 and unknown[0] is parts[0]
+        first = isinstance(node, OperandNode) and len(parts) > 1 and unknown[0] is parts[0]
         raise _unknown(source, target, unknown[0], set(properties), first)
     return properties
 

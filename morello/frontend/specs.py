@@ -13,7 +13,7 @@ from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state
-from morello.frontend.syntax import Call, Equation, Group, Numbers, SpecNode, span
+from morello.frontend.syntax import CallNode, EquationNode, Numbers, OperandNode, SpecNode, span
 from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.norms import NORMS
@@ -61,10 +61,10 @@ def read_signed(
 
 
 #: A Spec, the text of each operand in the Spec's order, and the operands as the text names and lists them.
-_Read = tuple[LogicalSpec, Sequence[Token | Group], Signature]
+_Read = tuple[LogicalSpec, Sequence[Token | OperandNode], Signature]
 
 
-def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes: tuple[int, ...] | None) -> _Read:
+def _primitive(source: Source, target: Target, call: CallNode, text: Numbers, sizes: tuple[int, ...] | None) -> _Read:
     if call.name == COMPOSE:
         raise source.error(
             text.span,
@@ -75,10 +75,10 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     if call.name in NORMS:
         return _norm(source, target, call, sizes or written)
     op = named(source, target.operations, call.operation, COMPOSE, *NORMS)
-    lacking = int(op.batch_may_lack and len(written) + 1 == op.rank)
-    written = (1,) * lacking + written
+    implicit_dims = int(op.optional_batch and len(written) + 1 == op.rank)
+    written = (1,) * implicit_dims + written
     shape = sizes or written
-    _check_rank(source, text.span, op, shape, lacking)
+    _check_rank(source, text.span, op, shape, implicit_dims)
     # Other sizes are for the same operation.
     op = configured(source, op, call.operation, written)
     nodes, serial = _operands(source, call)
@@ -86,14 +86,14 @@ def _primitive(source: Source, target: Target, call: Call, text: Numbers, sizes:
     _check_count(source, op, call, nodes, [one.name for one in declared])
     shapes = _operand_shapes(source, text.span, op, shape)
     states = [
-        read_state(source, target, node, own[lacking:]).shifted(lacking)
+        read_state(source, target, node, own[implicit_dims:]).shifted(implicit_dims)
         for node, own in zip(nodes, shapes, strict=True)
     ]
     logical = LogicalSpec(op, shape, tuple(states), serial)
-    return logical, nodes, Signature.of(logical, lacking)
+    return logical, nodes, Signature.of(logical, implicit_dims)
 
 
-def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ...], lacking: int) -> None:
+def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ...], implicit_dims: int) -> None:
     """Raise SourceError for another number of sizes than the operation has, or a batch where the text has none."""
     names = op.dims(op.rank or len(shape))
     if op.rank not in (None, len(shape)):
@@ -101,9 +101,9 @@ def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ..
             place,
             f"{op} has the {op.rank} dimensions {'×'.join(names)}, not {len(shape)}",
             "write a size for each of them; 1 where there is only one"
-            + (f", or without {names[0]}" if op.batch_may_lack else ""),
+            + (f", or without {names[0]}" if op.optional_batch else ""),
         )
-    if any(size != 1 for size in shape[:lacking]):
+    if any(size != 1 for size in shape[:implicit_dims]):
         raise source.error(place, f"{op} without {names[0]}, which is {shape[0]}", f"write a size for {names[0]}, too")
 
 
@@ -119,7 +119,7 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
     return shapes
 
 
-def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) -> _Read:
+def _norm(source: Source, target: Target, call: CallNode, shape: tuple[int, ...]) -> _Read:
     """LayerNorm and RMSNorm are other ways to write a Compose."""
     norm = configured(source, NORMS[call.name], call.operation)
     graph = norm.arranged(len(shape))
@@ -133,7 +133,7 @@ def _norm(source: Source, target: Target, call: Call, shape: tuple[int, ...]) ->
     return LogicalSpec(graph.compose, shape, tuple(states), serial), nodes, signature
 
 
-def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] | None) -> _Read:
+def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, ...] | None) -> _Read:
     place = span(call.components[0], call.components[-1])
     if call.name != COMPOSE:
         operation(source, target.operations, call.operation, COMPOSE, *NORMS)
@@ -146,7 +146,7 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
         raise source.error(call.operation.parameters[0].span, "Compose takes no parameters", "its operations do")
     graph = read_graph(source, target.operations, call.components)
     operands, serial = _operands(source, call)
-    listed = [one for one in operands if isinstance(one, Group)]
+    listed = [one for one in operands if isinstance(one, OperandNode)]
     groups = _labelled(source, call, graph, listed)
     output = groups[-1].shape
     assert output is not None, "the grammar has a shape for each operand of a Compose"
@@ -172,7 +172,7 @@ def _compose(source: Source, target: Target, call: Call, sizes: tuple[int, ...] 
     return logical, groups, signature
 
 
-def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> list[Group]:
+def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[OperandNode]) -> list[OperandNode]:
     """Return the operands in the order of the graph's names, which those of a chain have not."""
     if graph.names is None:
         for group in groups:
@@ -182,7 +182,7 @@ def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> 
                 )
         return groups
     names = list(map(str, graph.names))
-    labelled: dict[str, Group] = {}
+    labelled: dict[str, OperandNode] = {}
     for group in groups:
         if group.label is None:
             raise source.error(
@@ -205,8 +205,8 @@ def _labelled(source: Source, call: Call, graph: Graph, groups: list[Group]) -> 
     return [labelled[name] for name in names]
 
 
-def _made(call: Call) -> list[str]:
-    return [str(one.name) for one in call.components if isinstance(one, Equation)]
+def _made(call: CallNode) -> list[str]:
+    return [str(one.name) for one in call.components if isinstance(one, EquationNode)]
 
 
 def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
     return sizes
 
 
-def _operands(source: Source, call: Call) -> tuple[tuple[Token | Group, ...], bool]:
+def _operands(source: Source, call: CallNode) -> tuple[tuple[Token | OperandNode, ...], bool]:
     """Return the operands, and whether `serial` comes after them."""
     words = [one for one in call.operands if isinstance(one, Token)]
     for word in words:
@@ -237,7 +237,7 @@ def _operands(source: Source, call: Call) -> tuple[tuple[Token | Group, ...], bo
 
 
 def _check_count(
-    source: Source, op: Operation | str, call: Call, nodes: Sequence[Token | Group], names: Sequence[str]
+    source: Source, op: Operation | str, call: CallNode, nodes: Sequence[Token | OperandNode], names: Sequence[str]
 ) -> None:
     if len(nodes) == len(names):
         return
@@ -262,7 +262,7 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
     return limits
 
 
-def _blame(target: Target, call: Call, nodes: Sequence[Token | Group], logical: LogicalSpec) -> Span:
+def _blame(target: Target, call: CallNode, nodes: Sequence[Token | OperandNode], logical: LogicalSpec) -> Span:
     """Return the operand that is at fault by itself: even a Fill of it is no Spec. Else the operation."""
     for node, tensor in zip(nodes, logical.operands, strict=False):
         try:

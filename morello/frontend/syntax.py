@@ -31,7 +31,7 @@ class LayoutNode:
 
 
 @attrs.frozen
-class Group:
+class OperandNode:
     """The properties of an operand; in a Compose its shape comes first, and before that may be its name."""
 
     span: Span
@@ -59,7 +59,7 @@ class OperationNode:
 
 
 @attrs.frozen
-class Equation:
+class EquationNode:
     """`y = Add(h, o)` in a Compose."""
 
     span: Span
@@ -69,14 +69,14 @@ class Equation:
 
 
 @attrs.frozen
-class Call:
+class CallNode:
     """An operation on operands. `components` are those of a Compose, which has no shape of its own."""
 
     span: Span
     operation: OperationNode
     shape: Numbers | None
-    components: tuple[OperationNode | Equation, ...]
-    operands: tuple[Token | Group, ...]
+    components: tuple[OperationNode | EquationNode, ...]
+    operands: tuple[Token | OperandNode, ...]
     close: Token
     names: tuple[Token, ...]
 
@@ -86,17 +86,17 @@ class Call:
 
 
 @attrs.frozen
-class Formula:
+class FormulaNode:
     """An operation without its operands."""
 
     operation: OperationNode
-    components: tuple[OperationNode | Equation, ...]
+    components: tuple[OperationNode | EquationNode, ...]
 
 
 @attrs.frozen
 class SpecNode:
     span: Span
-    call: Call
+    call: CallNode
     limits: Numbers | None
 
 
@@ -169,21 +169,21 @@ class _Nodes(Transformer):
 
     limits = list = shape
 
-    def primitive(self, operation: OperationNode, _open: Token, shape: Numbers, *rest: Any) -> Call:
+    def primitive(self, operation: OperationNode, _open: Token, shape: Numbers, *rest: Any) -> CallNode:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
         names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
-        return Call(span(operation, rest[end]), operation, shape, (), rest[:end], rest[end], names)
+        return CallNode(span(operation, rest[end]), operation, shape, (), rest[:end], rest[end], names)
 
     def compose(
-        self, operation: OperationNode, _open: Token, parts: tuple[OperationNode | Equation, ...], *rest: Any
-    ) -> Call:
+        self, operation: OperationNode, _open: Token, parts: tuple[OperationNode | EquationNode, ...], *rest: Any
+    ) -> CallNode:
         end = next(i for i, one in enumerate(rest) if isinstance(one, Token) and one.type == "RPAR")
         names = _of_type(rest[end + 1] if rest[end + 1 :] else (), "WORD")
-        operands = tuple(one for one in rest[:end] if isinstance(one, Group) or one.type == "WORD")
-        return Call(span(operation, rest[end]), operation, None, parts, operands, rest[end], names)
+        operands = tuple(one for one in rest[:end] if isinstance(one, OperandNode) or one.type == "WORD")
+        return CallNode(span(operation, rest[end]), operation, None, parts, operands, rest[end], names)
 
-    def formula(self, operation: OperationNode, *rest: Any) -> Formula:
-        return Formula(operation, rest[1] if rest else ())
+    def formula(self, operation: OperationNode, *rest: Any) -> FormulaNode:
+        return FormulaNode(operation, rest[1] if rest else ())
 
     def operation(self, name: Token, brackets: tuple[Any, ...] = ()) -> OperationNode:
         parameters = tuple(one for one in brackets if isinstance(one, ParameterNode))
@@ -192,24 +192,24 @@ class _Nodes(Transformer):
     def parameter(self, name: Token, value: Token | Numbers | None = None) -> ParameterNode:
         return ParameterNode(span(name, value), name, value)
 
-    def components(self, *parts: Any) -> tuple[OperationNode | Equation, ...]:
+    def components(self, *parts: Any) -> tuple[OperationNode | EquationNode, ...]:
         return parts[1:-1]
 
-    def equation(self, name: Token, operation: OperationNode, inputs: tuple[Token, ...]) -> Equation:
-        return Equation(span(name, inputs[-1]), name, operation, _of_type(inputs, "WORD"))
+    def equation(self, name: Token, operation: OperationNode, inputs: tuple[Token, ...]) -> EquationNode:
+        return EquationNode(span(name, inputs[-1]), name, operation, _of_type(inputs, "WORD"))
 
     def parameters(self, *parts: Any) -> tuple[Any, ...]:
         return parts
 
     application = parameters
 
-    def group(self, *parts: Any) -> Group:
-        return Group(span(parts[0], parts[-1]), parts[1:-1])
+    def group(self, *parts: Any) -> OperandNode:
+        return OperandNode(span(parts[0], parts[-1]), parts[1:-1])
 
-    def shaped(self, *parts: Any) -> Group:
+    def shaped(self, *parts: Any) -> OperandNode:
         label = parts[0] if parts[0].type == "WORD" else None
         shape, *properties = parts[1 if label is None else 2 : -1]
-        return Group(span(parts[0], parts[-1]), tuple(properties), shape, label)
+        return OperandNode(span(parts[0], parts[-1]), tuple(properties), shape, label)
 
     def layout(self, *parts: Token) -> LayoutNode:
         return LayoutNode(span(parts[0], parts[-1]), parts[2:-1])
@@ -249,7 +249,7 @@ def parse_statements(source: Source) -> tuple[StatementNode, ...]:
     return _parse(source, "schedule_body")
 
 
-def parse_formula(source: Source) -> Formula:
+def parse_formula(source: Source) -> FormulaNode:
     return _parse(source, "formula")
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.limits import Grid, Limits, fits, lower, raise_peak
+from morello.ir.limits import LimitGrid, Limits, fits, lower, raise_peak
 from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec, Spec
@@ -32,7 +32,7 @@ class StepLike(Protocol):
 
 
 @attrs.frozen
-class Segment:
+class TileRange:
     """The stretch of one iteration dimension that a loop body covers: `trips` tiles of `size` from `start`."""
 
     start: Num
@@ -46,7 +46,7 @@ class Part:
 
     `args[i]` says what the child's operand i is: the node's own operand of that number, or, counting on from
     there, a tensor the node introduces. `times` multiplies its cost; `live` is what the node holds, in bytes
-    per level, while the child runs. `region` is where a loop's body lies, None elsewhere. Where `dim_maps` is given,
+    per level, while the child runs. `ranges` is where a loop's body lies, None elsewhere. Where `dim_maps` is given,
     the child sees its operand i under other dimensions: its dimension d is dimension `dim_maps[i][d]` of what `args[i]`
     says (None: of size 1; or every so many values of it), and dimensions that are left out have size 1.
     """
@@ -55,14 +55,14 @@ class Part:
     args: tuple[int, ...]
     times: Num
     live: tuple[Num, ...]
-    region: tuple[Segment, ...] | None = None
+    ranges: tuple[TileRange, ...] | None = None
     role: str = "body"
     dim_maps: tuple[DimMap, ...] | None = None
 
     @property
     def tiles(self) -> Num:
         """Return the number of tiles that a loop's body is for, whoever runs them."""
-        return product(segment.trips for segment in self.region or ())
+        return product(tile_range.trips for tile_range in self.ranges or ())
 
 
 @attrs.frozen
@@ -129,31 +129,31 @@ class Node:
     spec: Spec
     expansion: Expansion = attrs.field(hash=False)
     children: tuple[Impl, ...]
-    grids: tuple[Grid, ...] = attrs.field(repr=False)
+    grids: tuple[LimitGrid, ...] = attrs.field(repr=False)
 
 
 Impl = Leaf | Node
 
 
 @attrs.frozen
-class Figures:
+class CostAndPeak:
     """Cost and peak memory (bytes per level) of a complete implementation."""
 
     cost: int
     peak: Limits
 
 
-def combine(expansion: Expansion, children: Sequence[Figures], grids: Sequence[Grid]) -> Figures:
+def combine(expansion: Expansion, children: Sequence[CostAndPeak], grids: Sequence[LimitGrid]) -> CostAndPeak:
     """Return cost and peak of a node from those of its children."""
     cost, peak = int(expansion.cost), tuple(map(int, expansion.needs))
     for part, child in zip(expansion.parts, children, strict=True):
         cost += int(part.times) * child.cost
         raised = raise_peak(child.peak, part.live, grids)
         peak = tuple(max(mine, int(theirs)) for mine, theirs in zip(peak, raised, strict=True))
-    return Figures(cost, raise_peak(peak, [0] * len(peak), grids))
+    return CostAndPeak(cost, raise_peak(peak, [0] * len(peak), grids))
 
 
-def child_limits(expansion: Expansion, limits: Limits, grids: Sequence[Grid]) -> list[Limits] | None:
+def child_limits(expansion: Expansion, limits: Limits, grids: Sequence[LimitGrid]) -> list[Limits] | None:
     """Return the limits of each part, or None if the node does not fit into `limits`."""
     if not fits(expansion.needs, limits):
         return None
@@ -161,7 +161,7 @@ def child_limits(expansion: Expansion, limits: Limits, grids: Sequence[Grid]) ->
     return None if any(min(one) < 0 for one in lowered) else lowered
 
 
-def expand(spec: Spec, expansion: Expansion, grids: Sequence[Grid]) -> Node | None:
+def expand(spec: Spec, expansion: Expansion, grids: Sequence[LimitGrid]) -> Node | None:
     """Return the node for `expansion`, its children still Spec leaves; None if it does not fit into memory."""
     limits = child_limits(expansion, spec.limits, grids)
     if limits is None:
@@ -170,11 +170,11 @@ def expand(spec: Spec, expansion: Expansion, grids: Sequence[Grid]) -> Node | No
     return Node(spec, expansion, leaves, tuple(grids))
 
 
-def figures(impl: Impl) -> Figures:
+def cost_and_peak(impl: Impl) -> CostAndPeak:
     """Return cost and peak memory. Raises SpecError for an implementation with Spec leaves left."""
     if isinstance(impl, Leaf):
         raise SpecError("an unfinished implementation has no cost", "finish it: `synthesize`, or select kernels")
-    return combine(impl.expansion, [figures(child) for child in impl.children], impl.grids)
+    return combine(impl.expansion, [cost_and_peak(child) for child in impl.children], impl.grids)
 
 
 def leaves(impl: Impl) -> Iterator[Leaf]:

@@ -30,7 +30,7 @@ class Symbol:
 class Quotient:
     """inner // by."""
 
-    inner: Index
+    inner: IndexExpr
     by: int
 
     def bounds(self) -> tuple[int, int] | None:
@@ -45,7 +45,7 @@ class Quotient:
 class Remainder:
     """inner mod by."""
 
-    inner: Index
+    inner: IndexExpr
     by: int
 
     def bounds(self) -> tuple[int, int] | None:
@@ -61,7 +61,7 @@ Monomial: TypeAlias = tuple[Atom, ...]
 
 
 @attrs.frozen(cache_hash=True)
-class Index:
+class IndexExpr:
     """A sum of monomials with integer coefficients."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
@@ -87,39 +87,39 @@ class Index:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
-    def __add__(self, other: Index | int) -> Index:
+    def __add__(self, other: IndexExpr | int) -> IndexExpr:
         sums: dict[Monomial, int] = {}
         for monomial, factor in (*self.terms, *as_index(other).terms):
             sums[monomial] = sums.get(monomial, 0) + factor
-        return Index(tuple((monomial, factor) for monomial, factor in sums.items() if factor))
+        return IndexExpr(tuple((monomial, factor) for monomial, factor in sums.items() if factor))
 
     __radd__ = __add__
 
-    def __mul__(self, other: Index | int) -> Index:
-        result = Index()
+    def __mul__(self, other: IndexExpr | int) -> IndexExpr:
+        result = IndexExpr()
         for mine, factor in self.terms:
             for theirs, times in as_index(other).terms:
                 monomial = tuple(sorted((*mine, *theirs), key=str))
-                result = result + Index(((monomial, factor * times),))
+                result = result + IndexExpr(((monomial, factor * times),))
         return result
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, by: int) -> Index:
+    def __floordiv__(self, by: int) -> IndexExpr:
         whole, rest = self._divide(by)
         bounds = rest.bounds()
         if bounds is not None and bounds[0] >= 0 and bounds[1] < by:
             return whole
-        return whole + Index((((Quotient(rest, by),), 1),))
+        return whole + IndexExpr((((Quotient(rest, by),), 1),))
 
-    def __mod__(self, by: int) -> Index:
+    def __mod__(self, by: int) -> IndexExpr:
         _, rest = self._divide(by)
         bounds = rest.bounds()
         if bounds is not None and bounds[0] >= 0 and bounds[1] < by:
             return rest
-        return Index((((Remainder(rest, by),), 1),))
+        return IndexExpr((((Remainder(rest, by),), 1),))
 
-    def _divide(self, by: int) -> tuple[Index, Index]:
+    def _divide(self, by: int) -> tuple[IndexExpr, IndexExpr]:
         """Self as by·whole + rest, where no term of the rest has a factor of `by`."""
         whole: list[tuple[Monomial, int]] = []
         rest: list[tuple[Monomial, int]] = []
@@ -131,7 +131,7 @@ class Index:
             else:
                 rest.append((monomial, factor))
         keep = [tuple(term for term in terms if term[1]) for terms in (whole, rest)]
-        return Index(keep[0]), Index(keep[1])
+        return IndexExpr(keep[0]), IndexExpr(keep[1])
 
     def bounds(self) -> tuple[int, int] | None:
         """Return the smallest and largest value, None if unknown."""
@@ -169,10 +169,10 @@ def _term(monomial: Monomial, factor: int) -> str:
     return " * ".join([*([] if factor == 1 else [str(factor)]), *atoms])
 
 
-def as_index(value: Index | Symbol | int) -> Index:
+def as_index(value: IndexExpr | Symbol | int) -> IndexExpr:
     """Return a counter or number as an index expression."""
-    if isinstance(value, Index):
+    if isinstance(value, IndexExpr):
         return value
     if isinstance(value, Symbol):
-        return Index((((value,), 1),))
-    return Index((((), value),)) if value else Index()
+        return IndexExpr((((value,), 1),))
+    return IndexExpr((((), value),)) if value else IndexExpr()

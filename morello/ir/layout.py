@@ -17,7 +17,7 @@ from typing import Any, overload
 import attrs
 
 from morello.errors import SpecError
-from morello.ir.index import Index
+from morello.ir.index import IndexExpr
 from morello.ir.numbers import Mask, Num, choose
 
 
@@ -149,8 +149,8 @@ class Layout:
     def offset(self, point: Sequence[Num], shape: Sequence[Num], strides: Sequence[Num] | None = None) -> Num: ...
     @overload
     def offset(
-        self, point: Sequence[Index], shape: Sequence[Num], strides: Sequence[Index | int] | None = None
-    ) -> Index: ...
+        self, point: Sequence[IndexExpr], shape: Sequence[Num], strides: Sequence[IndexExpr | int] | None = None
+    ) -> IndexExpr: ...
     def offset(self, point: Sequence[Any], shape: Sequence[Num], strides: Sequence[Any] | None = None) -> Any:
         """Return buffer offset, in values, of the logical coordinates `point` of a tensor of `shape`.
 

@@ -1,6 +1,6 @@
 """Memory limits: how many bytes of each level an implementation may still allocate, fastest level first.
 
-The limits of a level lie on a `Grid`: what is left after an allocation is rounded down to it, peaks are rounded up
+The limits of a level lie on a `LimitGrid`: what is left after an allocation is rounded down to it, peaks are rounded up
 ([Kaufman2025] §2.4), so nearby limits share their solutions.
 """
 
@@ -24,7 +24,7 @@ MOST_BYTES, MOST_DIVISIONS = 1 << 62, 1 << 16
 
 
 @attrs.frozen
-class Grid:
+class LimitGrid:
     """The values that limits of one memory level can have, in bytes: whole units, from 0 to the capacity.
 
     They are the capacity's multiples of 1/`divisions`, and below the first of these its halves down to one unit: of
@@ -69,7 +69,7 @@ class Grid:
         return self.values[index] if index < len(self.values) else amount
 
 
-def grid_rule(grid: Grid) -> str | None:
+def grid_rule(grid: LimitGrid) -> str | None:
     """Return the rule that a grid of units and capacities from 1 breaks; None if it breaks none."""
     if grid.capacity % grid.unit or grid.capacity > MOST_BYTES:
         return "its capacity is a multiple of its unit, at most 2^62 bytes"
@@ -78,12 +78,12 @@ def grid_rule(grid: Grid) -> str | None:
     return None
 
 
-def lower(limits: Limits, live: Sequence[Num], grids: Sequence[Grid]) -> Limits:
+def lower(limits: Limits, live: Sequence[Num], grids: Sequence[LimitGrid]) -> Limits:
     """Return the limits of a child that runs while `live` bytes are held; negative where they do not fit."""
     return tuple(grid.floor(limit - used) for limit, used, grid in zip(limits, live, grids, strict=True))
 
 
-def raise_peak(peak: Sequence[Num], live: Sequence[Num], grids: Sequence[Grid]) -> Limits:
+def raise_peak(peak: Sequence[Num], live: Sequence[Num], grids: Sequence[LimitGrid]) -> Limits:
     """Return the peak of a node that holds `live` bytes while a child with `peak` runs."""
     return tuple(grid.ceil(below + used) for below, used, grid in zip(peak, live, grids, strict=True))
 

@@ -45,7 +45,7 @@ class Program:
     least 1.
     The workspace is `workspace` bytes, and `thread_workspace` more per thread. `flags` are what the C compiler
     needs to be told for this target; how it is told of threads depends on the compiler. `cpu_features` are what the
-    code needs of a CPU besides what the target does. `lacking` is that of the signature.
+    code needs of a CPU besides what the target does. `implicit_dims` is that of the signature.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Program:
     cpu_features: tuple[str, ...] = ()
     declarations: str = ""
     cpu_tests: tuple[str, ...] | None = None
-    lacking: int = 0
+    implicit_dims: int = 0
 
     def including(self, header: str) -> str:
         """Return the source with `#include` of the header, as a file of this name, in place of its declarations."""
@@ -71,7 +71,7 @@ class Program:
     def signature(self) -> Signature:
         """Return the names of operands in C, in the order of a call."""
         names, operands = zip(*((one.name, one.operand) for one in self.parameters), strict=True)
-        return Signature(names, operands, self.lacking)
+        return Signature(names, operands, self.implicit_dims)
 
     def workspace_for(self, threads: int) -> int:
         """Return bytes of workspace for a call with this many threads."""

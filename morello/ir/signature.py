@@ -22,17 +22,17 @@ class Signature:
     names: tuple[str, ...]
     operands: tuple[int, ...]
     #: How many first dimensions, of size 1, the text lacks, and with it what is said of its operands.
-    lacking: int = 0
+    implicit_dims: int = 0
 
     @classmethod
-    def of(cls, logical: LogicalSpec, lacking: int = 0) -> Signature:
+    def of(cls, logical: LogicalSpec, implicit_dims: int = 0) -> Signature:
         """Return the signature of a Spec that says nothing about it: its operation's names, in the Spec's order."""
         names = tuple(one.name for one in logical.declared)
-        return cls(names, tuple(range(len(names))), lacking)
+        return cls(names, tuple(range(len(names))), implicit_dims)
 
     def text(self, logical: LogicalSpec, separator: str = ", ", inner: str = ", ") -> str:
         """Return a Spec in the words of its text; separators are as in `LogicalSpec.text`."""
-        return logical.text(separator, inner, self.names, self.operands, self.lacking)
+        return logical.text(separator, inner, self.names, self.operands, self.implicit_dims)
 
     def in_spec_order(self, values: Sequence[T]) -> list[T]:
         """Return one value for each operand of a call in the order of the Spec."""

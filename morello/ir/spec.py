@@ -70,12 +70,12 @@ class LogicalSpec:
         inner: str = ", ",
         names: Sequence[str] = (),
         order: Sequence[int] = (),
-        lacking: int = 0,
+        implicit_dims: int = 0,
     ) -> str:
         """Return it as the Spec language has it: `separator` between its parts, `inner` between operands of a Compose.
 
-        `names` and `order` are those of the operands in a call, where they are not the operation's, and `lacking` first
-        dimensions are left out: see `Signature.text`.
+        `names` and `order` are those of the operands in a call, if they differ from the operation's. The first
+        `implicit_dims` dimensions are left out.
         """
         declared = [one.name for one in self.declared]
         listed = [*order] or [*range(len(declared))]
@@ -83,8 +83,8 @@ class LogicalSpec:
         serial = ", serial" if self.serial else ""
         called = f"({', '.join(names)})" if names and [*names] != labels else ""
         if not isinstance(self.op, Compose):
-            sizes = "×".join(map(str, self.shape[lacking:]))
-            states = [f"({tensor.lacking(lacking).labels})" for tensor in self.operands]
+            sizes = "×".join(map(str, self.shape[implicit_dims:]))
+            states = [f"({tensor.without_leading(implicit_dims).labels})" for tensor in self.operands]
             return f"{self.op}({separator.join([sizes, *states])}{serial}){called}"
         # Only equations can be given their operands in another order.
         is_chain = self.op.is_chain and listed == [*range(len(declared))]

@@ -319,7 +319,7 @@ class TensorSpec:
     shape: tuple[Num, ...]
     state: OperandState
 
-    def lacking(self, count: int) -> TensorSpec:
+    def without_leading(self, count: int) -> TensorSpec:
         """Return it, in normal form, without so many first dimensions, of size 1."""
         return TensorSpec(self.shape[count:], self.state.shifted(-count)) if count else self
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from morello.ir.index import Index, as_index
+from morello.ir.index import IndexExpr, as_index
 from morello.ir.layout import row_major
 from morello.ir.tensor import Collapsed, DimMap, Every, TensorSpec, plain
 
@@ -24,11 +24,11 @@ class Buffer:
 
     name: str
     tensor: TensorSpec
-    strides: tuple[Index | int, ...]
+    strides: tuple[IndexExpr | int, ...]
     variables: tuple[str, ...] | None = None
-    start: Index | int = 0
+    start: IndexExpr | int = 0
 
-    def offset(self, point: Sequence[Index | int]) -> Index:
+    def offset(self, point: Sequence[IndexExpr | int]) -> IndexExpr:
         """Return the offset of a value from the start of the array, in values."""
         shape = self.tensor.shape
         layout = self.tensor.state.layout or row_major(len(shape))
@@ -55,7 +55,7 @@ class View:
 
     buffer: Buffer
     tensor: TensorSpec
-    starts: tuple[Index | int, ...]
+    starts: tuple[IndexExpr | int, ...]
     dim_map: tuple[int | None, ...]
     steps: tuple[int, ...]
 
@@ -64,7 +64,7 @@ class View:
         rank = len(buffer.tensor.shape)
         return cls(buffer, buffer.tensor, (0,) * rank, tuple(range(rank)), (1,) * rank)
 
-    def tile(self, tensor: TensorSpec, starts: Sequence[Index | int], dim_map: DimMap | None = None) -> View:
+    def tile(self, tensor: TensorSpec, starts: Sequence[IndexExpr | int], dim_map: DimMap | None = None) -> View:
         """Return a tile of this tile, which starts at `starts` within it, with the dimensions that `dim_map` says."""
         moved = list(self.starts)
         for axis, step, start in zip(self.dim_map, self.steps, starts, strict=True):
@@ -98,7 +98,7 @@ class View:
         )
         return View.whole(Buffer(self.buffer.name, tensor, strides, self.buffer.variables, self.offset()))
 
-    def offset(self, position: int = 0) -> Index:
+    def offset(self, position: int = 0) -> IndexExpr:
         """Return the place in the buffer of this tile's value number `position`, counted in the order of its layout."""
         shape = tuple(int(size) for size in self.tensor.shape)
         layout = self.tensor.state.layout or row_major(len(shape))
@@ -108,14 +108,14 @@ class View:
                 point[axis] = point[axis] + at * step
         return self.buffer.offset(point)
 
-    def stride(self, dim: int, strip: int = 1) -> Index:
+    def stride(self, dim: int, strip: int = 1) -> IndexExpr:
         """Return how many values lie between neighbouring strips of a dimension; 0 if there is one strip.
 
         Raises ValueError where neighbours are not always as far apart, as in strips.
         """
         last, axis = (int(self.tensor.shape[dim]) - 1) // strip, self.dim_map[dim]
         if last == 0 or axis is None:
-            return Index()
+            return IndexExpr()
         # All tiles of a loop lie alike, so the first one, which starts at 0, tells for all.
         first, *others = (
             self.buffer.offset([place * strip * self.steps[dim] if at == axis else 0 for at in range(len(self.starts))])

@@ -11,7 +11,7 @@ import attrs
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.layout import Layout
-from morello.ir.limits import Grid, Limits
+from morello.ir.limits import LimitGrid, Limits
 from morello.ir.numbers import Num
 from morello.ir.ops import Compose, Operation
 from morello.ir.ops.base import Operand
@@ -56,10 +56,10 @@ class MemoryLevel:
         return self.kind in ("scalar", "vector")
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> LimitGrid:
         """Return the values that its limits can have."""
         own = self.capacity // self.unit if self.is_register else 8 if self.kind == "cache" else 1
-        return Grid(self.capacity, self.unit, own if self.divisions is None else self.divisions)
+        return LimitGrid(self.capacity, self.unit, own if self.divisions is None else self.divisions)
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +121,7 @@ class Machine:
         return {level.name: level for level in self.levels}
 
     @cached_property
-    def grids(self) -> tuple[Grid, ...]:
+    def grids(self) -> tuple[LimitGrid, ...]:
         """Return the values that limits of each level can have."""
         return tuple(level.grid for level in self.levels)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from morello.ir.dtypes import DType
-from morello.ir.index import Index
+from morello.ir.index import IndexExpr
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.buffers import View
@@ -90,7 +90,7 @@ class OperandSite:
         """Return how many values behind this operand another one of the same storage starts; None if that varies."""
         return (other._view.offset() + self._view.offset() * -1).constant
 
-    def stride(self, dim: int, strip: int = 1) -> Index:
+    def stride(self, dim: int, strip: int = 1) -> IndexExpr:
         """Return how many values lie between neighbours along a dimension, or between neighbouring strips of it.
 
         It is 0 where there is one of them. Else it is a number, or one known only at run time for an operand of the
@@ -101,7 +101,7 @@ class OperandSite:
         self._printer.uses(symbol.name for symbol in stride.symbols())
         return stride
 
-    def _offset(self, position: int) -> Index:
+    def _offset(self, position: int) -> IndexExpr:
         """Return where the buffer holds a value, for code that is about to name it."""
         offset = self._view.offset(position)
         self._printer.uses((self.name, *(symbol.name for symbol in offset.symbols())))

@@ -14,7 +14,7 @@ from morello.codegen.keys import program_key
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.plugins.mapper import Mapper, told
 from morello.rewrites.base import Rewrite
 from morello.runtime.kernel import Kernel
@@ -154,7 +154,7 @@ class Mapping:
             raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
         goal = self._searched(goal)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
-        return Mapped("", tuple(taken), tuple(refused), goal, int(figures(goal.impl).cost), across)
+        return Mapped("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
 
     def _searched(self, goal: Goal) -> Goal:
         """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.

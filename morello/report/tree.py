@@ -10,7 +10,7 @@ from rich.text import Text
 
 from morello.codegen.loops import goes_on, until
 from morello.codegen.words import short
-from morello.ir.impl import Alloc, Figures, Impl, KernelCall, Leaf, Loop, Part, combine, figures
+from morello.ir.impl import Alloc, CostAndPeak, Impl, KernelCall, Leaf, Loop, Part, combine, cost_and_peak
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
 from morello.report.tables import Column, Row
@@ -102,7 +102,7 @@ Others = Callable[[Impl], tuple[RunnerUp, ...] | None]
 
 def program_tree(impl: Impl, target: Target, others: Others | None = None) -> Branch:
     """Return a finished program as data. Raises SpecError for an unfinished one."""
-    return _branch(impl, target, "body", 1, int(figures(impl).cost), others or (lambda impl: None))
+    return _branch(impl, target, "body", 1, int(cost_and_peak(impl).cost), others or (lambda impl: None))
 
 
 def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others: Others) -> Branch:
@@ -113,7 +113,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         for part, child in zip(expansion.parts, impl.children, strict=True)
     )
     total_figures = combine(
-        expansion, [Figures(child.cost, tuple(child.peak.values())) for child in children], impl.grids
+        expansion, [CostAndPeak(child.cost, tuple(child.peak.values())) for child in children], impl.grids
     )
     return Branch(
         step=str(expansion.step),

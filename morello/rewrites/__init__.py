@@ -1,6 +1,6 @@
 """Rewrites: semantics-preserving steps from a Spec to a node over smaller Specs, one family a file."""
 
-from morello.rewrites.base import Case, Rewrite, Vector, Word, argument
+from morello.rewrites.base import Rewrite, RewriteCase, Vector, Word, argument
 from morello.rewrites.broadcast_first import BroadcastFirst
 from morello.rewrites.bufferize import Bufferize
 from morello.rewrites.convert import Convert
@@ -49,7 +49,6 @@ __all__ = [
     "STANDARD",
     "BroadcastFirst",
     "Bufferize",
-    "Case",
     "Convert",
     "ExactFit",
     "Materialize",
@@ -60,6 +59,7 @@ __all__ = [
     "ParallelSplitSoftmax",
     "Rematerialize",
     "Rewrite",
+    "RewriteCase",
     "Select",
     "SpatialSplit",
     "Split",

@@ -56,7 +56,7 @@ def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTH
 
 
 @attrs.frozen
-class Case:
+class RewriteCase:
     """The cells of a batch (None: all, or a single Spec) for which a rewrite gives one kind of node."""
 
     cells: CellIndices
@@ -98,7 +98,7 @@ class Rewrite(ABC):
         return True
 
     @abstractmethod
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         """Rewrite a Spec or a batch. Raises Inapplicable where the step applies to no Spec of it."""
 
     def expansion(self, logical: LogicalSpec, target: Target) -> Expansion:
@@ -228,7 +228,9 @@ def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
     return True
 
 
-def by_group(codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], CellIndices], Iterator[Case]]) -> Iterator[Case]:
+def by_group(
+    codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], CellIndices], Iterator[RewriteCase]]
+) -> Iterator[RewriteCase]:
     """Yield the cases of each group of cells that agree on `codes`; a batch leaves out groups that are refused."""
     for group, cells in partition(codes):
         try:

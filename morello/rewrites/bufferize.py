@@ -13,11 +13,11 @@ from morello.ir.ops.compose import Compose, Piece
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import argument
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class Bufferize(Placed):
+class Bufferize(BufferedPipelineRewrite):
     """`bufferize to L1 as row_major at [1]`: what operation 1 of a Compose makes becomes a tensor.
 
     The operations are counted from 0, the one that runs last. Without `at`, all intermediates become tensors.
@@ -40,7 +40,7 @@ class Bufferize(Placed):
             for level, layout, vector in places(target, op.intermediate_dtype(first, dtypes), rank):
                 yield cls(level, layout, vector, at)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, Compose):
             raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")
@@ -53,11 +53,11 @@ class Bufferize(Placed):
             for one in cuts
         ]
         numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}
-        jobs = [
-            Job(piece.op, piece.shape(logical.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
+        stages = [
+            Stage(piece.op, piece.shape(logical.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
             for piece in _pieces(op, tuple(cuts))
         ]
-        yield Plan(jobs, wanted)
+        yield PipelinePlan(stages, wanted)
 
 
 @cache

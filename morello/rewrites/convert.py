@@ -13,11 +13,11 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class Convert(Placed):
+class Convert(BufferedPipelineRewrite):
     """`convert to L1`: bf16 results of a reduction are worked out as f32, in a new tensor, and rounded at the end.
 
     Of an operation on several integers, one value of each for every result, those of other types than the result are
@@ -33,7 +33,7 @@ class Convert(Placed):
                 if layout == "row_major":
                     yield cls(level, layout, vector)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         converted = _converted(logical)
         if not converted:
             raise wrong_operation(self, "reductions to bf16 and for integers of several types", logical.op)
@@ -44,11 +44,11 @@ class Convert(Placed):
             for operand, dtype in converted.items()
         ]
         moves = [
-            Job(Move(), declared[own].shape(logical.shape), (new, own) if declared[own].writes else (own, new))
+            Stage(Move(), declared[own].shape(logical.shape), (new, own) if declared[own].writes else (own, new))
             for own, new in numbers.items()
         ]
-        main = Job(logical.op, logical.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
-        yield Plan([main, *moves] if declared[min(numbers)].writes else [*moves, main], wanted)
+        main = Stage(logical.op, logical.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
+        yield PipelinePlan([main, *moves] if declared[min(numbers)].writes else [*moves, main], wanted)
 
 
 def _converted(logical: LogicalSpec) -> dict[int, DType]:

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Segment
+from morello.ir.impl import TileRange
 from morello.ir.numbers import Mask, Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, argument, largest, masked, require, select_cells, within
-from morello.rewrites.tile import Body, body_cases, searched
+from morello.rewrites.base import Rewrite, RewriteCase, argument, largest, masked, require, select_cells, within
+from morello.rewrites.tile import LoopBody, body_cases, searched
 
 #: The smallest and the largest tile that search tries where kernels ask for none. It is register tiles that have to
 #: fit: a remainder of larger tiles is cheap, and smaller ones reuse little.
@@ -54,19 +54,19 @@ class ExactFit(Rewrite):
         tried = _tried(logical, self.dim, target)
         return _each(logical.shape[self.dim], lambda size: self.sizes in tried(size))
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         inside = masked(None, self._check(logical))
         batch = select_cells(logical, inside)
-        bodies: list[Body] = []
+        bodies: list[LoopBody] = []
         start: Num = 0
         for position, size in enumerate(self.sizes):
             trips = _each(batch.shape[self.dim], lambda extent, at=position: _trips(extent, self.sizes)[at])
-            region = [Segment(0, extent, 1) for extent in batch.shape]
-            region[self.dim] = Segment(start, size, trips)
-            bodies.append(Body(tuple(region)))
+            ranges = [TileRange(0, extent, 1) for extent in batch.shape]
+            ranges[self.dim] = TileRange(start, size, trips)
+            bodies.append(LoopBody(tuple(ranges)))
             start = start + size * trips
         for case in body_cases(batch, bodies, self, target):
-            yield Case(within(inside, case.cells), case.expansion)
+            yield RewriteCase(within(inside, case.cells), case.expansion)
 
     def _check(self, logical: LogicalSpec) -> Mask:
         """Return the Specs that the sizes cover. Raises Inapplicable where they cover none."""

@@ -14,11 +14,11 @@ from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class _Generated(Placed):
+class _Generated(BufferedPipelineRewrite):
     """A Random into a new tensor, and a Matmul with it."""
 
     #: Whether the new tensor is in registers.
@@ -31,7 +31,7 @@ class _Generated(Placed):
                 if target.level(level).is_register == cls.in_registers:
                     yield cls(level, layout, vector)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, RandMatmul):
             raise wrong_operation(self, "RandMatmul", op)
@@ -39,8 +39,8 @@ class _Generated(Placed):
             other = Materialize.keyword if self.in_registers else Rematerialize.keyword
             raise Inapplicable(f"`{self}` is for {self._levels()}, and {self.level} is none", f"write `{other}`")
         generate, multiply = Random(seed=op.seed), Matmul(accumulate=op.accumulate)
-        jobs = [Job(generate, logical.shape[:3], (0, 1, 4)), Job(multiply, logical.shape, (4, 2, 3))]
-        yield Plan(jobs, [NewTensor("lhs", logical.shape[:3], F32)])
+        stages = [Stage(generate, logical.shape[:3], (0, 1, 4)), Stage(multiply, logical.shape, (4, 2, 3))]
+        yield PipelinePlan(stages, [NewTensor("lhs", logical.shape[:3], F32)])
 
     def _levels(self) -> str:
         return "registers" if self.in_registers else "memory"

@@ -19,8 +19,8 @@ from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.machine import Machine, MemoryLevel, NewBuffer
 from morello.kernels.target import Target
 from morello.rewrites.base import (
-    Case,
     Rewrite,
+    RewriteCase,
     Vector,
     Word,
     argument,
@@ -69,7 +69,7 @@ class MoveStep(Rewrite):
                     for layout in _layouts(level, buffer, dtype, operand.shape(logical.shape), target, plain=plain):
                         yield from (cls(index, name, layout, vector, cast) for vector in vectors)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         operand, tensor = self._operand(logical)
         self._level(tensor.state, target)
         if self.dtype is not None:
@@ -120,7 +120,7 @@ class MoveStep(Rewrite):
         state: OperandState,
         cells: CellIndices,
         target: Machine,
-    ) -> Iterator[Case]:
+    ) -> Iterator[RewriteCase]:
         """Yield the node for one new operand state."""
         require(
             state != tensor.state,
@@ -136,7 +136,7 @@ class MoveStep(Rewrite):
         cells = masked(cells, fine)
         kept = select_cells(logical, cells)
         source = kept.operand(self.operand)
-        yield Case(cells, self._expansion(kept, operand, source, TensorSpec(source.shape, state), target))
+        yield RewriteCase(cells, self._expansion(kept, operand, source, TensorSpec(source.shape, state), target))
 
     def _expansion(
         self, logical: LogicalSpec, operand: Operand, source: TensorSpec, fresh: TensorSpec, target: Machine

@@ -12,7 +12,7 @@ from morello.ir.ops.conv import Conv, GroupedConv
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import masked, require, select_cells, wrong_operation
-from morello.rewrites.staged import Job, Plan, Staged
+from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage
 
 B, G = range(2)
 #: The dimensions of the operands without that of groups.
@@ -20,7 +20,7 @@ _IMAGE, _FILTERS = (0, 2, 3, 4), (1, 2, 3, 4)
 
 
 @attrs.frozen(cache_hash=True)
-class OneGroup(Staged):
+class OneGroup(PipelineRewrite):
     """`one_group` sees a GroupedConv of one group as the Conv of its channels and filters."""
 
     keyword: ClassVar[str] = "one_group"
@@ -35,7 +35,7 @@ class OneGroup(Staged):
         # Images and groups share no data.
         return (B, G) if isinstance(op, GroupedConv) else None
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, GroupedConv):
             raise wrong_operation(self, "GroupedConv", op)
@@ -44,4 +44,4 @@ class OneGroup(Staged):
         dim_maps = (_IMAGE, _FILTERS, _IMAGE)
         conv = Conv(**attrs.asdict(op, recurse=False))
         shape = (kept.shape[0], *kept.shape[G + 1 :])
-        yield Plan([Job(conv, shape, (0, 1, 2), dim_maps)], cells=cells)
+        yield PipelinePlan([Stage(conv, shape, (0, 1, 2), dim_maps)], cells=cells)

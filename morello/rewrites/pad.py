@@ -13,11 +13,11 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
 from morello.rewrites.base import pending_dims, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class PadStep(Placed):
+class PadStep(BufferedPipelineRewrite):
     """`pad to L1 as row_major`: the image and zeros around it go to a new tensor, which a convolution without
     padding reads. Only then can rows, columns and filters be tiled."""
 
@@ -32,12 +32,12 @@ class PadStep(Placed):
                 if not target.level(level).is_register:
                     yield cls(level, layout, vector)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, (Conv, GroupedConv)) or not any(op.pads):
             raise wrong_operation(self, "convolutions with padding", op)
         image, plain = logical.states[0], op.unpadded()
         whole = plain.operands(len(logical.shape))[0].shape(logical.shape)
         others = tuple(range(1, len(logical.states)))
-        jobs = [Job(Pad(op.pads), whole, (0, 3)), Job(plain, logical.shape, (3, *others))]
-        yield Plan(jobs, [NewTensor("padded", whole, image.dtype)])
+        stages = [Stage(Pad(op.pads), whole, (0, 3)), Stage(plain, logical.shape, (3, *others))]
+        yield PipelinePlan(stages, [NewTensor("padded", whole, image.dtype)])

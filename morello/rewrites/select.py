@@ -15,7 +15,7 @@ from morello.ir.numbers import Mask, Num, anywhere
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Combined, CostPart, Microkernel
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, Word, argument, masked, select_cells
+from morello.rewrites.base import Rewrite, RewriteCase, Word, argument, masked, select_cells
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Select(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         yield from (cls(kernel.name) for kernel in target.kernels if kernel.matches(logical))
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         kernel = target.kernels_by_name.get(self.kernel)
         if self.kernel in target.withheld:
             lacks = ", ".join(target.withheld[self.kernel])
@@ -46,7 +46,7 @@ class Select(Rewrite):
         cells = masked(None, mask)
         taken = select_cells(logical, cells)
         needs, cost = checked_needs(kernel, taken, target), checked_cost(kernel, taken, target)
-        yield Case(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
+        yield RewriteCase(cells, KernelCall(self, cost, needs, (), kernel=self.kernel))
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:

@@ -21,11 +21,11 @@ from morello.ir.ops.softmax_parts import (
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, Staged, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, PipelineRewrite, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class _OfSoftmax(Placed):
+class _OfSoftmax(BufferedPipelineRewrite):
     """A rewrite of one operation of the family whose new tensors have a value per row."""
 
     takes: ClassVar[type[SoftmaxLike]]
@@ -62,13 +62,13 @@ class ToSoftmaxParts(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = self._op(logical)
-        jobs = [
-            Job(SoftmaxDenominatorAndUnscaled(dim=op.dim), logical.shape, (0, 2, 1)),
-            Job(DivideVecScalar(dim=op.dim), logical.shape, (2, 1)),
+        stages = [
+            Stage(SoftmaxDenominatorAndUnscaled(dim=op.dim), logical.shape, (0, 2, 1)),
+            Stage(DivideVecScalar(dim=op.dim), logical.shape, (2, 1)),
         ]
-        yield Plan(jobs, [_per_row(op, logical, "denom")])
+        yield PipelinePlan(stages, [_per_row(op, logical, "denom")])
 
 
 @attrs.frozen(cache_hash=True)
@@ -78,13 +78,13 @@ class ToSoftmaxPartsRecompute(_OfSoftmax):
     keyword: ClassVar[str] = "to_softmax_parts_recompute"
     takes: ClassVar[type[SoftmaxLike]] = Softmax
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = self._op(logical)
-        jobs = [
-            Job(SoftmaxDenominatorAndMax(dim=op.dim), logical.shape, (0, 2, 3)),
-            Job(SoftmaxComplete(dim=op.dim), logical.shape, (0, 2, 3, 1)),
+        stages = [
+            Stage(SoftmaxDenominatorAndMax(dim=op.dim), logical.shape, (0, 2, 3)),
+            Stage(SoftmaxComplete(dim=op.dim), logical.shape, (0, 2, 3, 1)),
         ]
-        yield Plan(jobs, [_per_row(op, logical, name) for name in ("max", "denom")])
+        yield PipelinePlan(stages, [_per_row(op, logical, name) for name in ("max", "denom")])
 
 
 @attrs.frozen(cache_hash=True)
@@ -94,17 +94,17 @@ class ToMaxAndUnscaled(_OfSoftmax):
     keyword: ClassVar[str] = "to_max_and_unscaled"
     takes: ClassVar[type[SoftmaxLike]] = SoftmaxDenominatorAndUnscaled
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = self._op(logical)
-        jobs = [
-            Job(Max(dim=op.dim), logical.shape, (0, 3)),
-            Job(SoftmaxDenominatorAndUnscaledFromMax(dim=op.dim), logical.shape, (0, 3, 1, 2)),
+        stages = [
+            Stage(Max(dim=op.dim), logical.shape, (0, 3)),
+            Stage(SoftmaxDenominatorAndUnscaledFromMax(dim=op.dim), logical.shape, (0, 3, 1, 2)),
         ]
-        yield Plan(jobs, [_per_row(op, logical, "max")])
+        yield PipelinePlan(stages, [_per_row(op, logical, "max")])
 
 
 @attrs.frozen(cache_hash=True)
-class ToMaxAndDenominator(Staged):
+class ToMaxAndDenominator(PipelineRewrite):
     """`to_max_and_denominator`: maxima in a pass of their own, then denominators."""
 
     keyword: ClassVar[str] = "to_max_and_denominator"
@@ -114,12 +114,12 @@ class ToMaxAndDenominator(Staged):
         if isinstance(logical.op, SoftmaxDenominatorAndMax) and not logical.op.accumulate:
             yield cls()
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
-        jobs = [
-            Job(Max(dim=op.dim), logical.shape, (0, 1)),
-            Job(SoftmaxDenominator(dim=op.dim), logical.shape, (0, 1, 2)),
+        stages = [
+            Stage(Max(dim=op.dim), logical.shape, (0, 1)),
+            Stage(SoftmaxDenominator(dim=op.dim), logical.shape, (0, 1, 2)),
         ]
-        yield Plan(jobs)
+        yield PipelinePlan(stages)

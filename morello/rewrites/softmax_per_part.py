@@ -21,14 +21,14 @@ from morello.rewrites.base import (
     select_cells,
     wrong_operation,
 )
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, Staged
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, PipelineRewrite, Stage
 
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
 _LONG, _SHORTEST = 4096, 64
 
 
 @attrs.frozen(cache_hash=True)
-class ParallelSplitSoftmax(Placed):
+class ParallelSplitSoftmax(BufferedPipelineRewrite):
     """`parallel_split_softmax 1024 to GL`: maxima and denominators of parts of 1024 values go to new tensors."""
 
     keyword: ClassVar[str] = "parallel_split_softmax"
@@ -45,7 +45,7 @@ class ParallelSplitSoftmax(Placed):
         sizes = [1 << bit for bit in range(length.bit_length()) if _SHORTEST <= 1 << bit < length]
         yield from (cls(level, size=size) for level in levels for size in (sizes if length >= _LONG else ()))
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
             raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
@@ -65,15 +65,15 @@ class ParallelSplitSoftmax(Placed):
         cells = masked(None, fine)
         shape = select_cells(logical, cells).shape
         parts = (*shape[:-1], shape[-1] // self.size)
-        jobs = [
-            Job(SoftmaxDenominatorAndMaxPerPart(of=self.size), (*parts, self.size), (0, 3, 4)),
-            Job(SoftmaxDenominatorAndMaxFromParts(), parts, (3, 4, 1, 2)),
+        stages = [
+            Stage(SoftmaxDenominatorAndMaxPerPart(of=self.size), (*parts, self.size), (0, 3, 4)),
+            Stage(SoftmaxDenominatorAndMaxFromParts(), parts, (3, 4, 1, 2)),
         ]
-        yield Plan(jobs, [NewTensor(name, parts, F32) for name in ("part_max", "part_denom")], cells)
+        yield PipelinePlan(stages, [NewTensor(name, parts, F32) for name in ("part_max", "part_denom")], cells)
 
 
 @attrs.frozen(cache_hash=True)
-class OnePart(Staged):
+class OnePart(PipelineRewrite):
     """`one_part`: the statistics of a single part of each row are those of a row."""
 
     keyword: ClassVar[str] = "one_part"
@@ -83,10 +83,10 @@ class OnePart(Staged):
         if isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             yield cls()
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
             raise wrong_operation(self, "SoftmaxDenominatorAndMaxPerPart", logical.op)
         cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))
         kept = select_cells(logical, cells)
         shape = (*kept.shape[:-2], kept.shape[-1])
-        yield Plan([Job(SoftmaxDenominatorAndMax(), shape, (0, 1, 2))], cells=cells)
+        yield PipelinePlan([Stage(SoftmaxDenominatorAndMax(), shape, (0, 1, 2))], cells=cells)

@@ -15,7 +15,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import Collapsed, DimMap, Every
 from morello.kernels.machine import Machine
 from morello.rewrites.base import argument, masked, require, select_cells
-from morello.rewrites.staged import Job, Plan, Staged
+from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage
 
 B, F, C, H, W, FH, FW = range(7)
 #: The dimension of an image along which pixels are.
@@ -23,7 +23,7 @@ _Axis = int | Every | Collapsed
 
 
 @attrs.frozen(cache_hash=True)
-class SpatialSplit(Staged):
+class SpatialSplit(PipelineRewrite):
     """`spatial_split` sees a ConvAccum with one filter position as a MatmulAccum.
 
     Tiling by 1 along fh and fw leads there. Pixels of an image are rows of the product, channels its reduction and
@@ -41,7 +41,7 @@ class SpatialSplit(Staged):
             yield cls()
             yield cls(filters=True)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, Conv) or not op.accumulate:
             raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")
@@ -64,19 +64,19 @@ class SpatialSplit(Staged):
             cells = masked(None, mask)
             if mask is not False and (cells is None or len(cells)):
                 applies = True
-                job = self._product(select_cells(logical, cells).shape, axis, take(pixels, cells))
-                yield Plan([job], cells=cells)
+                stage = self._product(select_cells(logical, cells).shape, axis, take(pixels, cells))
+                yield PipelinePlan([stage], cells=cells)
         if not applies:
             raise Inapplicable(
                 f"{op} has several images of several pixels, or several rows of pixels apart", "tile b, h or w by 1"
             )
 
-    def _product(self, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Job:
+    def _product(self, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Stage:
         """Return the Matmul over channels, whose rows (or columns) are so many pixels along an axis of the image."""
         output = axis.dim if isinstance(axis, Every) else axis
         dim_maps: tuple[DimMap, ...]
         if self.filters:
             dim_maps = ((None, 0, 1), (None, 1, axis), (None, 1, output))
-            return Job(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
+            return Stage(Matmul(accumulate=True), (1, shape[F], shape[C], pixels), (1, 0, 2), dim_maps)
         dim_maps = ((None, axis, 1), (None, 1, 0), (None, output, 1))
-        return Job(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)
+        return Stage(Matmul(accumulate=True), (1, pixels, shape[C], shape[F]), (0, 1, 2), dim_maps)

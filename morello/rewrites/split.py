@@ -11,7 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, argument, tried_sizes
+from morello.rewrites.base import Rewrite, RewriteCase, argument, tried_sizes
 from morello.rewrites.tile import loop_cases
 
 
@@ -30,7 +30,7 @@ class Split(Rewrite):
             multiple = logical.op.tile_multiple(dims[0])
             yield from (cls(size) for size in tried_sizes(logical.shape[dims[0]], target) if size % multiple == 0)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         rank = len(logical.shape)
         dims = splittable(logical) or list(logical.op.reductions(rank))
         if len(dims) != 1:

@@ -10,15 +10,15 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion, Loop, Part, Segment
+from morello.ir.impl import Expansion, Loop, Part, TileRange
 from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine, MemoryLevel
 from morello.kernels.target import Target
 from morello.rewrites.base import (
-    Case,
     Rewrite,
+    RewriteCase,
     argument,
     by_group,
     largest,
@@ -75,14 +75,14 @@ class Tile(Rewrite):
         # Registers belong to one thread.
         return not (self.parallel and level.is_register)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         sizes = per_dimension(self.sizes, logical)
         if not self.parallel:
             yield from loop_cases(logical, sizes, self, target)
             return
         inside = masked(None, self._check_parallel(logical, sizes, target))
         for case in loop_cases(select_cells(logical, inside), sizes, self, target):
-            yield Case(within(inside, case.cells), _in_parallel(case.expansion, target))
+            yield RewriteCase(within(inside, case.cells), _in_parallel(case.expansion, target))
 
     def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Machine) -> Mask:
         """Raise Inapplicable unless threads can share the tiles."""
@@ -154,28 +154,28 @@ def per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ..
 
 
 @attrs.frozen
-class Body:
+class LoopBody:
     """The tiles that one body of a loop covers; `there` says in which cells of a batch there are any."""
 
-    region: tuple[Segment, ...]
+    ranges: tuple[TileRange, ...]
     there: Mask = True
     role: str = "body"
 
     @property
     def shape(self) -> tuple[Num, ...]:
-        return tuple(segment.size for segment in self.region)
+        return tuple(tile_range.size for tile_range in self.ranges)
 
     @property
     def starts(self) -> tuple[Num, ...]:
-        return tuple(segment.start for segment in self.region)
+        return tuple(tile_range.start for tile_range in self.ranges)
 
-    def select(self, cells: CellIndices) -> Body:
+    def select(self, cells: CellIndices) -> LoopBody:
         """Return the body as it is in the given cells of a batch, in all of which it is."""
-        region = (Segment(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.region)
-        return Body(tuple(region), role=self.role)
+        ranges = (TileRange(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.ranges)
+        return LoopBody(tuple(ranges), role=self.role)
 
 
-def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Machine) -> Iterator[Case]:
+def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, target: Machine) -> Iterator[RewriteCase]:
     """Yield loops over tiles of `sizes` per iteration dimension (0: whole), boundary bodies included."""
     inside = masked(None, _check(logical, sizes))
     batch = select_cells(logical, inside)
@@ -183,39 +183,41 @@ def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, targ
     corners = combinations(*([False, True] if size else [False] for size in sizes))
     bodies = [_corner(batch, tiles, corner) for corner in corners]
     for case in body_cases(batch, bodies, step, target):
-        yield Case(within(inside, case.cells), case.expansion)
+        yield RewriteCase(within(inside, case.cells), case.expansion)
 
 
-def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> Body:
+def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> LoopBody:
     """Return the tiles that are at the edge of those dimensions for which `corner` says so."""
     there: Mask = True
-    region: list[Segment] = []
+    ranges: list[TileRange] = []
     for edge, size, tile in zip(corner, logical.shape, tiles, strict=True):
         trips, rest = size // tile, size % tile
         if edge:
             there = there & (rest > 0)
             # Where there is no rest the size does not matter, but 0 is not one.
-            region.append(Segment(trips * tile, choose(rest > 0, rest, tile), 1))
+            ranges.append(TileRange(trips * tile, choose(rest > 0, rest, tile), 1))
         else:
-            region.append(Segment(0, tile, trips))
-    return Body(tuple(region), there, "boundary" if any(corner) else "body")
+            ranges.append(TileRange(0, tile, trips))
+    return LoopBody(tuple(ranges), there, "boundary" if any(corner) else "body")
 
 
-def body_cases(logical: LogicalSpec, bodies: Sequence[Body], step: Rewrite, target: Machine) -> Iterator[Case]:
+def body_cases(
+    logical: LogicalSpec, bodies: Sequence[LoopBody], step: Rewrite, target: Machine
+) -> Iterator[RewriteCase]:
     """Yield the loop with these bodies, for each group of a batch's cells whose bodies have the same states."""
     # A single Spec has a body or not.
     bodies = [body for body in bodies if body.there is not False]
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
-    def loops(group: tuple[int, ...], cells: CellIndices) -> Iterator[Case]:
+    def loops(group: tuple[int, ...], cells: CellIndices) -> Iterator[RewriteCase]:
         width = len(codes[0])
-        kept: list[tuple[Body, tuple[OperandState, ...]]] = []
+        kept: list[tuple[LoopBody, tuple[OperandState, ...]]] = []
         for position, body in enumerate(bodies):
             body_codes = group[position * width : (position + 1) * width]
             if body_codes[0]:
                 kept.append((body.select(cells), _tile_states(logical, body_codes[1:], step)))
         for case in _loop(select_cells(logical, cells), kept, step, target):
-            yield Case(within(cells, case.cells), case.expansion)
+            yield RewriteCase(within(cells, case.cells), case.expansion)
 
     yield from by_group([code for own in codes for code in own], loops)
 
@@ -252,9 +254,9 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
     )
 
 
-def _tile_codes(logical: LogicalSpec, body: Body, target: Machine) -> list[Num]:
+def _tile_codes(logical: LogicalSpec, body: LoopBody, target: Machine) -> list[Num]:
     codes: list[Num] = []
-    declared = logical.op.operands(len(body.region))
+    declared = logical.op.operands(len(body.ranges))
     for one, state in zip(declared, logical.states, strict=True):
         if state.code_count:
             alignment = target.level(state.level).alignment
@@ -278,8 +280,8 @@ def _tile_states(logical: LogicalSpec, codes: Sequence[int], step: Rewrite) -> t
 
 
 def _loop(
-    whole: LogicalSpec, bodies: Sequence[tuple[Body, tuple[OperandState, ...]]], step: Rewrite, target: Machine
-) -> Iterator[Case]:
+    whole: LogicalSpec, bodies: Sequence[tuple[LoopBody, tuple[OperandState, ...]]], step: Rewrite, target: Machine
+) -> Iterator[RewriteCase]:
     """Yield the loop over bodies that all cells have in common, where tiles keep whole vectors."""
     valid: Mask = True
     tiles = [LogicalSpec(whole.op, body.shape, states, whole.serial) for body, states in bodies]
@@ -296,10 +298,10 @@ def _loop(
         _part(select_cells(tile, cells), body.select(cells), target)
         for tile, (body, _) in zip(tiles, bodies, strict=True)
     )
-    yield Case(cells, Loop(step, 0, target.nothing(), parts))
+    yield RewriteCase(cells, Loop(step, 0, target.nothing(), parts))
 
 
-def _part(tile: LogicalSpec, body: Body, target: Machine) -> Part:
-    times = product(segment.trips for segment in body.region)
+def _part(tile: LogicalSpec, body: LoopBody, target: Machine) -> Part:
+    times = product(tile_range.trips for tile_range in body.ranges)
     args = tuple(range(len(tile.states)))
-    return Part(tile, args, times, target.nothing(), region=body.region, role=body.role)
+    return Part(tile, args, times, target.nothing(), ranges=body.ranges, role=body.role)

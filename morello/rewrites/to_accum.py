@@ -12,7 +12,7 @@ from morello.ir.impl import Part, Sequential
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import LEAVE_OUT, Case, Rewrite, pending_dims
+from morello.rewrites.base import LEAVE_OUT, Rewrite, RewriteCase, pending_dims
 
 
 @attrs.frozen(cache_hash=True)
@@ -27,7 +27,7 @@ class ToAccum(Rewrite):
         if logical.op.accumulating() is not None and pending_dims(logical.op, target) is None:
             yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         accumulating = logical.op.accumulating()
         if accumulating is None:
             raise Inapplicable(f"{logical.op} has no accumulating variant to turn into", LEAVE_OUT)
@@ -45,4 +45,4 @@ class ToAccum(Rewrite):
             if initial is not None
         ]
         body = Part(attrs.evolve(logical, op=accumulating), tuple(range(len(logical.states))), 1, nothing)
-        yield Case(None, Sequential(self, 0, nothing, (*fills, body)))
+        yield RewriteCase(None, Sequential(self, 0, nothing, (*fills, body)))

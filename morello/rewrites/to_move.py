@@ -12,11 +12,11 @@ from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import wrong_operation
-from morello.rewrites.staged import Job, Plan, Staged
+from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage
 
 
 @attrs.frozen(cache_hash=True)
-class ToMove(Staged):
+class ToMove(PipelineRewrite):
     """`to_move`: OnePrefix as a Move to its output, seen without the dimension of size 1."""
 
     keyword: ClassVar[str] = "to_move"
@@ -26,9 +26,9 @@ class ToMove(Staged):
         if isinstance(logical.op, OnePrefix):
             yield cls()
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         if not isinstance(logical.op, OnePrefix):
             raise wrong_operation(self, "OnePrefix", logical.op)
         same = tuple(range(len(logical.shape)))
         dim_maps = (same, tuple(dim + 1 for dim in same))
-        yield Plan([Job(Move(), logical.shape, (0, 1), dim_maps)])
+        yield PipelinePlan([Stage(Move(), logical.shape, (0, 1), dim_maps)])

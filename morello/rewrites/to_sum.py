@@ -14,11 +14,11 @@ from morello.ir.ops.unary import Scale
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import select_cells, wrong_operation
-from morello.rewrites.staged import Job, NewTensor, Placed, Plan, places
+from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class ToSum(Placed):
+class ToSum(BufferedPipelineRewrite):
     """`to_sum to L1`: sums go to a new tensor, and from there to the output, divided by how many were added."""
 
     keyword: ClassVar[str] = "to_sum"
@@ -30,7 +30,7 @@ class ToSum(Placed):
                 if layout == "row_major":
                     yield cls(level, layout, vector)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         op = logical.op
         if not isinstance(op, Mean):
             raise wrong_operation(self, "Mean", op)
@@ -39,5 +39,5 @@ class ToSum(Placed):
         for (length,), cells in partition([logical.shape[axis]]):
             shape = select_cells(logical, cells).shape
             sums = tuple(1 if dim == axis else size for dim, size in enumerate(shape))
-            jobs = [Job(Sum(dim=op.dim), shape, (0, 2)), Job(Scale(by=1 / length), sums, (2, 1))]
-            yield Plan(jobs, [NewTensor("sum", sums, F32)], cells)
+            stages = [Stage(Sum(dim=op.dim), shape, (0, 2)), Stage(Scale(by=1 / length), sums, (2, 1))]
+            yield PipelinePlan(stages, [NewTensor("sum", sums, F32)], cells)

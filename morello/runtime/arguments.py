@@ -34,7 +34,7 @@ class Argument:
     writes: bool
     alignment: int
     #: How many first dimensions, of size 1, messages leave out.
-    lacking: int = 0
+    implicit_dims: int = 0
 
     def seen(self, array: Any) -> np.ndarray:
         """Return an array of any library as numpy's, in place. Raises ArgumentError for what is none, or cannot be."""
@@ -61,7 +61,7 @@ class Argument:
             shaped = form.repeated(array)
         if shaped is None:
             why = "" if form.plain else f" (the physical shape of {form.layout})"
-            expected = form.shape[self.lacking :] if form.plain else form.shape
+            expected = form.shape[self.implicit_dims :] if form.plain else form.shape
             raise self._fault(f"shape {expected}{why}", f"shape {array.shape}", self._shape_hint(array))
         self._check_strides(shaped)
         shift = shaped.ctypes.data % self.alignment
@@ -99,11 +99,11 @@ class Argument:
         form, width = self.form, self.form.dtype.bytes
         for axis, (size, stride, wanted) in enumerate(zip(array.shape, array.strides, form.strides, strict=True)):
             if wanted is not None and stride != wanted * width:
-                lacking = self.lacking if form.plain else 0
-                expected = [None if each is None else each * width for each in form.strides[lacking:]]
+                implicit_dims = self.implicit_dims if form.plain else 0
+                expected = [None if each is None else each * width for each in form.strides[implicit_dims:]]
                 raise self._fault(
-                    f"{form.layout.shifted(-self.lacking)}: strides {_shown(expected)} in bytes",
-                    f"strides {array.strides[lacking:]}",
+                    f"{form.layout.shifted(-self.implicit_dims)}: strides {_shown(expected)} in bytes",
+                    f"strides {array.strides[implicit_dims:]}",
                     self._pack_hint(),
                 )
             if size > 1 and stride % width:
@@ -121,7 +121,7 @@ class Argument:
 
     def _shape_hint(self, array: np.ndarray) -> str:
         """Return how an array of another shape becomes one that fits."""
-        wanted = tuple(map(int, self.tensor.shape[self.lacking :]))
+        wanted = tuple(map(int, self.tensor.shape[self.implicit_dims :]))
         if self.reads and array.size != math.prod(wanted):
             return "compile the Spec with the sizes of the array"
         if not self.reads or in_shape(array, wanted) is not None:
@@ -153,7 +153,9 @@ def arguments_of(spec: Spec, signature: Signature, target: Target) -> tuple[Argu
         width = tensor.state.dtype.bytes
         alignment = max(width, target.level(tensor.state.level).alignment) if tensor.state.aligned else width
         form = form_of(tensor)
-        found.append(Argument(index, operand, name, tensor, form, one.reads, one.writes, alignment, signature.lacking))
+        found.append(
+            Argument(index, operand, name, tensor, form, one.reads, one.writes, alignment, signature.implicit_dims)
+        )
     return tuple(found)
 
 

@@ -78,7 +78,7 @@ def _stage(
     finite = [np.where(np.isfinite(value), value, 0.0) for value in values]
     factor = max((float(np.max(np.abs(value), initial=1.0)) for value in finite), default=1.0)
     with np.errstate(all="ignore"):
-        means = op.meaning(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
+        means = op.evaluate(shape, values, kinds[len(kinds) - len(op.operands(len(shape))) :])
         magnitudes = analysis.magnitude(shape, values)
         largest = analysis.largest_intermediate(shape, finite)
         inexact = any(error.any() for error in errors)

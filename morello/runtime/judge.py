@@ -81,7 +81,7 @@ def expectations(
     shape = tuple(map(int, logical.shape))
     if all(dtype.is_float for dtype in outputs):
         return _float_expectations(logical, shape, [as_float64(value) for value in inputs], integral, flushes)
-    values = logical.op.meaning(shape, [value.astype(np.int64) for value in inputs], dtypes)
+    values = logical.op.evaluate(shape, [value.astype(np.int64) for value in inputs], dtypes)
     expected = []
     for value, dtype in zip(values, outputs, strict=True):
         none = np.zeros(value.shape, bool)

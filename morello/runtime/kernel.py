@@ -17,7 +17,7 @@ from morello import schedule
 from morello.codegen.threads import MAX_THREADS
 from morello.errors import ArgumentError, EmitError, ToolchainError, remedy
 from morello.host import missing_features
-from morello.ir.impl import Figures, Impl, figures
+from morello.ir.impl import CostAndPeak, Impl, cost_and_peak
 from morello.ir.limits import Limits
 from morello.ir.program import Program
 from morello.ir.spec import Spec
@@ -138,8 +138,8 @@ class Kernel:
         return schedule.schedule_text(schedule.schedule_of(self.impl))
 
     @cached_property
-    def _figures(self) -> Figures:
-        return figures(self.impl)
+    def _figures(self) -> CostAndPeak:
+        return cost_and_peak(self.impl)
 
     @property
     def cost(self) -> int:
@@ -236,7 +236,7 @@ class Kernel:
 
     def _blanks(self, taken: Sequence[Argument], seen: Sequence[np.ndarray]) -> tuple[Blank, ...]:
         """Return what makes the outputs beside the operands taken: without first dimensions that all of these lack."""
-        lacking = min(
+        implicit_dims = min(
             (len(one.form.shape) - view.ndim for one, view in zip(taken, seen, strict=True) if one.form.plain),
             default=0,
         )
@@ -244,7 +244,7 @@ class Kernel:
         for argument in self.arguments:
             if argument not in taken:
                 ones = len([*takewhile(lambda size: size == 1, argument.form.shape)])
-                dropped = min(lacking, ones) if argument.form.plain else 0
+                dropped = min(implicit_dims, ones) if argument.form.plain else 0
                 blanks.append(Blank.of(argument.tensor, max(ALIGNMENT, argument.alignment), dropped))
         return tuple(blanks)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from morello.codegen.interface import COMMON_FLAGS
-from morello.codegen.library import Unit
+from morello.codegen.library import CFile
 from morello.errors import ToolchainError
 from morello.runtime.build import compile_in, invoke, workshop
 from morello.runtime.process import run
@@ -14,7 +14,7 @@ from morello.runtime.toolchain import CHOOSE_HINT, Compiler, thread_flags, timeo
 
 
 def build_file(
-    kind: str, units: Mapping[str, Unit], headers: Mapping[str, str], compiler: Compiler, parallel: bool
+    kind: str, units: Mapping[str, CFile], headers: Mapping[str, str], compiler: Compiler, parallel: bool
 ) -> bytes:
     """Return a file of the kind `s`, `o`, `a` or `so`, made of C files, by name, that include `headers`.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from morello.ir.impl import Figures, Impl, Node, expand, figures
+from morello.ir.impl import CostAndPeak, Impl, Node, cost_and_peak, expand
 from morello.ir.limits import Limits, fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
@@ -116,10 +116,10 @@ class BlockSearch:
             lines.append(f"`{keyword}` is taken Spec by Spec, which is slow: search cannot tell what it does to blocks")
         return lines
 
-    def solve(self, spec: Spec) -> Figures | None:
+    def solve(self, spec: Spec) -> CostAndPeak | None:
         """Return cost and peak memory of the cheapest program, None if there is none."""
         (program,) = self.programs([spec])
-        return figures(program) if program else None
+        return cost_and_peak(program) if program else None
 
     def synthesize(self, spec: Spec) -> Impl:
         """Return the cheapest program. Raises NoImplementation, saying which memory limit is too small if one is."""
@@ -179,7 +179,7 @@ class BlockSearch:
         if high == float("inf"):
             raise undecided(spec, asked, late=time.monotonic() >= deadline)
         impl = self._best_found(spec, goal)
-        found = Found(impl, int(figures(impl).cost), int(low))
+        found = Found(impl, int(cost_and_peak(impl).cost), int(low))
         early = time.monotonic() >= deadline or asked.full or found.gap <= asked.gap
         return found if early else attrs.evolve(found, effort=asked.expansions or 0)
 
@@ -271,7 +271,7 @@ class BlockSearch:
         (goal,) = solver.engine.directory.cells_of([spec])
         return goal, *solver.core.costs(goal)
 
-    def _some(self, spec: Spec) -> Figures | None:
+    def _some(self, spec: Spec) -> CostAndPeak | None:
         """Return the figures of the first program that comes up, None if there is none. Raises Undecided."""
         if not self._maybe(spec):
             return None
@@ -282,7 +282,7 @@ class BlockSearch:
             return None
         if high == float("inf"):
             raise undecided(spec, effort, late=False)
-        return self.solve(spec) if low >= high else figures(self._best_found(spec, goal))
+        return self.solve(spec) if low >= high else cost_and_peak(self._best_found(spec, goal))
 
     def _maybe(self, spec: Spec) -> bool:
         """Return False if bounds alone show that there is no program. Others of the same sizes were searched for."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from morello.errors import NoImplementation, Undecided
-from morello.ir.impl import Figures
+from morello.ir.impl import CostAndPeak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.search.effort import Effort
@@ -17,7 +17,7 @@ from morello.search.solve.engine import Engine, relaxed
 from morello.search.tables.shapes import key_of
 
 #: Gives the figures of some program of a Spec, None if it has none. Raises Undecided.
-Some = Callable[[Spec], Figures | None]
+Some = Callable[[Spec], CostAndPeak | None]
 #: Says at less cost that a Spec may have a program.
 Maybe = Callable[[Spec], bool]
 

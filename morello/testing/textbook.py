@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from morello.errors import Inapplicable
-from morello.ir.impl import Expansion, Figures, Impl, Node, combine, expand, figures, leaves, walk
+from morello.ir.impl import CostAndPeak, Expansion, Impl, Node, combine, cost_and_peak, expand, leaves, walk
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.rewrites.base import rewrites_of
@@ -21,9 +21,9 @@ from morello.rewrites.base import rewrites_of
 
 @attrs.frozen
 class Cheapest:
-    """The cheapest program of a Spec, with its figures by the recursion."""
+    """The cheapest program of a Spec, with its cost_and_peak by the recursion."""
 
-    figures: Figures
+    cost_and_peak: CostAndPeak
     impl: Impl
 
 
@@ -55,7 +55,7 @@ class Textbook:
         best: Cheapest | None = None
         for expansion in self.expansions(spec.logical):
             found = self._program(spec, expansion)
-            if found and (best is None or found.figures.cost < best.figures.cost):
+            if found and (best is None or found.cost_and_peak.cost < best.cost_and_peak.cost):
                 best = found
         return best
 
@@ -70,7 +70,7 @@ class Textbook:
             children.append(child)
         if node is None:
             return None
-        total = combine(expansion, [child.figures for child in children], self.target.grids)
+        total = combine(expansion, [child.cost_and_peak for child in children], self.target.grids)
         return Cheapest(total, Node(spec, expansion, tuple(child.impl for child in children), node.grids))
 
 
@@ -98,14 +98,14 @@ def differences(
 ) -> Iterator[str]:
     """Yield the Specs on which a search disagrees, each with both answers."""
     for (spec, expected), impl in zip(seen.items(), search([*seen]), strict=True):
-        told = figures(impl) if impl else None
-        if told != (expected.figures if expected else None) or impl != (expected.impl if expected else None):
+        told = cost_and_peak(impl) if impl else None
+        if told != (expected.cost_and_peak if expected else None) or impl != (expected.impl if expected else None):
             yield f"{spec}\n  expected {_answer(expected and expected.impl)}\n  found    {_answer(impl)}"
 
 
 def _answer(impl: Impl | None) -> str:
     if impl is None:
         return "no program"
-    told = figures(impl)
+    told = cost_and_peak(impl)
     steps = "; ".join(str(node.expansion.step) for node in walk(impl) if isinstance(node, Node))
     return f"cost {told.cost}, peak {list(told.peak)}: {steps}"

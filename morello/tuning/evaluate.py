@@ -22,7 +22,7 @@ from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, ToolchainError, Undecided, VerificationError
 from morello.frontend.parser import parse_schedule
 from morello.goals import Goal
-from morello.ir.impl import Impl, Leaf, Loop, figures
+from morello.ir.impl import Impl, Leaf, Loop, cost_and_peak
 from morello.kernels.metric import Metric
 from morello.plugins.edits import removed, sites
 from morello.plugins.measure import Clock
@@ -155,7 +155,7 @@ class Evaluator:
     def cost(self, schedule: Schedule) -> int | None:
         """Return what the program of a schedule costs under the model, None where there is none."""
         try:
-            return int(figures(self.complete(schedule)).cost)
+            return int(cost_and_peak(self.complete(schedule)).cost)
         except MorelloError:
             return None
 
@@ -174,7 +174,7 @@ class Evaluator:
         impl = simplified(Candidate(target=self.goal.target, impl=impl), self._key)
         goal = attrs.evolve(self.goal, position=Position(impl), before_search=None)
         program = goal.target.emitter.emit(impl, goal.target, goal.name, goal.signature)
-        return Built(GoalKernel(goal, program, self.compiler), self._key(impl), int(figures(impl).cost))
+        return Built(GoalKernel(goal, program, self.compiler), self._key(impl), int(cost_and_peak(impl).cost))
 
     def _key(self, impl: Impl) -> str:
         return program_key(impl, self.goal.target)

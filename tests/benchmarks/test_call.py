@@ -26,7 +26,7 @@ def test_problems_are_specs_and_loops(problem: call.Problem) -> None:
     assert np.allclose(out, expected)
     logical = goal.spec.logical
     inputs = [a.reshape(tensor.shape) for tensor in goal.spec.operands[:2]]
-    assert np.allclose(logical.op.meaning(tuple(map(int, logical.shape)), inputs, [])[0], expected)
+    assert np.allclose(logical.op.evaluate(tuple(map(int, logical.shape)), inputs, [])[0], expected)
 
 
 def test_libraries_that_are_not_there_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_the_meaning_of_a_spec_is_that_of_its_problem(problem: Problem) -> None:
     (goal, *_) = api.parse(problem.texts("x86_avx2", 1)[0]).values()
     logical = goal.spec.logical
     inputs = [each.astype(np.float64) for each in problem.inputs()]
-    (found,) = logical.op.meaning(tuple(map(int, logical.shape)), inputs, [])
+    (found,) = logical.op.evaluate(tuple(map(int, logical.shape)), inputs, [])
     expected = problem.expected()
     assert np.abs(found.astype(np.float64) - expected).max() <= 1e-5 * np.abs(expected).max()
 

@@ -13,7 +13,7 @@ import tune
 from harness.specs import SPECS
 from morello.errors import MorelloError
 from morello.host import missing_features
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.plugins import Proposal, Proposer, Request, Session
 
 SMALL = "Relu(64×64, (f32, GL), (f32, GL), serial)"
@@ -101,6 +101,6 @@ def test_reuse_has_a_row_for_each_shape_way_and_number(monkeypatch: pytest.Monke
 
 def test_starts_of_a_mapper_are_worse_than_those_of_search() -> None:
     found, proposed = (tune.start_of(SMALL, "x86_avx2", 2000, mapper) for mapper in (None, "random"))
-    assert figures(found.impl).cost <= figures(proposed.impl).cost
+    assert cost_and_peak(found.impl).cost <= cost_and_peak(proposed.impl).cost
     with pytest.raises(MorelloError, match="no program to begin with"):
         tune.start_of(SMALL, "x86_avx2", 2000, "conv-lp")

@@ -15,13 +15,13 @@ from morello.bounds.certificate import Certificate, certificate, cuts_of, memory
 from morello.bounds.moved import moved, reads_beyond
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 from morello.rewrites import Tile
-from morello.rewrites.base import Case
+from morello.rewrites.base import RewriteCase
 from morello.testing.generate import RandomPrograms
 from tools.fuzz.certificates import examine
 from tools.fuzz.specs import drawn_spec
@@ -119,7 +119,7 @@ def test_no_random_program_costs_or_moves_less(
     spec = found[0].spec
     least = certificate(spec, target).cost
     for impl in found:
-        assert seed % 3 or figures(impl).cost >= least
+        assert seed % 3 or cost_and_peak(impl).cost >= least
         for cut in cuts_of(spec, target):
             # What kernels compute with beyond the cut they may read more often than is counted.
             if not reads_beyond(impl, target, cut.level):
@@ -197,7 +197,7 @@ def test_strange_rewrites_are_not_trusted() -> None:
 
         keyword = "mystery"
 
-        def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+        def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
             yield from super().cases(logical, target)
 
     plugin = toy_plugin()

@@ -14,7 +14,7 @@ from morello.bounds.traffic import check, traffic
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 
@@ -84,7 +84,7 @@ def test_no_program_costs_less_than_certified(avx2: Target) -> None:
     one = spec(avx2, 4, 8, 16)
     certified = certificate(one, avx2)
     verify(certified)
-    assert 1 < certified.cost <= figures(Goal.of(one, avx2).synthesize(db=False).impl).cost
+    assert 1 < certified.cost <= cost_and_peak(Goal.of(one, avx2).synthesize(db=False).impl).cost
     made = randomized(one, avx2, cuts_of(one, avx2))
     assert [each.rows for each in made.values()] == [4, 4, 4]
     assert made[2].generating > made[4].generating > 0

@@ -10,13 +10,13 @@ import pytest
 
 from morello import goal
 from morello.ir.dtypes import F32
-from morello.ir.impl import Node, Part, Pipeline, expand, figures
+from morello.ir.impl import Node, Part, Pipeline, cost_and_peak, expand
 from morello.ir.layout import row_major
 from morello.ir.ops import by_name
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.target import Target
-from morello.rewrites import Case, Rewrite, Word, argument
+from morello.rewrites import Rewrite, RewriteCase, Word, argument
 from morello.search.block_search import BlockSearch
 
 
@@ -31,7 +31,7 @@ class Detour(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         yield from ()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         source, out = logical.states
         vector = 8 if target.level(self.level).kind == "vector" else None
         middle = target.state(self.level, F32, row_major(len(logical.shape)), vector=vector)
@@ -43,7 +43,7 @@ class Detour(Rewrite):
             for start, end, args in stages
         )
         cost = 2 * target.move_cost(tensor)
-        yield Case(None, Pipeline(self, cost, target.nothing(), parts, (tensor, tensor)))
+        yield RewriteCase(None, Pipeline(self, cost, target.nothing(), parts, (tensor, tensor)))
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_intermediates_hold_what_stages_hand_on(level: str, shape: tuple[int, in
     kernel = prove(impl, avx2)
     assert kernel.source.count("between") > 2
     held = avx2.footprint(TensorSpec(shape, impl.expansion.tensors[0].state))
-    assert all(peak >= 2 * size for peak, size in zip(figures(impl).peak, held, strict=True))
+    assert all(peak >= 2 * size for peak, size in zip(cost_and_peak(impl).peak, held, strict=True))
 
 
 @pytest.mark.parametrize("name", ["Maximum", "Minimum"])

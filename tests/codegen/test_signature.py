@@ -76,7 +76,7 @@ def test_a_product_without_a_batch_is_one_of_matrices_in_headers_and_calls(runs:
             kernel(a.copy(), b)
         kernel.check()
     assert "Matmul(3×4×8, (f32, GL, col_major)" in repr(morello.goal(text, target="x86_avx2"))
-    assert kernel.program.signature == Signature(("a", "b", "c"), (0, 1, 2), lacking=1)
+    assert kernel.program.signature == Signature(("a", "b", "c"), (0, 1, 2), implicit_dims=1)
 
 
 def test_errors_have_the_names_of_the_text(runs: None) -> None:

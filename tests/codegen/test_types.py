@@ -158,7 +158,7 @@ def test_pairs_saturate_before_they_are_added() -> None:
     op = Matmul(saturating=True)
     lhs, rhs = np.full((1, 1, 4), 255), np.full((1, 4, 1), 127)
     kinds = [next(dtype for dtype in ALL if dtype.name == name) for name in ("u8", "i8", "i16")]
-    (out,) = op.meaning((1, 1, 4, 1), [lhs, rhs], kinds)
+    (out,) = op.evaluate((1, 1, 4, 1), [lhs, rhs], kinds)
     assert out.tolist() == [[[2 * 32767]]]
     assert op.check((1, 1, 3, 1), kinds)
     assert not op.check((1, 1, 4, 1), kinds)

@@ -12,7 +12,7 @@ from morello.db import database_cache
 from morello.db.block import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
-from morello.ir.impl import Impl, figures, walk
+from morello.ir.impl import Impl, cost_and_peak, walk
 from morello.kernels.target import Target
 from morello.search.effort import Effort
 from morello.search.progress import Progress
@@ -98,7 +98,7 @@ def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytes
     assert told > 1
     entry = SpecStore(path).find(avx2, goal.spec)
     assert entry
-    assert (entry.kind, entry.cost) == (AnswerKind.EXACT, figures(found.impl).cost)
+    assert (entry.kind, entry.cost) == (AnswerKind.EXACT, cost_and_peak(found.impl).cost)
 
 
 def test_what_is_in_progress_is_saved_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from morello.db.fingerprint import fingerprint
 from morello.db.sources import ASIDE, core, hash_of
 from morello.db.store import SpecStore
 from morello.errors import PluginError
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
 
@@ -121,15 +121,15 @@ def test_an_older_release_is_not_believed(tmp_path: Path, avx2: Target) -> None:
     code = """
 import sys, morello
 from morello.db.store import SpecStore
-from morello.ir.impl import figures
-print(figures(morello.goal(sys.argv[1], target="x86_avx2").synthesize(SpecStore(sys.argv[2])).impl).cost)
+from morello.ir.impl import cost_and_peak
+print(cost_and_peak(morello.goal(sys.argv[1], target="x86_avx2").synthesize(SpecStore(sys.argv[2])).impl).cost)
 """
     older = int(run(folder, code, SPEC, path))
     assert older >= 9999
     goal = morello.goal(SPEC, target="x86_avx2")
     store = SpecStore(path)
     assert store.find(avx2, goal.spec) is None
-    assert figures(goal.synthesize(store).impl).cost < 9999
+    assert cost_and_peak(goal.synthesize(store).impl).cost < 9999
     # Both answers are there, and each release finds its own.
     assert int(run(folder, code, SPEC, path)) == older
 

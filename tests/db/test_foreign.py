@@ -16,7 +16,7 @@ from morello.db.block import AnswerBlock, AnswerKind, Entry
 from morello.db.file import Damaged
 from morello.db.programs import solved_blocks
 from morello.db.store import Conflict, SpecStore
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 
@@ -145,7 +145,7 @@ def test_a_cost_that_the_program_has_not_is_damage(
 ) -> None:
     first, _ = solved
     assert isinstance(first.impl, Node)
-    cost = figures(first.impl).cost + by
+    cost = cost_and_peak(first.impl).cost + by
     store = told(tmp_path / "a.db", first.target, changed(first.impl, costs=np.array([cost])))
     with pytest.raises(Damaged, match=f"not {cost}"):
         goal().synthesize(db=store)
@@ -179,7 +179,7 @@ def test_two_others_that_contradict_each_other(solved: tuple[morello.Goal, SpecS
 def wrong_and_right(first: morello.Goal, path: Path) -> SpecStore:
     """A database with marks on a program, whose root is dearer than it is said to be, and on a denial."""
     assert isinstance(first.impl, Node)
-    return told(path, first.target, changed(first.impl, costs=np.array([figures(first.impl).cost - 1])))
+    return told(path, first.target, changed(first.impl, costs=np.array([cost_and_peak(first.impl).cost - 1])))
 
 
 def test_proving_takes_marks_off_and_wrong_answers_out(solved: tuple[morello.Goal, SpecStore], tmp_path: Path) -> None:

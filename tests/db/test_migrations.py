@@ -16,7 +16,7 @@ from morello.db.file import APPLICATION, FORMAT, Damaged
 from morello.db.migrations import MIGRATIONS
 from morello.db.store import SpecStore
 from morello.errors import Converted, MorelloError
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 
 TEXT = "Matmul(1×1×1×2, L1, L1, L1, serial)"
 
@@ -93,7 +93,7 @@ def test_answers_of_format_6_are_kept(old: Path) -> None:
     one = goal()
     entry = store.find(one.target, one.spec)
     assert entry is not None
-    assert entry.cost == figures(one.synthesize(db=False).impl).cost
+    assert entry.cost == cost_and_peak(one.synthesize(db=False).impl).cost
     assert [*upkeep.damage(store)] == []
     text = [*exported(store)]
     store.close()
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_dropped(tmp_path: Path, version: int) -> None:
     done = goal().synthesize(db=store)
     entry = store.find(done.target, done.spec)
     assert entry is not None
-    assert entry.cost == figures(done.impl).cost
+    assert entry.cost == cost_and_peak(done.impl).cost
 
 
 @pytest.mark.parametrize(

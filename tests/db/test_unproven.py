@@ -22,7 +22,7 @@ from morello.db.store import SpecStore
 from morello.errors import Undecided
 from morello.frontend.parser import parse_spec
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
 from morello.search.effort import Effort
@@ -95,7 +95,7 @@ def test_more_effort_goes_on_from_it(more: Effort, tmp_path: Path, avx2: Target)
     first = approach(path, avx2, EASY)
     best = BlockSearch(avx2).synthesize(first.impl.spec)
     again = approach(path, avx2, more)
-    assert first.low <= again.low <= figures(best).cost <= again.cost <= first.cost
+    assert first.low <= again.low <= cost_and_peak(best).cost <= again.cost <= first.cost
     if again.low == again.cost:
         assert again.impl == best
         assert stored(path, avx2) is None
@@ -117,7 +117,7 @@ def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target)
     path = tmp_path / "specs.db"
     approach(path, avx2, EASY)
     best = BlockSearch(avx2).synthesize(parse_spec(TEXT, avx2))
-    cost = int(figures(best).cost)
+    cost = int(cost_and_peak(best).cost)
     unproven.keep(SpecStore(path).file, avx2, Found(best, cost, cost - 1, 1))
     assert approach(path, avx2, Effort()) == Found(best, cost, cost)
     assert stored(path, avx2) is None

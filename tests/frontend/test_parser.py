@@ -161,7 +161,7 @@ class Blur(Operation):
         image = Operand("image", (((0, 2), (1, 1)),))
         return (image, operand("weights", (1,)), operand("out", (0,), reads=False, writes=True))
 
-    def meaning(self, shape, inputs, dtypes):
+    def evaluate(self, shape, inputs, dtypes):
         raise AssertionError
 
     def flops(self, shape):

@@ -64,7 +64,7 @@ def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
     rank = len(shape)
     inputs = read_values(op, shape, np.random.default_rng(seed))
     operands = op.operands(rank)
-    whole = op.meaning(shape, inputs, [F32] * len(operands))[0]
+    whole = op.evaluate(shape, inputs, [F32] * len(operands))[0]
     assert whole.shape == operands[-1].shape(shape)
     fixed, summed = op.untiled(rank), op.reductions(rank)
     split = {dim: rng.randint(1, shape[dim]) for dim in range(rank) if dim not in fixed}
@@ -76,7 +76,7 @@ def test_each_tile_computes_its_part_of_the_whole(seed: int) -> None:
         given_tile = [tile_of(value, one, starts, sizes) for value, one in zip(inputs, operands, strict=False)]
         if operands[-1].reads:
             given_tile[-1] = tile_of(result, operands[-1], starts, sizes)
-        made = op.meaning(sizes, given_tile, [F32] * len(operands))[0]
+        made = op.evaluate(sizes, given_tile, [F32] * len(operands))[0]
         tile_of(result, operands[-1], starts, sizes)[...] = made
     assert operands[-1].reads or not set(summed) & split.keys()
     close(result, whole)
@@ -105,7 +105,7 @@ def test_pieces_one_after_another_compute_the_whole(seed: int) -> None:
             expected = whole[entry].shape(shape) if entry >= 0 else op.intermediate_shape(~entry, shape)
             assert one.shape(own) == expected
         given_values = [tensors[entry] for entry in piece.args[:-1]]
-        tensors[piece.args[-1]] = piece.op.meaning(own, given_values, [F32] * len(declared))[0]
+        tensors[piece.args[-1]] = piece.op.evaluate(own, given_values, [F32] * len(declared))[0]
         close(tensors[piece.args[-1]], values[~piece.args[-1] if piece.args[-1] < 0 else 0])
     assert pieces[-1].args[-1] == op.inputs
 
@@ -232,8 +232,8 @@ def test_types_of_intermediates(dtypes: list[DType], intermediate: DType) -> Non
 def test_integers_wrap_around_on_the_way() -> None:
     op = Compose.chain([Relu(), Mul()], [1, 1])
     lhs, rhs = np.array([100]), np.array([2])
-    assert op.meaning((1,), [lhs, rhs], [I8] * 3)[0].tolist() == [0]  # 200 is -56 as i8
-    assert op.meaning((1,), [lhs, rhs], [I32] * 3)[0].tolist() == [200]
+    assert op.evaluate((1,), [lhs, rhs], [I8] * 3)[0].tolist() == [0]  # 200 is -56 as i8
+    assert op.evaluate((1,), [lhs, rhs], [I32] * 3)[0].tolist() == [200]
 
 
 def test_norms() -> None:
@@ -247,7 +247,7 @@ def test_norms() -> None:
     ]:
         assert op.rank == 3
         assert op.untiled(3) == (2,)
-        close(op.meaning((2, 3, 8), inputs, [F32] * (len(inputs) + 1))[0], expected)
+        close(op.evaluate((2, 3, 8), inputs, [F32] * (len(inputs) + 1))[0], expected)
 
 
 def work(count: int) -> int:

@@ -1,17 +1,17 @@
-"""Index expressions mean in C what they mean in Python."""
+"""IndexExpr expressions mean in C what they mean in Python."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morello.ir.index import Index, Symbol, as_index
+from morello.ir.index import IndexExpr, Symbol, as_index
 
 COUNTERS = {"i": 3, "j": 16, "k": 5}
 
 
 @st.composite
-def expressions(draw: st.DrawFn) -> Index:
+def expressions(draw: st.DrawFn) -> IndexExpr:
     """Sums, products with constants, quotients and remainders of counters."""
     names = st.sampled_from(sorted(COUNTERS))
     leaf = st.one_of(names.map(lambda name: as_index(Symbol(name, COUNTERS[name]))), st.integers(0, 40).map(as_index))
@@ -27,13 +27,13 @@ def expressions(draw: st.DrawFn) -> Index:
     return draw(grow)
 
 
-def value(index: Index, at: dict[str, int]) -> int:
+def value(index: IndexExpr, at: dict[str, int]) -> int:
     """Return the value that C computes: counters are not negative, so that it divides as Python's // does."""
     return eval(str(index).replace("/", "//"), {}, dict(at))
 
 
 @given(expressions(), expressions(), st.integers(1, 20), st.data())
-def test_operations_keep_the_value(a: Index, b: Index, by: int, data: st.DataObject) -> None:
+def test_operations_keep_the_value(a: IndexExpr, b: IndexExpr, by: int, data: st.DataObject) -> None:
     at = {name: data.draw(st.integers(0, extent - 1)) for name, extent in COUNTERS.items()}
     left, right = value(a, at), value(b, at)
     assert value(a + b, at) == left + right
@@ -43,7 +43,7 @@ def test_operations_keep_the_value(a: Index, b: Index, by: int, data: st.DataObj
 
 
 @given(expressions(), st.data())
-def test_bounds_hold(index: Index, data: st.DataObject) -> None:
+def test_bounds_hold(index: IndexExpr, data: st.DataObject) -> None:
     at = {name: data.draw(st.integers(0, extent - 1)) for name, extent in COUNTERS.items()}
     bounds = index.bounds()
     assert bounds is not None

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morello.ir.limits import Grid, lower, raise_peak
+from morello.ir.limits import LimitGrid, lower, raise_peak
 from morello.kernels.machine import MemoryLevel
 from morello.plugins.registry import installed
 from morello.search.tables.limits import LimitCodes
 from tools.fuzz.sweep import NAMES, target_named
 
 grids = st.builds(
-    lambda units, unit, divisions: Grid(units * unit, unit, divisions),
+    lambda units, unit, divisions: LimitGrid(units * unit, unit, divisions),
     st.integers(1, 300) | st.integers(1, 1 << 40),
     st.sampled_from([1, 4, 24, 32, 64]),
     st.integers(1, 40),
@@ -24,14 +24,14 @@ CACHE = MemoryLevel(name="L1", kind="cache", capacity=48 << 10, unit=64)
 KIB = 1024
 
 
-def held(grid: Grid) -> st.SearchStrategy[int]:
+def held(grid: LimitGrid) -> st.SearchStrategy[int]:
     """Amounts that programs hold: none, a few units, any number of bytes, or too much."""
     few = st.integers(0, 9).map(lambda units: units * grid.unit)
     return few | st.integers(0, 2 * grid.capacity) | st.sampled_from(grid.values)
 
 
 @given(grids)
-def test_values_are_whole_units_from_none_to_all(grid: Grid) -> None:
+def test_values_are_whole_units_from_none_to_all(grid: LimitGrid) -> None:
     assert grid.values[0] == 0
     assert grid.values[-1] == grid.capacity
     assert grid.unit in grid.values
@@ -41,14 +41,14 @@ def test_values_are_whole_units_from_none_to_all(grid: Grid) -> None:
 
 
 @given(grids)
-def test_rounding_is_by_less_than_a_division_or_half(grid: Grid) -> None:
+def test_rounding_is_by_less_than_a_division_or_half(grid: LimitGrid) -> None:
     """From one value to the next is at most a division, or twice as much, but for units that are not cut."""
     for less, more in zip(grid.values[1:], grid.values[2:], strict=False):
         assert more - less < grid.capacity / grid.divisions + grid.unit or more < 2 * (less + grid.unit)
 
 
 @given(grids, st.data())
-def test_what_is_left_is_never_more_and_keeps_order(grid: Grid, data: st.DataObject) -> None:
+def test_what_is_left_is_never_more_and_keeps_order(grid: LimitGrid, data: st.DataObject) -> None:
     limits = data.draw(st.lists(st.sampled_from(grid.values), min_size=2, max_size=2).map(sorted))
     used = sorted([data.draw(held(grid)), data.draw(held(grid))])
     left = {(i, j): lower((limits[i],), (used[j],), (grid,))[0] for i in (0, 1) for j in (0, 1)}
@@ -62,7 +62,7 @@ def test_what_is_left_is_never_more_and_keeps_order(grid: Grid, data: st.DataObj
 
 
 @given(grids, st.data())
-def test_a_peak_fits_what_is_left_exactly_if_the_raised_peak_fits(grid: Grid, data: st.DataObject) -> None:
+def test_a_peak_fits_what_is_left_exactly_if_the_raised_peak_fits(grid: LimitGrid, data: st.DataObject) -> None:
     peak, used = data.draw(st.sampled_from(grid.values)), data.draw(held(grid))
     (raised,) = raise_peak((peak,), (used,), (grid,))
     for limit in grid.values:
@@ -71,7 +71,7 @@ def test_a_peak_fits_what_is_left_exactly_if_the_raised_peak_fits(grid: Grid, da
 
 
 @given(grids, st.data())
-def test_arrays_are_rounded_as_single_numbers_are(grid: Grid, data: st.DataObject) -> None:
+def test_arrays_are_rounded_as_single_numbers_are(grid: LimitGrid, data: st.DataObject) -> None:
     limits = data.draw(st.lists(st.sampled_from(grid.values), min_size=1, max_size=5))
     used = [data.draw(held(grid)) for _ in limits]
     for one in (lower, raise_peak):

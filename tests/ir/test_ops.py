@@ -87,7 +87,7 @@ def by_tiles(op: Operation, shape: tuple[int, ...], dim: int, size: int, inputs:
             for one in declared
         ]
         given = [array[place] for array, place, one in zip(arrays, places, declared, strict=True) if one.reads]
-        made = iter(op.meaning(tile, given, types_of(op, shape)))
+        made = iter(op.evaluate(tile, given, types_of(op, shape)))
         for array, place, one in zip(arrays, places, declared, strict=True):
             if one.writes:
                 array[place] = next(made)
@@ -104,7 +104,7 @@ def steepest(
     kinds = types_of(op, shape)
 
     def outputs(given: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.ravel(value) for value in op.meaning(shape, given, kinds)])
+        return np.concatenate([np.ravel(value) for value in op.evaluate(shape, given, kinds)])
 
     count = sum(value.size for value in inputs)
     flat = np.concatenate([np.ravel(value) for value in inputs])
@@ -127,7 +127,7 @@ def test_shapes_are_those_of_the_operands(op: Operation) -> None:
     written = [one.shape(shape) for one in op.operands(len(shape)) if one.writes]
     errors = [np.full(value.shape, 1e-6) for value in inputs]
     for made in (
-        op.meaning(shape, inputs, types_of(op, shape)),
+        op.evaluate(shape, inputs, types_of(op, shape)),
         op.error_analysis.magnitude(shape, inputs),
         op.error_analysis.largest_intermediate(shape, inputs),
         op.error_analysis.propagate_error(shape, inputs, errors),
@@ -142,7 +142,7 @@ def test_shapes_are_those_of_the_operands(op: Operation) -> None:
 def test_tiles_compose(op: Operation, size: int) -> None:
     shape = SHAPES[op.rank]
     inputs = inputs_of(op, shape)
-    whole = op.meaning(shape, inputs, types_of(op, shape))
+    whole = op.evaluate(shape, inputs, types_of(op, shape))
     for dim in range(len(shape)):
         if dim not in op.untiled(len(shape)):
             for got, expected in zip(by_tiles(op, shape, dim, size, inputs), whole, strict=True):
@@ -158,11 +158,11 @@ def test_accumulating_from_the_initial_values_is_the_operation(op: Operation) ->
     inputs = inputs_of(op, shape)
     written = [one for one in op.operands(len(shape)) if one.writes]
     held = [
-        initial.meaning(one.shape(shape), [], [F32])[0]
+        initial.evaluate(one.shape(shape), [], [F32])[0]
         for one, initial in zip(written, op.initials(), strict=True)
         if initial is not None
     ]
-    expected = op.meaning(shape, inputs, types_of(op, shape))
+    expected = op.evaluate(shape, inputs, types_of(op, shape))
     for dim in {*op.reductions(len(shape))} - {*accumulating.untiled(len(shape))}:
         for got, value in zip(by_tiles(accumulating, shape, dim, 2, [*inputs, *held]), expected, strict=True):
             np.testing.assert_allclose(got, value, rtol=1e-12)
@@ -178,9 +178,9 @@ def test_propagated_errors_cover_what_changes_do(op: Operation, step: float) -> 
         return
     errors = [np.full(value.shape, step) for value in inputs]
     kinds = types_of(op, shape)
-    whole, bounds = op.meaning(shape, inputs, kinds), op.error_analysis.propagate_error(shape, inputs, errors)
+    whole, bounds = op.evaluate(shape, inputs, kinds), op.error_analysis.propagate_error(shape, inputs, errors)
     for changed in steepest(op, shape, inputs, step):
-        for got, value, bound in zip(op.meaning(shape, changed, kinds), whole, bounds, strict=True):
+        for got, value, bound in zip(op.evaluate(shape, changed, kinds), whole, bounds, strict=True):
             assert np.all(np.abs(got - value) <= bound * (1 + 1e-9) + 1e-15)
 
 
@@ -194,7 +194,7 @@ def test_what_underflows_may_be_moved_back(name: str, error: float) -> None:
     kinds = [F32] * len(op.operands(2))
     bounds = op.error_analysis.propagate_error((1, 2), inputs, errors)
     for value, other, bound in zip(
-        op.meaning((1, 2), inputs, kinds), op.meaning((1, 2), moved, kinds), bounds, strict=True
+        op.evaluate((1, 2), inputs, kinds), op.evaluate((1, 2), moved, kinds), bounds, strict=True
     ):
         assert np.all(np.abs(value - other) <= bound)
 
@@ -231,7 +231,7 @@ def test_fills_are_initial_values_of_each_type() -> None:
 def test_rows_of_minus_infinity_have_the_denominator_0(name: str) -> None:
     values = np.array([[-np.inf, -np.inf], [-np.inf, 1.0]])
     held = [np.full((2, 1), -np.inf), np.zeros((2, 1))] if name.endswith("Accum") else []
-    largest, denom = by_name(name).meaning((2, 2), [values, *held], [])
+    largest, denom = by_name(name).evaluate((2, 2), [values, *held], [])
     assert largest.tolist() == [[-np.inf], [1.0]]
     assert denom.tolist() == [[0.0], [1.0]]
 
@@ -239,7 +239,7 @@ def test_rows_of_minus_infinity_have_the_denominator_0(name: str) -> None:
 @pytest.mark.parametrize(("dtype", "expected"), [(U8, 200), (I8, 3)])
 def test_integers_are_converted_before_they_are_compared(dtype, expected: int) -> None:
     values, others = np.array([200]), np.array([3])
-    assert Maximum().meaning((1,), [values, others], [I32, I32, dtype])[0].tolist() == [expected]
+    assert Maximum().evaluate((1,), [values, others], [I32, I32, dtype])[0].tolist() == [expected]
 
 
 def test_convolutions_agree_with_their_definition() -> None:
@@ -247,7 +247,7 @@ def test_convolutions_agree_with_their_definition() -> None:
     shape = (1, 1, 1, 3, 3, 2, 2)
     image, filters = inputs_of(op, shape)
     assert image.shape == (1, 1, 1 + 2 * 2 + 1 - 3, 1 + 2 + 2 - 1)
-    (out,) = op.meaning(shape, [image, filters], [F32] * 3)
+    (out,) = op.evaluate(shape, [image, filters], [F32] * 3)
     for h, w in product(range(3), range(3)):
         total = 0.0
         for fh, fw in product(range(2), range(2)):
@@ -256,7 +256,7 @@ def test_convolutions_agree_with_their_definition() -> None:
                 total += image[0, 0, y, x] * filters[0, 0, fh, fw]
         assert out[0, 0, h, w] == pytest.approx(total)
     padded = np.pad(image, [(0, 0), (0, 0), (1, 2), (0, 1)])
-    assert np.array_equal(op.unpadded().meaning(shape, [padded, filters], [F32] * 3)[0], out)
+    assert np.array_equal(op.unpadded().evaluate(shape, [padded, filters], [F32] * 3)[0], out)
     assert op.untiled(7) == (2, 3, 4, 5, 6)
     assert op.accumulating() == Conv(True, (2, 1), (1, 2), (1, 0, 2, 1))
 
@@ -339,7 +339,7 @@ def test_parameters_are_written_if_they_are_given() -> None:
 
 def test_relu_converts_first() -> None:
     """As docs/language.md says: −1 of i8 is 255 in u8, which is not less than 0; every target does so."""
-    (found,) = by_name("Relu").meaning((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
+    (found,) = by_name("Relu").evaluate((2,), [np.array([-1, 5], dtype=np.int8)], [I8, U8])
     assert found.astype(np.uint8).tolist() == [255, 5]
 
 

@@ -59,7 +59,7 @@ def test_compose_is_the_chain_of_its_meanings() -> None:
     assert [tensor.shape for tensor in spec.operands] == [(1, 5, 2), (1, 3, 4), (1, 4, 5), (1, 3, 2)]
     rng = np.random.default_rng(0)
     c, a, b = (rng.normal(size=tensor.shape) for tensor in spec.operands[:3])
-    np.testing.assert_allclose(chain.meaning(shape, [c, a, b], [F32] * 4)[0], (a @ b) @ c)
+    np.testing.assert_allclose(chain.evaluate(shape, [c, a, b], [F32] * 4)[0], (a @ b) @ c)
     assert spec.flops == 2 * (3 * 5 * 2 + 3 * 4 * 5)
 
 

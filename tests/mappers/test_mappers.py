@@ -17,7 +17,7 @@ from morello.bounds.nest import nest_of
 from morello.errors import MorelloError, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 from morello.mappers import BO, CONV_LP, GRADIENT, GREEDY, INTEGER_TILE, LP, MPLP, RANDOM, STANDARD, mappers_for
 from morello.mappers.bo import bayesian
 from morello.mappers.draft import Room, drafts
@@ -55,12 +55,12 @@ POWERS = st.sampled_from([1, 2, 4, 8])
 def test_no_program_of_a_mapper_is_below_what_is_proven(m: int, k: int, n: int, seed: int) -> None:
     """Sizes of integer tiles are none that search tries, so that those programs might cost less than it finds."""
     made = mapping(m, k, n)
-    optimum = figures(made.goal.synthesize(db=False).impl).cost
+    optimum = cost_and_peak(made.goal.synthesize(db=False).impl).cost
     for mapper in FOR_PRODUCTS:
         for objective in ("cost", "bytes"):
             best = made.best(mapper, seed, objective)
             assert not best.refused
-            assert best.cost == figures(best.goal.impl).cost
+            assert best.cost == cost_and_peak(best.goal.impl).cost
             assert mapper == INTEGER_TILE or best.cost >= optimum
             for across, cut in zip(best.moved, made.cuts, strict=True):
                 if not reads_beyond(best.goal.impl, made.goal.target, cut.level):
@@ -136,7 +136,7 @@ def test_the_smaller_space_has_programs_where_all_has_none(text: str, mapper: Ma
     """They cost no more than twice what search comes to."""
     goal = api.goal(text, target="x86_avx2", profile="base")
     made = Mapping(goal, ()).best(mapper)
-    assert figures(made.goal.impl).cost == made.cost <= most
+    assert cost_and_peak(made.goal.impl).cost == made.cost <= most
     assert made.goal.target is goal.target
 
 

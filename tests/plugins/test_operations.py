@@ -17,7 +17,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError, SpecError
 from morello.frontend import SourceError, parse_spec
 from morello.frontend.printer import show_spec
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.unary import Unary, UnaryErrors
 from morello.kernels.site import KernelSite
@@ -107,7 +107,7 @@ def test_answers_do_not_meet_in_a_database(targets: tuple[Target, Target], tmp_p
     store = SpecStore(tmp_path / "solved.db")
     for _ in range(2):
         solved = [morello.Goal.of(parse_spec(TEXT, target), target).synthesize(store) for target in targets]
-        first, second = (figures(one.impl).cost for one in solved)
+        first, second = (cost_and_peak(one.impl).cost for one in solved)
         assert (first, second) == (2, 4)
 
 

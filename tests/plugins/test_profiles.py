@@ -15,7 +15,7 @@ import pytest
 import morello
 from morello.db.fingerprint import fingerprint
 from morello.errors import MorelloError, PluginError
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
 from morello.plugins import MemoryLevel, Profile, TargetPlugin, choice
 from morello.plugins.choice import by_cpu, machine, usual
@@ -93,7 +93,7 @@ def test_a_profile_replaces_what_it_says_and_nothing_else(toys: Registry) -> Non
 def test_kernels_cost_what_the_profile_says(toys: Registry) -> None:
     text = "MatmulAccum(1×1×1×1, (f32, R), (f32, C), (f32, C), serial)"
     costs = [
-        figures(morello.goal(text, target="toy_cpu", registry=toys, profile=name).select("MultAdd").impl).cost
+        cost_and_peak(morello.goal(text, target="toy_cpu", registry=toys, profile=name).select("MultAdd").impl).cost
         for name in ("base", "fast")
     ]
     assert costs == [40, 30]

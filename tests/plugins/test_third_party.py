@@ -14,7 +14,7 @@ from morello import api
 from morello.errors import Inapplicable, PluginError
 from morello.goals import Goal
 from morello.host import missing_features
-from morello.ir.impl import Impl, KernelCall, Node, figures, walk
+from morello.ir.impl import Impl, KernelCall, Node, cost_and_peak, walk
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.unary import Relu
 from morello.plugins import hookimpl
@@ -83,7 +83,7 @@ def test_rows_that_do_not_stay_aligned_are_computed_value_by_value(registry: Reg
 
 def test_aligned_operands_are_asked_for(registry: Registry) -> None:
     aligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C), (f32, C), serial)", registry)
-    assert figures(aligned.select("AddScaledRow").impl).cost == 3 + 3 + 3 + 4
+    assert cost_and_peak(aligned.select("AddScaledRow").impl).cost == 3 + 3 + 3 + 4
     unaligned = toy("MatmulAccum(1×1×1×4, (f32, C), (f32, C, ua), (f32, C), serial)", registry)
     with pytest.raises(Inapplicable, match="AddScaledRow does not implement this MatmulAccum"):
         unaligned.select("AddScaledRow")
@@ -139,7 +139,7 @@ def test_search_prefers_the_cheaper_kernel(registry: Registry, unextended: Regis
     done, before = (api.goal(text, target="x86_avx2", registry=each).synthesize() for each in (registry, unextended))
     assert "OuterProduct4x8" in {*kernels(done.impl)}
     assert "OuterProduct4x8" not in {*kernels(before.impl)}
-    assert figures(done.impl).cost < figures(before.impl).cost
+    assert cost_and_peak(done.impl).cost < cost_and_peak(before.impl).cost
     api.compile(done).check()
 
 

@@ -36,7 +36,7 @@ from morello.plugins import (
 )
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, Rewrite, Select, argument
-from morello.rewrites.base import Case
+from morello.rewrites.base import RewriteCase
 from morello.search.block_search import BlockSearch
 from morello.testing.textbook import Textbook
 
@@ -424,9 +424,9 @@ class Cheat(Rewrite):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         yield cls()
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         inner = LogicalSpec(Move(), logical.shape, logical.states * 2, logical.serial)
-        yield Case(
+        yield RewriteCase(
             None, Sequential(self, self.cost, target.nothing(), (Part(inner, (0, 0), self.times, target.nothing()),))
         )
 

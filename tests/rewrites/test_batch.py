@@ -29,7 +29,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
-from morello.rewrites.staged import Staged
+from morello.rewrites.pipeline import PipelineRewrite
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_sum import ToSum
 from morello.testing.generate import random_spec
@@ -40,7 +40,7 @@ SHAPES = {
     "Move": [(16, 32), (8, 8), (24, 16), (1, 32), (32, 7)],
     "FillZero": [(16, 32), (1, 8), (24, 5)],
 }
-#: Operations that staged rewrites are for.
+#: Operations that pipeline rewrites are for.
 STAGED: dict[Operation, tuple[int, ...]] = {
     OnePrefix(): (4, 8),
     Mean(dim=1): (4, 8),
@@ -120,9 +120,9 @@ def test_batches_agree_with_single_specs(name: str, seed: int, avx2: Target) -> 
 
 
 @pytest.mark.parametrize("op", STAGED, ids=str)
-def test_batches_of_staged_rewrites(op: Operation, avx2: Target) -> None:
+def test_batches_of_pipeline_rewrites(op: Operation, avx2: Target) -> None:
     met = agree(random.Random(0), op, STAGED[op], 0, avx2)
-    assert any(issubclass(rewrite, Staged) for rewrite in met)
+    assert any(issubclass(rewrite, PipelineRewrite) for rewrite in met)
 
 
 @pytest.mark.parametrize("op", STAGED, ids=str)
@@ -136,7 +136,7 @@ def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2:
     states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
     batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
     applied = 0
-    for rewrite in (one for one in rewrites_of(avx2) if issubclass(one, Staged)):
+    for rewrite in (one for one in rewrites_of(avx2) if issubclass(one, PipelineRewrite)):
         for step in rewrite.steps(batch, avx2):
             expected = [alone(attrs.evolve(batch, shape=shape), step, avx2) for shape in shapes]
             assert together(batch, step, avx2, len(shapes)) == expected, str(step)

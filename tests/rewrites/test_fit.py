@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import morello
 from morello.errors import Inapplicable, PluginError
 from morello.frontend.parser import parse_schedule, parse_spec
-from morello.ir.impl import Impl, Loop, Node, Part, figures, walk
+from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, walk
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
 from morello.rewrites import ExactFit, Tile
@@ -34,8 +34,8 @@ def parts(goal: morello.Goal) -> tuple[Part, ...]:
 
 
 def covered(goal: morello.Goal, dim: int) -> list[tuple[int, int, int]]:
-    regions = [part.region[dim] for part in parts(goal) if part.region]
-    return [(int(one.start), int(one.size), int(one.trips)) for one in regions]
+    ranges = [part.ranges[dim] for part in parts(goal) if part.ranges]
+    return [(int(one.start), int(one.size), int(one.trips)) for one in ranges]
 
 
 def test_34_rows_are_two_tiles_of_11_and_one_of_12() -> None:
@@ -192,7 +192,7 @@ def test_registers_by_a_function_of_the_spec_decide_what_search_selects(avx2: Ta
         text = f"(Relu({rows}×8, (f32, L1), (f32, L1), serial), [0, {32 * vectors}, 0, 0, 0])"
         impl = BlockSearch(target).synthesize(parse_spec(text, target))
         assert isinstance(impl, Node)
-        return str(impl.expansion.step), figures(impl).peak
+        return str(impl.expansion.step), cost_and_peak(impl).peak
 
     assert found(4, 4) == ("select ReluRows", (0, 128, 0, 0, 0))
     assert found(4, 16) == ("select ReluRows", (0, 128, 0, 0, 0))
@@ -218,7 +218,7 @@ def test_a_level_that_is_not_tracked_gives_the_same_optimum(avx2: Target, text: 
         target = attrs.evolve(avx2, levels=levels)
         for limits in ("...", "[64, 512, 1024, 64, 0]"):
             impl = BlockSearch(target).synthesize(parse_spec(f"({text}, {limits})", target))
-            answers.add((limits, tracked, figures(impl), str(schedule_of(impl))))
+            answers.add((limits, tracked, cost_and_peak(impl), str(schedule_of(impl))))
     assert len({(limits, *rest) for limits, _, *rest in answers}) * 2 == len(answers)
 
 
@@ -254,7 +254,7 @@ def test_the_model_prefers_it_where_few_accumulators_fit(avx2: Target) -> None:
     text = "(MatmulAccum(1×34×16×8, (i32, L1), (i32, L1), (i32, L1), serial), [8, 256, 0, 0, 0])"
     found = BlockSearch(avx2).synthesize(parse_spec(text, avx2))
     plain = BlockSearch(without).synthesize(parse_spec(text, without))
-    assert figures(found).cost < figures(plain).cost
+    assert cost_and_peak(found).cost < cost_and_peak(plain).cost
     assert isinstance(found, Node)
     assert str(found.expansion.step) == "fit 1 [6, 5]"
     assert [(part.role, part.times) for part in found.expansion.parts] == [("body", 4), ("body", 2)]

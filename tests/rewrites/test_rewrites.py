@@ -40,13 +40,13 @@ def test_tiles_cover_the_iteration_space_exactly_once(shape: tuple[int, int, int
     assert isinstance(expansion, Loop)
     seen: Counter[tuple[int, ...]] = Counter()
     for part in expansion.parts:
-        assert part.region is not None
+        assert part.ranges is not None
         reached = [
             [int(s.start + trip * s.size + at) for trip in range(int(s.trips)) for at in range(int(s.size))]
-            for s in part.region
+            for s in part.ranges
         ]
         seen.update(itertools.product(*reached))
-        assert part.logical.shape == tuple(segment.size for segment in part.region)
+        assert part.logical.shape == tuple(tile_range.size for tile_range in part.ranges)
     assert set(seen.values()) == {1}
     assert set(seen) == set(itertools.product(range(1), *map(range, shape)))
 
@@ -151,7 +151,7 @@ def test_a_parallel_loop_costs_what_its_busiest_thread_runs() -> None:
     assert (boundary.tiles, boundary.times) == (12, 12)
     assert body.logical.serial
     assert boundary.logical.serial
-    assert [part.region for part in expansion.parts] == [part.region for part in serial.parts]
+    assert [part.ranges for part in expansion.parts] == [part.ranges for part in serial.parts]
     assert str(expansion.step) == "tile [1, 4, 4] parallel"
 
 

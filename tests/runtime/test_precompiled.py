@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from morello.codegen.library import Unit
+from morello.codegen.library import CFile
 from morello.errors import ToolchainError
 from morello.runtime import Compiler, build
 from morello.runtime.cache import clear, contents
@@ -97,7 +97,7 @@ def test_code_is_the_same(cache: Path, compiler: Compiler, name: str, monkeypatc
 
 
 def test_files_to_link_are_made_with_them(logged: Compiler, log: Path) -> None:
-    units = {f"one{place}.c": Unit(SOURCE.replace("length", f"length{place}"), ("-DX=1",)) for place in range(4)}
+    units = {f"one{place}.c": CFile(SOURCE.replace("length", f"length{place}"), ("-DX=1",)) for place in range(4)}
     made = build_file("a", units, {}, logged, parallel=False)
     lines = [line for line in log.read_text().splitlines() if " -c " in line or "c-header" in line]
     assert of_headers(lines) == ["reads", "makes", "uses", "uses", "uses"]

@@ -14,7 +14,7 @@ import morello
 from morello.errors import NoImplementation
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32
-from morello.ir.impl import figures, walk
+from morello.ir.impl import cost_and_peak, walk
 from morello.ir.ops import by_name
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -52,7 +52,7 @@ def test_programs_are_those_of_the_textbook_recursion(seed: int, avx2: Target) -
     (found,) = BlockSearch(avx2).programs([spec])
     assert found == (expected and expected.impl)
     if found and expected:
-        assert figures(found) == expected.figures
+        assert cost_and_peak(found) == expected.cost_and_peak
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_more_memory_never_costs_more(seed: int, level: int, further: int) -> No
     richer = Textbook(target).solve(Spec(spec.logical, target.limits(more)))
     if less is not None:
         assert richer is not None
-        assert richer.figures.cost <= less.figures.cost
+        assert richer.cost_and_peak.cost <= less.cost_and_peak.cost
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -79,11 +79,11 @@ def test_programs_cost_and_take_what_search_says(seed: int, avx2: Target) -> Non
     if found is None:
         pytest.skip("this draw has no implementation")
     impl = search.synthesize(spec)
-    assert figures(impl) == found
+    assert cost_and_peak(impl) == found
     assert all(peak <= limit for peak, limit in zip(found.peak, spec.limits, strict=True))
     for node in walk(impl):
         for child in getattr(node, "children", ()):
-            assert figures(child).cost <= figures(node).cost
+            assert cost_and_peak(child).cost <= cost_and_peak(node).cost
 
 
 def test_the_same_spec_gives_the_same_program() -> None:
@@ -115,7 +115,7 @@ def test_a_printed_schedule_replays_to_the_same_program(avx2: Target) -> None:
 def test_too_little_memory_names_the_level(text: str, message: str | None, avx2: Target) -> None:
     spec = parse_spec(text, avx2)
     if message is None:
-        assert figures(BlockSearch(avx2).synthesize(spec)).peak == (0,) * len(avx2.levels)
+        assert cost_and_peak(BlockSearch(avx2).synthesize(spec)).peak == (0,) * len(avx2.levels)
         return
     with pytest.raises(NoImplementation, match=re.escape(message)):
         BlockSearch(avx2).synthesize(spec)

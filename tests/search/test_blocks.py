@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Impl, KernelCall, Leaf, Node, child_limits, figures, walk
+from morello.ir.impl import Impl, KernelCall, Leaf, Node, child_limits, cost_and_peak, walk
 from morello.ir.limits import fits
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello.plugins.registry import Registry, installed
 from morello.rewrites import STANDARD, Rewrite, argument
-from morello.rewrites.base import Case
+from morello.rewrites.base import RewriteCase
 from morello.rewrites.tile import loop_cases
 from morello.search import library
 from morello.search.block_search import BlockSearch
@@ -97,7 +97,7 @@ def test_more_memory_never_costs_more(name: str, seed: int, target_named: Target
         richer.append(Spec(spec.logical, target.limits(limits)))
     first, *others = BlockSearch(target).programs([spec, *richer])
     if first:
-        assert all(other and figures(other).cost <= figures(first).cost for other in others)
+        assert all(other and cost_and_peak(other).cost <= cost_and_peak(first).cost for other in others)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_parts_of_programs_are_optimal_themselves(name: str, seed: int, target_n
     found = search.programs(goals(target, seed, 3))
     parts = [node for impl in found if impl for node in walk(impl)]
     assert search.programs([part.spec for part in parts]) == parts
-    assert all(fits(figures(part).peak, part.spec.limits) for part in parts)
+    assert all(fits(cost_and_peak(part).peak, part.spec.limits) for part in parts)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNam
         textbook.most = len(textbook.seen) + 1500
         with contextlib.suppress(Enough):
             textbook.solve(spec)
-    costs = np.array([found.figures.cost if found else np.inf for found in textbook.seen.values()])
+    costs = np.array([found.cost_and_peak.cost if found else np.inf for found in textbook.seen.values()])
     engine = Engine([spec.logical for spec in goals(target, seed, 3)], target).refined()
     assert engine
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
@@ -203,7 +203,7 @@ def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda engine, goal: Solver(engine).solve(goal), engines, goals))
     for engine, (goal,), text in zip(engines, goals, texts, strict=True):
-        cost = figures(BlockSearch(avx2).synthesize(parse_spec(text, avx2))).cost
+        cost = cost_and_peak(BlockSearch(avx2).synthesize(parse_spec(text, avx2))).cost
         assert engine.core.costs(goal) == (cost, cost)
 
 
@@ -242,7 +242,7 @@ BIG = 1 << 22
 )
 def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> None:
     spec = parse_spec(text, avx2)
-    assert 2**32 < figures(BlockSearch(avx2).synthesize(spec)).cost == cost
+    assert 2**32 < cost_and_peak(BlockSearch(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
     cells = engine.directory.cells_of([spec])
     Solver(engine).solve(cells)
@@ -287,7 +287,7 @@ class Halve(Rewrite):
         whole = {*logical.op.reductions(len(logical.shape))}
         yield from (cls(dim) for dim, size in enumerate(logical.shape) if dim not in whole and size % 2 == 0)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         yield from loop_cases(logical, cut(logical, self.dim, int(logical.shape[self.dim]) // 2), self, target)
 
 
@@ -303,7 +303,7 @@ class Threes(Rewrite):
         whole = {*logical.op.reductions(len(logical.shape))}
         yield from (cls(dim) for dim, size in enumerate(logical.shape) if dim not in whole and size > 3)
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         yield from loop_cases(logical, cut(logical, self.dim, 3), self, target)
 
 
@@ -361,7 +361,7 @@ def test_a_cheaper_kernel_of_a_third_party_changes_the_answer(target_named: Targ
     assert after == expected.impl
     assert {call.kernel for call in calls(after)} == {"AddFives"}
     assert "AddFives" not in {call.kernel for call in calls(before)}
-    assert figures(after).cost == 12 < figures(before).cost
+    assert cost_and_peak(after).cost == 12 < cost_and_peak(before).cost
 
 
 def calls(impl: Impl) -> Iterator[KernelCall]:
@@ -391,4 +391,4 @@ def test_new_tensors_in_vectors_beside_sizes_of_one(name: str, text: str, cost: 
     """Steps that put a new tensor into vector registers are tried, though smaller sizes on the way fill none."""
     target = installed().target(name)
     spec = parse_spec(text, target)
-    assert figures(BlockSearch(target).synthesize(spec)).cost == cost
+    assert cost_and_peak(BlockSearch(target).synthesize(spec)).cost == cost

@@ -9,7 +9,7 @@ import pytest
 
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.limits import fits
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch, Found
@@ -50,9 +50,9 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
     found = [one for one in rest if one]
     assert rest[-len(found) :] == found
     for one in found:
-        assert one.low <= expected.figures.cost <= one.cost == figures(one.impl).cost
+        assert one.low <= expected.cost_and_peak.cost <= one.cost == cost_and_peak(one.impl).cost
         assert one.impl.spec == spec
-        assert fits(figures(one.impl).peak, spec.limits)
+        assert fits(cost_and_peak(one.impl).peak, spec.limits)
     assert [one.cost for one in found] == sorted((one.cost for one in found), reverse=True)
     assert [one.low for one in found] == sorted(one.low for one in found)
     assert (found[-1].impl, found[-1].gap) == (expected.impl, 0)
@@ -87,7 +87,7 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
         monkeypatch.setattr("morello.search.effort.resident_lately", taken)
         with suppress(MorelloError):
             found = BlockSearch(avx2).approach(spec, Effort(memory=most))
-            assert found.low <= expected.figures.cost <= found.cost == figures(found.impl).cost
+            assert found.low <= expected.cost_and_peak.cost <= found.cost == cost_and_peak(found.impl).cost
             ended.append(found.low == found.cost)
     assert ended[-1]
     assert len(ended) < 5

@@ -10,7 +10,7 @@ import pytest
 
 from morello.codegen.keys import program_key
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Leaf, expand, figures
+from morello.ir.impl import Leaf, cost_and_peak, expand
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
@@ -52,7 +52,7 @@ def test_costs_are_those_of_the_recursion(text: str, target_named: Callable[[str
     spec = parse_spec(text, target)
     found = [*islice(cheapest(BlockSearch(target), spec), COUNT)]
     assert [one.cost for one in found] == costs(target, spec, {})
-    assert [one.cost for one in found] == [figures(one.impl).cost for one in found]
+    assert [one.cost for one in found] == [cost_and_peak(one.impl).cost for one in found]
     assert len({one.impl for one in found}) == len(found)
     assert all(one.impl.spec == spec for one in found)
 

@@ -13,7 +13,7 @@ from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -190,5 +190,5 @@ def test_what_is_known_survives_an_interrupt_while_they_are_made(
         BlockSearch(avx2, coarse=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(spec, Effort(gap=0.001))
     known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)
     assert known
-    assert known.cost == figures(known.impl).cost
+    assert known.cost == cost_and_peak(known.impl).cost
     assert known.low < known.cost

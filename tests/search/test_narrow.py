@@ -13,7 +13,7 @@ from morello.db.database_cache import DatabaseCache
 from morello.db.store import SpecStore
 from morello.frontend.parser import parse_spec
 from morello.ir.dtypes import F32, I8
-from morello.ir.impl import Impl, Leaf, figures
+from morello.ir.impl import Impl, Leaf, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -47,13 +47,13 @@ def test_each_space_has_programs_of_its_own_and_those_of_the_first(
 ) -> None:
     spec = parse_spec(text, avx2)
     found = [BlockSearch(space).synthesize(spec) for space in narrowed(avx2)]
-    costs = [figures(impl).cost for impl in found]
+    costs = [cost_and_peak(impl).cost for impl in found]
     optimum = searches[text].solve(spec)
     assert optimum
     assert optimum.cost <= min(costs) <= max(costs) == costs[0]
     for impl in found:
         again = apply(Position(Leaf(spec)), schedule_of(impl), avx2, never).impl
-        assert figures(again) == figures(impl)
+        assert cost_and_peak(again) == cost_and_peak(impl)
 
 
 def test_a_graph_of_many_stages_has_a_program_ahead(
@@ -97,7 +97,7 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     best, optimum = proven(searches[text], spec)
     search = BlockSearch(avx2)
     first = search.approach(spec, Effort(expansions=100_000, gap=1e9))
-    assert first.low <= optimum <= first.cost == figures(first.impl).cost
+    assert first.low <= optimum <= first.cost == cost_and_peak(first.impl).cost
     last = search.approach(spec, Effort())
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
 
@@ -150,7 +150,7 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
         search.approach(spec, Effort(expansions=100_000))
     known = search.ahead.program(spec)
     assert known
-    assert figures(known.impl).cost == known.cost == told[-1].high
+    assert cost_and_peak(known.impl).cost == known.cost == told[-1].high
     assert unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec) == known
 
 
@@ -176,7 +176,7 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 
     search = BlockSearch(avx2, progress=fill)
     found = search.approach(spec, effort)
-    assert (found.low, found.effort, found.cost) == (1, 0, figures(found.impl).cost)
+    assert (found.low, found.effort, found.cost) == (1, 0, cost_and_peak(found.impl).cost)
     with pytest.raises(Full):
         BlockSearch(avx2).approach(spec, effort)
 
@@ -197,7 +197,7 @@ def test_time_that_is_up_before_search_begins_leaves_what_is_known(
             monkeypatch.setattr("morello.search.watch.time.monotonic", lambda: float("inf"))
 
     found = BlockSearch(avx2, progress=end).approach(spec, effort)
-    assert found.low <= optimum.cost <= found.cost == figures(found.impl).cost
+    assert found.low <= optimum.cost <= found.cost == cost_and_peak(found.impl).cost
     # With bounds by class there is one of the goal.
     assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
 
@@ -259,7 +259,7 @@ def never(spec: Spec) -> Impl:
 
 def proven(search: BlockSearch, spec: Spec) -> tuple[Impl, int]:
     impl = search.synthesize(spec)
-    return impl, figures(impl).cost
+    return impl, cost_and_peak(impl).cost
 
 
 @pytest.mark.slow
@@ -279,4 +279,4 @@ def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, 
     search = BlockSearch(machine)
     found = search.approach(spec, Effort(expansions=150_000))
     assert search.solved > 0
-    assert 0 < found.low < found.cost == figures(found.impl).cost < most * found.low
+    assert 0 < found.low < found.cost == cost_and_peak(found.impl).cost < most * found.low

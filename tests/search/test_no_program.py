@@ -8,7 +8,7 @@ import pytest
 
 from morello.errors import MorelloError, NoImplementation
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Leaf, Node, figures, walk
+from morello.ir.impl import Leaf, Node, cost_and_peak, walk
 from morello.ir.limits import fits
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec, Spec
@@ -47,8 +47,8 @@ def test_the_cheapest_program_is_that_of_the_textbook_recursion(name: str, text:
     expected = Textbook(target).solve(spec)
     assert expected
     found = BlockSearch(target).synthesize(spec)
-    assert (found, figures(found)) == (expected.impl, expected.figures)
-    assert figures(found).cost == cost
+    assert (found, cost_and_peak(found)) == (expected.impl, expected.cost_and_peak)
+    assert cost_and_peak(found).cost == cost
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
         search.approach(Spec(logical, avx2.full_limits()), Effort(gap=1.0))
     found = search.approach(little, Effort(gap=0.5, expansions=20_000))
     assert found.gap <= 0.5
-    assert fits(figures(found.impl).peak, little.limits)
+    assert fits(cost_and_peak(found.impl).peak, little.limits)
 
 
 def test_bounds_that_leave_no_program_are_right(avx2: Target) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from morello.errors import PluginError
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Impl, Node, figures, walk
+from morello.ir.impl import Impl, Node, cost_and_peak, walk
 from morello.ir.layout import Dynamic, Layout, Packed, row_major
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine, NewBuffer
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
 from morello.rewrites import STANDARD, MoveStep, Rewrite, Select
-from morello.rewrites.base import Case
+from morello.rewrites.base import RewriteCase
 from morello.search.block_search import BlockSearch
 from morello.search.solve.one_by_one import Singles
 from morello.testing.textbook import Textbook, differences
@@ -52,18 +52,18 @@ class PlainMove(MoveStep):
 class DearSelect(Select):
     """Select, at three times the cost."""
 
-    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         for case in super().cases(logical, target):
-            yield Case(case.cells, attrs.evolve(case.expansion, cost=3 * case.expansion.cost))
+            yield RewriteCase(case.cells, attrs.evolve(case.expansion, cost=3 * case.expansion.cost))
 
 
 @attrs.frozen(cache_hash=True)
 class DearMove(MoveStep):
     """Move, which costs ten more."""
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         for case in super().cases(logical, target):
-            yield Case(case.cells, attrs.evolve(case.expansion, cost=10 + case.expansion.cost))
+            yield RewriteCase(case.cells, attrs.evolve(case.expansion, cost=10 + case.expansion.cost))
 
 
 @attrs.frozen(cache_hash=True)
@@ -98,7 +98,7 @@ def toy_with(*instead: type[Rewrite]) -> Target:
 def found(target: Target, texts: Sequence[str] = TEXTS) -> list[tuple[int, list[str]]]:
     """Return the cost and the steps of the cheapest program of each Spec."""
     programs = BlockSearch(target).programs([parse_spec(text, target) for text in texts])
-    return [(figures(impl).cost, steps_of(impl)) for impl in programs if impl]
+    return [(cost_and_peak(impl).cost, steps_of(impl)) for impl in programs if impl]
 
 
 def steps_of(impl: Impl) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from morello.frontend.parser import parse_spec
-from morello.ir.impl import Impl, Loop, Node, figures, walk
+from morello.ir.impl import Impl, Loop, Node, cost_and_peak, walk
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
 from morello.testing.textbook import Textbook, differences
@@ -148,7 +148,7 @@ def test_loops_of_one_and_two_dimensions_are_shared(target_named: Callable[[str]
     found = [BlockSearch(target).synthesize(parse_spec(text, target)) for text in texts]
     loops = [node.expansion for impl in found for node in walk(impl) if isinstance(node, Node)]
     shared = [one for one in loops if isinstance(one, Loop) and one.parallel]
-    cut = {sum(int(segment.trips) > 1 for segment in one.parts[0].region or ()) for one in shared}
+    cut = {sum(int(tile_range.trips) > 1 for tile_range in one.parts[0].ranges or ()) for one in shared}
     assert cut == {1, 2}
     assert {len(one.parts) for one in shared} >= {1, 2}
     assert all(node.spec.logical.serial for impl in found for node in below_shared(impl))
@@ -168,7 +168,9 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
     text = "(Matmul(1×3×3×4, MEM, (f32, MEM, col_major), MEM, serial), [8, 0, {}])"
     search = BlockSearch(target)
     full = target.levels[-1].capacity
-    costs = [figures(search.synthesize(parse_spec(text.format(limit), target))).cost for limit in (0, 32, 64, full)]
+    costs = [
+        cost_and_peak(search.synthesize(parse_spec(text.format(limit), target))).cost for limit in (0, 32, 64, full)
+    ]
     assert costs[0] > costs[1] > costs[2] == costs[3]
 
 
@@ -176,4 +178,4 @@ def test_limits_of_memory_bind_in_the_sweep(target_named: Callable[[str], Target
 def test_all_memory_of_the_target(avx2: Target) -> None:
     known = {**FULL, (1, 16, 16, 16): 3884, (1, 64, 64, 64): 211272}
     found = BlockSearch(avx2).programs([full_spec(shape, avx2) for shape in known])
-    assert {shape: figures(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known
+    assert {shape: cost_and_peak(impl).cost for shape, impl in zip(known, found, strict=True) if impl} == known

@@ -21,7 +21,7 @@ from morello.db import upkeep
 from morello.db.records import Header, Print, _row_crc
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.ir.impl import Node, figures
+from morello.ir.impl import Node, cost_and_peak
 
 TARGET, TEXT = "x86_avx2", "Matmul(1×1×1×2, L1, L1, L1, serial)"
 #: Seconds that a database may take.
@@ -99,7 +99,7 @@ def make(path: Path) -> int:
     solved = goal(TEXT, target=TARGET).synthesize(db=store)
     store.close()
     assert isinstance(solved.impl, Node)
-    return figures(solved.impl).cost
+    return cost_and_peak(solved.impl).cost
 
 
 def craft(path: Path, statements: str) -> bool:
@@ -150,7 +150,7 @@ def ask(path: Path, cost: int) -> str:
         store = SpecStore(path)
         found = goal(TEXT, target=TARGET).synthesize(db=store).impl
         assert isinstance(found, Node)
-        assert figures(found).cost == cost, f"a wrong cost: {figures(found).cost}, not {cost}"
+        assert cost_and_peak(found).cost == cost, f"a wrong cost: {cost_and_peak(found).cost}, not {cost}"
         list(upkeep.damage(store))
         store.close()
     except MorelloError as error:

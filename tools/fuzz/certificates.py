@@ -22,7 +22,7 @@ from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.frontend.printer import show_spec
 from morello.goals import Goal
-from morello.ir.impl import figures
+from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
@@ -78,7 +78,7 @@ def examine(spec: Spec, target: Target, seconds: float | None) -> Result:
         found = Goal.of(spec, target).synthesize(False, None, Effort(seconds=seconds))
     except (NoImplementation, Undecided):
         return Result(spec, certified, None, proven=False)
-    cost = figures(found.impl).cost
+    cost = cost_and_peak(found.impl).cost
     return Result(spec, certified, cost, proven=found.low >= cost)
 
 

@@ -15,7 +15,7 @@ from morello.errors import NoImplementation, VerificationError
 from morello.frontend.printer import show_file
 from morello.frontend.specfile import Declaration, SpecFile
 from morello.host import missing_features
-from morello.ir.impl import Impl, Node, figures
+from morello.ir.impl import Impl, Node, cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
@@ -125,7 +125,7 @@ class Examiner:
         except OutOfTime:
             return TOO_LONG, None
         best = found and found.impl
-        told, expected = (figures(one) if one else "no program" for one in (impl, best))
+        told, expected = (cost_and_peak(one) if one else "no program" for one in (impl, best))
         if told != expected:
             return "", f"search says {told}, brute force {expected}"
         return EQUAL, None if impl == best else "both find the same cost, and another program"

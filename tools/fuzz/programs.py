@@ -191,8 +191,8 @@ def _calls(impl: Impl, target: Target) -> int:
     total = int(isinstance(impl.expansion, KernelCall))
     for part, child in zip(impl.expansion.parts, impl.children, strict=True):
         trips = [
-            int(segment.trips)
-            for dim, segment in enumerate(part.region or ())
+            int(tile_range.trips)
+            for dim, tile_range in enumerate(part.ranges or ())
             if any(one.uses(dim) for one in unrolled)
         ]
         total += product(trips) * _calls(child, target)

@@ -11,7 +11,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.index import Index
+from morello.ir.index import IndexExpr
 from morello.ir.numbers import Num, product
 from morello.ir.ops.hints import SearchHints
 
@@ -52,7 +52,7 @@ class Operand:
     @overload
     def start(self, starts: Sequence[Num]) -> tuple[Num, ...]: ...
     @overload
-    def start(self, starts: Sequence[Index]) -> tuple[Index | int, ...]: ...
+    def start(self, starts: Sequence[IndexExpr]) -> tuple[IndexExpr | int, ...]: ...
     def start(self, starts: Sequence[Any]) -> tuple[Any, ...]:
         """Return the start of the operand's tile if the iteration dimensions start at `starts`."""
         return tuple(sum((c * starts[dim] for dim, c in terms), 0) for terms in self.dims)
@@ -99,7 +99,7 @@ class Operation(ABC):
         """Return its operands, inputs first."""
 
     @abstractmethod
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         """Return the written operands in operand order, from those that it reads: float64, each in its operand's shape.
@@ -110,7 +110,7 @@ class Operation(ABC):
 
     @property
     def error_analysis(self) -> ErrorAnalysis[Operation]:
-        """Return the analysis of how far an implementation may be off from `meaning`."""
+        """Return the analysis of how far an implementation may be off from `evaluate`."""
         return ErrorAnalysis(self)
 
     @abstractmethod
@@ -179,7 +179,7 @@ class Operation(ABC):
         return SearchHints()
 
     @property
-    def batch_may_lack(self) -> bool:
+    def optional_batch(self) -> bool:
         """Return True if texts may lack the first dimension, which is that of all operands, where it is 1."""
         return False
 
@@ -266,7 +266,7 @@ class ErrorAnalysis(Generic[OperationT]):
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the sums of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
-        return [np.abs(value) for value in self.op.meaning(shape, inputs, [])]
+        return [np.abs(value) for value in self.op.evaluate(shape, inputs, [])]
 
     def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the largest absolute values that may come up on the way, and overflow."""

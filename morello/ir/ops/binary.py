@@ -43,7 +43,7 @@ class Binary(AnyRank):
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """Apply the function elementwise to float64 arrays, which numpy broadcasts."""
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         lhs, rhs = (as_type(value, dtypes[-1] if dtypes else None) for value in inputs)

@@ -25,7 +25,7 @@ class Broadcast(Along):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank, self.axis(rank))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [np.broadcast_to(as_type(inputs[0], dtypes[-1] if dtypes else None), shape)]

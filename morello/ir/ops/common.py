@@ -65,7 +65,7 @@ class ErrorsOfSums(ErrorAnalysis[OperationT]):
     """Of an operation that adds up values or products of values: what it adds up is that of their absolute values."""
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.op.meaning(shape, [np.abs(value) for value in inputs], [])
+        return self.op.evaluate(shape, [np.abs(value) for value in inputs], [])
 
 
 class CopyErrors(ErrorAnalysis[Operation]):
@@ -78,7 +78,7 @@ class CopyErrors(ErrorAnalysis[Operation]):
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        return self.op.meaning(shape, errors, [])
+        return self.op.evaluate(shape, errors, [])
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return 1

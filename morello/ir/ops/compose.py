@@ -236,14 +236,14 @@ class Compose(Operation):
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
             own = self.stage_dtypes(number, dtypes) if dtypes else ()
-            made = self.stages[number].op.meaning(self.stage_shape(number, shape), given, own)[0]
+            made = self.stages[number].op.evaluate(self.stage_shape(number, shape), given, own)[0]
             if own and not own[-1].is_float:
                 return made.astype(np.int64).astype(own[-1].numpy).astype(np.int64)
             return made
 
         return self.run(inputs, one)
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [self.values(shape, inputs, dtypes)[0]]

@@ -189,7 +189,7 @@ class _Convolution(Accumulating):
         padded = tuple(range(rank - 4, rank)) if any(self.pads) else ()
         return tuple(sorted({*super().untiled(rank), *padded}))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         image, filters = inputs[0], inputs[1]
@@ -242,8 +242,8 @@ class ConvolutionErrors(ErrorsOfSums[_Convolution]):
     ) -> list[np.ndarray]:
         image, filters = np.abs(inputs[0]), np.abs(inputs[1])
         plain = attrs.evolve(self.op, accumulate=False)
-        (by_filters,) = plain.meaning(shape, [image + errors[0], errors[1]], [])
-        (by_image,) = plain.meaning(shape, [errors[0], filters], [])
+        (by_filters,) = plain.evaluate(shape, [image + errors[0], errors[1]], [])
+        (by_image,) = plain.evaluate(shape, [errors[0], filters], [])
         return [by_filters + by_image + (errors[2] if self.op.accumulate else 0.0)]
 
     def roundings(self, shape: tuple[int, ...]) -> int:

@@ -20,7 +20,7 @@ class _Division(Operation):
 
     __slots__ = ()
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         by, values = inputs

@@ -40,7 +40,7 @@ class Fill(Operation):
             return -math.inf if self.value == "NegInf" else dtype.limits[0]
         return int(dtype.limits[0])
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [np.full(shape, self.constant(dtypes[0]))]

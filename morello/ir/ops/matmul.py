@@ -35,7 +35,7 @@ class Matmul(Accumulating):
         return 4
 
     @property
-    def batch_may_lack(self) -> bool:
+    def optional_batch(self) -> bool:
         return True
 
     def dims(self, rank: int) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Matmul(Accumulating):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _ACCUMULATING if self.accumulate else _PLAIN
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         lhs, rhs = inputs[0], inputs[1]

@@ -24,7 +24,7 @@ class Max(Reduction, Accumulating):
     def name(self) -> str:
         return "MaxAccum" if self.accumulate else "Max"
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         values = as_type(inputs[0], dtypes[-1] if dtypes else None)
@@ -48,7 +48,7 @@ class MaxErrors(ErrorAnalysis[Max]):
     any_for_nan = True
 
     def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.zeros_like(value) for value in self.op.meaning(shape, inputs, [])]
+        return [np.zeros_like(value) for value in self.op.evaluate(shape, inputs, [])]
 
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]

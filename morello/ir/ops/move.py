@@ -28,7 +28,7 @@ class Move(Operation):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank)
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [inputs[0]]

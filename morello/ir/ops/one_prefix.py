@@ -25,7 +25,7 @@ class OnePrefix(AnyRank):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _operands(rank)
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [as_type(inputs[0], dtypes[-1] if dtypes else None)[np.newaxis]]

@@ -58,7 +58,7 @@ class Pad(AnyRank):
         message = f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
         return SpecError(message, "convert with a Move before or after it")
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         top, left, bottom, right = self.padding

@@ -98,7 +98,7 @@ class Random(_Seeded):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (*_COUNTERS, operand("out", (B, M, K), reads=False, writes=True))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [self.generated(inputs)]
@@ -153,7 +153,7 @@ class RandMatmul(_Seeded, Accumulating):
         # There are kernels only for what it becomes; sums may stay in registers meanwhile.
         return SearchHints(in_registers=(3,))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

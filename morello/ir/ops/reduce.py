@@ -39,7 +39,7 @@ class Sum(Reduction, Accumulating):
     def name(self) -> str:
         return "SumAccum" if self.accumulate else "Sum"
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ class SumErrors(ErrorsOfSums[Sum]):
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        return self.op.meaning(shape, errors, [])
+        return self.op.evaluate(shape, errors, [])
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return shape[self.op.axis(len(shape))]
@@ -76,7 +76,7 @@ class Mean(Reduction):
     def name(self) -> str:
         return "Mean"
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
@@ -103,7 +103,7 @@ class MeanErrors(ErrorsOfSums[Mean]):
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        return self.op.meaning(shape, errors, [])
+        return self.op.evaluate(shape, errors, [])
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         # The last two are for 1/n and the product with it.

@@ -61,7 +61,7 @@ class Softmax(SoftmaxLike):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         above = below(inputs[0], self.max(shape, inputs[0]))
@@ -92,7 +92,7 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
     def propagate_error(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        (value,) = self.op.meaning(shape, inputs, [])
+        (value,) = self.op.evaluate(shape, inputs, [])
         moved = 2 * self.op.max(shape, errors[0])
         above = below(inputs[0], self.op.max(shape, inputs[0]))
         with np.errstate(all="ignore"):
@@ -118,7 +118,7 @@ class SoftmaxComplete(SoftmaxLike):
         out = operand("out", range(rank), reads=False, writes=True)
         return (operand("src", range(rank)), self.row(rank, "max"), self.row(rank, "denom"), out)
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

@@ -58,7 +58,7 @@ class _FromMax(AccumulatingSoftmax):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), self.row(rank, "max"), self.result(rank, "denom"))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         return [self.total(shape, exp(below(inputs[0], inputs[1])), inputs)]
@@ -109,10 +109,10 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
         unscaled = operand("unscaled", range(rank), reads=False, writes=True)
         return (*super().operands(rank), unscaled)
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        return [*super().meaning(shape, inputs, dtypes), exp(below(inputs[0], inputs[1]))]
+        return [*super().evaluate(shape, inputs, dtypes), exp(below(inputs[0], inputs[1]))]
 
     @property
     def error_analysis(self) -> UnscaledFromMaxErrors:
@@ -153,7 +153,7 @@ class _Parts(AccumulatingSoftmax):
     def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return maxima and denominators of the parts; those of single values are `denominators` if none are given."""
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         maxima, denominators = self.parts(inputs, 1.0)
@@ -277,7 +277,7 @@ class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
         denom = self.row(rank, "denom", reads=False, writes=True)
         return (operand("src", range(rank)), denom, operand("unscaled", range(rank), reads=False, writes=True))
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         unscaled = exp(self.above(shape, inputs))
@@ -305,7 +305,7 @@ class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled]):
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         bound = 2 * self.op.max(shape, errors[0])
-        return [error_from_logarithm(value, bound) for value in self.op.meaning(shape, inputs, [])]
+        return [error_from_logarithm(value, bound) for value in self.op.evaluate(shape, inputs, [])]
 
     def roundings(self, shape: tuple[int, ...]) -> int:
         return shape[self.op.axis(len(shape))] + 1

@@ -45,10 +45,10 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
             return SpecError(f"parts have {self.of} values, not {shape[-1]}", f"write of={shape[-1]}")
         return floats_only(dtypes) or holds_maxima(dtypes[0], dtypes[1])
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
-        return _joined(SoftmaxDenominatorAndMax().meaning(shape, [inputs[0].reshape(shape)], dtypes))
+        return _joined(SoftmaxDenominatorAndMax().evaluate(shape, [inputs[0].reshape(shape)], dtypes))
 
     @property
     def error_analysis(self) -> PerPartErrors:

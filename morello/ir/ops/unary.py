@@ -45,7 +45,7 @@ class Unary(AnyRank):
     def function(self, values: np.ndarray) -> np.ndarray:
         """Apply the function elementwise (float64 in and out)."""
 
-    def meaning(
+    def evaluate(
         self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
     ) -> list[np.ndarray]:
         with np.errstate(all="ignore"):

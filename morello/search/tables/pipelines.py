@@ -1,7 +1,7 @@
 """Pipelines: steps that make new tensors, or see operands under other dimensions, on all shapes of a space.
 
-What such a step (`Staged`) makes of a shape does not depend on the states of operands, save for their data types, nor
-on the place of new tensors. Steps that differ in nothing but the states of the new tensors share one table.
+The parts that a `PipelineRewrite` makes of a shape depend on the operands' data types, but neither on their other state
+nor on where new tensors live. Steps that differ only in the states of new tensors share one table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import DimMap, OperandState
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, select_cells, within
-from morello.rewrites.staged import Job, Plan, Staged, lifetimes
+from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage, lifetimes
 from morello.search.arrays import Ints
 from morello.search.tables.operand_states import StateMap, States
 from morello.search.tables.priorities import Priority
@@ -47,7 +47,7 @@ class _Planned:
     tensors, and the numbers of their shapes, [n].
     """
 
-    plan: Plan
+    plan: PipelinePlan
     cells: Ints
     parts: tuple[_Shared, ...]
     shapes: list[Ints]
@@ -113,8 +113,8 @@ class PipelineTables(StepTables):
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
-        # Search asks for plans and states; the rest it takes to be as it is in Staged.
-        return issubclass(rewrite, Staged) and "cases" not in overridden(rewrite, Staged)
+        # Search asks for plans and states; the rest it takes to be as it is in PipelineRewrite.
+        return issubclass(rewrite, PipelineRewrite) and "cases" not in overridden(rewrite, PipelineRewrite)
 
     @classmethod
     def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
@@ -122,13 +122,13 @@ class PipelineTables(StepTables):
             batch = neutral_batch(space, target, known)
             seen: set[Rewrite] = set()
             for step in (step for _, rewrite in cls.rewrites(target) for step in _steps(rewrite, batch, target)):
-                if step.anywhere() not in seen:
+                if step.without_buffers() not in seen:
                     with contextlib.suppress(Inapplicable):
                         for plan in _plans(step, batch, target):
                             every = *known, *(tensor.dtype for tensor in plan.tensors)
-                            for job in plan.jobs:
-                                yield (_key(job, batch), tuple(every[arg] for arg in job.args)), job.shape
-                        seen.add(step.anywhere())
+                            for stage in plan.stages:
+                                yield (_key(stage, batch), tuple(every[arg] for arg in stage.args)), stage.shape
+                        seen.add(step.without_buffers())
 
     def start(self, states: States) -> None:
         self.numbers = np.array([states.number(rank, state) for rank, state in self.states], dtype=np.int64)
@@ -171,10 +171,10 @@ class PipelineTables(StepTables):
             planned: dict[Rewrite, list[_Planned]] = {}
             for index, step in enumerate(_steps(rewrite, batch, self.target)):
                 with contextlib.suppress(Inapplicable):
-                    if step.anywhere() not in planned:
+                    if step.without_buffers() not in planned:
                         plans = [self._planned(plan, batch, space) for plan in _plans(step, batch, self.target)]
-                        planned[step.anywhere()] = plans
-                for known in planned.get(step.anywhere(), ()):
+                        planned[step.without_buffers()] = plans
+                for known in planned.get(step.without_buffers(), ()):
                     with contextlib.suppress(Inapplicable):
                         for states, cells in step.new_states(known.plan.tensors, self.target):
                             table = self._table(tables, space, known, states)
@@ -182,9 +182,9 @@ class PipelineTables(StepTables):
                             self._enter(table, known, states, cells, rows)
         yield from tables.values()
 
-    def _planned(self, plan: Plan, batch: LogicalSpec, space: Space) -> _Planned:
+    def _planned(self, plan: PipelinePlan, batch: LogicalSpec, space: Space) -> _Planned:
         cells: Ints = np.arange(space.count, dtype=np.int64) if plan.cells is None else plan.cells
-        held = lifetimes([job.args for job in plan.jobs], len(space.operands))
+        held = lifetimes([stage.args for stage in plan.stages], len(space.operands))
 
         def numbers(shapes: Shapes, shape: Sequence[Num]) -> Ints:
             return shapes.numbers([np.broadcast_to(np.asarray(size), cells.shape) for size in shape])
@@ -193,9 +193,10 @@ class PipelineTables(StepTables):
             plan,
             cells,
             tuple(
-                (_key(job, batch), job.args, job.dim_maps, holds) for job, holds in zip(plan.jobs, held, strict=True)
+                (_key(stage, batch), stage.args, stage.dim_maps, holds)
+                for stage, holds in zip(plan.stages, held, strict=True)
             ),
-            [numbers(self.spaces.by_key[_key(job, batch)], job.shape) for job in plan.jobs],
+            [numbers(self.spaces.by_key[_key(stage, batch)], stage.shape) for stage in plan.stages],
             [(len(new.shape), numbers(self.spaces.tensors[len(new.shape)], new.shape)) for new in plan.tensors],
         )
 
@@ -241,8 +242,8 @@ class PipelineTables(StepTables):
             if dim_map is not None:
                 if arg >= len(space.operands):
                     raise PluginError(
-                        "a staged rewrite sees a new tensor under other dimensions than its own",
-                        "its class should not be a Staged one",
+                        "a pipeline rewrite sees a new tensor under other dimensions than its own",
+                        "its class should not be a PipelineRewrite one",
                     )
                 self._dim_maps.add((len(space.operands[arg].dims), dim_map))
         return PipelinePart(child, args, seen, holds, np.full(space.count, -1))
@@ -254,18 +255,18 @@ class PipelineTables(StepTables):
         return self._numbers[rank, state]
 
 
-def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[Staged]:
-    assert issubclass(rewrite, Staged)
+def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[PipelineRewrite]:
+    assert issubclass(rewrite, PipelineRewrite)
     yield from rewrite.steps(batch, target)
 
 
-def _plans(step: Staged, batch: LogicalSpec, target: Target) -> Iterator[Plan]:
+def _plans(step: PipelineRewrite, batch: LogicalSpec, target: Target) -> Iterator[PipelinePlan]:
     """Yield a step's plans for those shapes of a batch on which search tries it. Raises Inapplicable."""
     tried = masked(None, step.worth_trying(batch, target))
     for plan in step.plans(select_cells(batch, tried), target):
         yield attrs.evolve(plan, cells=within(tried, plan.cells))
 
 
-def _key(job: Job, batch: LogicalSpec) -> Key:
+def _key(stage: Stage, batch: LogicalSpec) -> Key:
     """Return the space of a part."""
-    return Key(job.op, len(job.shape), batch.serial)
+    return Key(stage.op, len(stage.shape), batch.serial)

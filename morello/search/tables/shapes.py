@@ -23,7 +23,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Case, Rewrite, masked, select_cells, within
+from morello.rewrites.base import Rewrite, RewriteCase, masked, select_cells, within
 from morello.search.arrays import Bools, Ints, distinct_numbers
 
 DTypes = tuple[DType, ...]
@@ -200,11 +200,11 @@ def neutral_batch(space: Space, target: Target, dtypes: Sequence[DType] | None =
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
-def searched_cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[Case]:
+def searched_cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
     """Yield a step's cases on those shapes of a batch on which search tries it. Raises Inapplicable."""
     cells = masked(None, step.worth_trying(batch, target))
     for case in step.cases(select_cells(batch, cells), target):
-        yield Case(within(cells, case.cells), case.expansion)
+        yield RewriteCase(within(cells, case.cells), case.expansion)
 
 
 def searched_parts(rewrites: Iterable[type[Rewrite]], batch: LogicalSpec, target: Target) -> Iterator[Part]:

@@ -9,7 +9,7 @@ from itertools import islice
 
 import attrs
 
-from morello.ir.impl import Impl, Leaf, figures
+from morello.ir.impl import Impl, Leaf, cost_and_peak
 from morello.plugins.tuning import PHASES, Candidate, MenuItem, Outcome, Proposal, Proposer, Request, Session, Task
 from morello.schedule import Position, Schedule, apply, schedule_text
 
@@ -91,7 +91,7 @@ class Offline(Session):
 def estimate(schedule: Schedule, candidate: Candidate) -> float:
     """Return about what a schedule will cost: of parts that are left to search as much as of the candidate's points."""
     impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
-    point = figures(candidate.impl).cost / max(1, int(candidate.spec.op.volume(candidate.spec.shape)))
+    point = cost_and_peak(candidate.impl).cost / max(1, int(candidate.spec.op.volume(candidate.spec.shape)))
     return _estimate(impl, point)
 
 

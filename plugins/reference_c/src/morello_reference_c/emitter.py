@@ -47,15 +47,15 @@ class ReferenceEmitter:
         logical = impl.spec.logical
         plain = Signature.of(logical)
         signature = signature or plain
-        plain = attrs.evolve(plain, lacking=signature.lacking)
+        plain = attrs.evolve(plain, implicit_dims=signature.implicit_dims)
         parameters = parameters_of(logical, plain, names)
         body = Body(target.name, names, [Value(one.name, one.tensor, one.strides) for one in parameters])
         body.print(impl, body.values)
-        shown = meant = _function(name, logical, parameters, body, signature.lacking)
+        shown = meant = _function(name, logical, parameters, body, signature.implicit_dims)
         if signature != plain:
             # The loops have names of their own: a function around them has those that were asked for.
             names = Names([name, workspace_macro(name), body.workspace])
-            shown = _function(name, logical, parameters_of(logical, signature, names), body, signature.lacking)
+            shown = _function(name, logical, parameters_of(logical, signature, names), body, signature.implicit_dims)
             meant = attrs.evolve(meant, name=names.fresh(f"{name}_meaning"))
         return Program(
             name=name,
@@ -67,7 +67,7 @@ class ReferenceEmitter:
             flags=FLAGS,
             declarations=shown.declarations,
             cpu_tests=(),
-            lacking=signature.lacking,
+            implicit_dims=signature.implicit_dims,
         )
 
 
@@ -110,18 +110,18 @@ class Body:
         return value
 
 
-def _summary(logical: LogicalSpec, lacking: int = 0) -> str:
-    return f"{logical.op}({'×'.join(map(str, logical.shape[lacking:]))})"
+def _summary(logical: LogicalSpec, implicit_dims: int = 0) -> str:
+    return f"{logical.op}({'×'.join(map(str, logical.shape[implicit_dims:]))})"
 
 
 def _function(
-    name: str, logical: LogicalSpec, parameters: tuple[Parameter, ...], body: Body, lacking: int
+    name: str, logical: LogicalSpec, parameters: tuple[Parameter, ...], body: Body, implicit_dims: int
 ) -> Interface:
     return Interface(
         name=name,
-        summary=_summary(logical, lacking),
+        summary=_summary(logical, implicit_dims),
         parameters=parameters,
-        lacking=lacking,
+        implicit_dims=implicit_dims,
         workspace=body.bytes,
         workspace_name=body.workspace,
     )

@@ -11,7 +11,7 @@ from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, Target
 from morello.rewrites import STANDARD, Rewrite, Tile
-from morello.rewrites.base import Case
+from morello.rewrites.base import RewriteCase
 
 
 @attrs.frozen(cache_hash=True)
@@ -22,7 +22,7 @@ class SerialTile(Tile):
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
         yield from (step for step in super().steps(logical, target) if not step.parallel)
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         if self.parallel:
             raise Inapplicable(f"`{self}`: there is one array, which threads cannot share", "leave out `parallel`")
         yield from super().cases(logical, target)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import attrs
 
-from morello.ir.index import Index
+from morello.ir.index import IndexExpr
 from morello.ir.numbers import Num, ceil_div, choose
 from morello_x86.kernels.multiply_add import Lanes
 
@@ -37,8 +37,8 @@ class Matrix:
     """
 
     pointer: str
-    row: Index
-    column: Index = Index((((), 1),))
+    row: IndexExpr
+    column: IndexExpr = IndexExpr((((), 1),))
 
 
 @attrs.frozen
@@ -46,8 +46,8 @@ class Around:
     """A loop of `count` turns around the steps: by how many values both sides go on each time."""
 
     count: int
-    lhs: Index = Index(())
-    rhs: Index = Index(())
+    lhs: IndexExpr = IndexExpr(())
+    rhs: IndexExpr = IndexExpr(())
 
 
 @attrs.frozen(kw_only=True, slots=False)

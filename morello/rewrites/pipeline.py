@@ -1,6 +1,6 @@
-"""Bases of staged rewrites: pipelines of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
+"""Bases of pipeline rewrites: pipelines of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
 
-A staged rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
+A pipeline rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
 The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use
 it run. Operand states matter to it in no way but their data types, and the place of new tensors to nothing but their
 own states. Search on blocks relies on all of this.
@@ -24,8 +24,8 @@ from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import DimMap, OperandState, TensorSpec
 from morello.kernels.machine import Machine
 from morello.rewrites.base import (
-    Case,
     Rewrite,
+    RewriteCase,
     Vector,
     Word,
     argument,
@@ -48,7 +48,7 @@ class NewTensor:
 
 
 @attrs.frozen
-class Job:
+class Stage:
     """One part of a pipeline: an operation, and what its operands are; `dim_maps` as in `Part`."""
 
     op: Operation
@@ -59,23 +59,23 @@ class Job:
 
 
 @attrs.frozen
-class Plan:
+class PipelinePlan:
     """A pipeline on some cells of a batch (None: all, or a single Spec): its parts, and what they hand on."""
 
-    jobs: Sequence[Job]
+    stages: Sequence[Stage]
     tensors: Sequence[NewTensor] = ()
     cells: CellIndices = None
 
 
 @attrs.frozen(cache_hash=True)
-class Staged(Rewrite):
+class PipelineRewrite(Rewrite):
     """A rewrite of Specs to pipelines, by their `plans`."""
 
     @abstractmethod
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[Plan]:
+    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         """Yield the pipeline for a Spec, or those for a batch. Raises Inapplicable where there is none."""
 
-    def anywhere(self) -> Self:
+    def without_buffers(self) -> Self:
         """Return the step without the place of new tensors, which plans do not depend on."""
         return self
 
@@ -89,7 +89,7 @@ class Staged(Rewrite):
         assert not tensors, "new tensors have a place"
         yield (), None
 
-    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         for plan in self.plans(logical, target):
             try:
                 yield from self._cases(plan, logical, target)
@@ -98,26 +98,28 @@ class Staged(Rewrite):
                 if plan.cells is None:
                     raise
 
-    def _cases(self, plan: Plan, logical: LogicalSpec, target: Machine) -> Iterator[Case]:
+    def _cases(self, plan: PipelinePlan, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         for states, inner in self.new_states(plan.tensors, target):
             cells = within(plan.cells, inner)
             fresh = [
                 TensorSpec(tuple(take(size, inner) for size in one.shape), state)
                 for one, state in zip(plan.tensors, states, strict=True)
             ]
-            jobs = [attrs.evolve(job, shape=tuple(take(size, inner) for size in job.shape)) for job in plan.jobs]
-            yield Case(cells, _pipeline(self, select_cells(logical, cells), fresh, jobs, target))
+            stages = [
+                attrs.evolve(stage, shape=tuple(take(size, inner) for size in stage.shape)) for stage in plan.stages
+            ]
+            yield RewriteCase(cells, _pipeline(self, select_cells(logical, cells), fresh, stages, target))
 
 
 @attrs.frozen(cache_hash=True)
-class Placed(Staged):
-    """A staged rewrite whose new tensors all go to one level: `NAME to L1 as row_major v8`."""
+class BufferedPipelineRewrite(PipelineRewrite):
+    """A pipeline rewrite whose new tensors all go to one level: `NAME to L1 as row_major v8`."""
 
     level: str = argument(Word, keyword="to")
     layout: Layout | str = argument(Layout, Word, keyword="as", default="row_major")
     vector: int | None = argument(Vector, default=None)
 
-    def anywhere(self) -> Self:
+    def without_buffers(self) -> Self:
         return attrs.evolve(self, level="", layout="row_major", vector=None)
 
     def new_states(
@@ -156,19 +158,19 @@ class Placed(Staged):
 
 
 def _pipeline(
-    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], jobs: Sequence[Job], target: Machine
+    step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], stages: Sequence[Stage], target: Machine
 ) -> Expansion:
-    """Return the node of a staged rewrite: a Pipeline, or a Sequential where it has no new tensors."""
+    """Return the node of a pipeline rewrite: a Pipeline, or a Sequential where it has no new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
     parts: list[Part] = []
-    for job, held in zip(jobs, lifetimes([job.args for job in jobs], len(logical.states)), strict=True):
+    for stage, held in zip(stages, lifetimes([stage.args for stage in stages], len(logical.states)), strict=True):
         live = tuple(sum((needed[one][level] for one in held), 0) for level in range(len(target.levels)))
-        below = tuple(states[arg] for arg in job.args)
-        if job.dim_maps is not None:
-            below = tuple(state.under(dim_map) for state, dim_map in zip(below, job.dim_maps, strict=True))
-        made = LogicalSpec(job.op, job.shape, below, logical.serial)
-        parts.append(Part(made, job.args, 1, live, role=job.role, dim_maps=job.dim_maps))
+        below = tuple(states[arg] for arg in stage.args)
+        if stage.dim_maps is not None:
+            below = tuple(state.under(dim_map) for state, dim_map in zip(below, stage.dim_maps, strict=True))
+        made = LogicalSpec(stage.op, stage.shape, below, logical.serial)
+        parts.append(Part(made, stage.args, 1, live, role=stage.role, dim_maps=stage.dim_maps))
     if not fresh:
         return Sequential(step, 0, target.nothing(), tuple(parts))
     cost = sum((target.move_cost(tensor) for tensor in fresh), 0)

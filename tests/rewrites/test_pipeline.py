@@ -1,4 +1,4 @@
-"""Hold staged rewrites to what they share: new tensors live as long as a part uses them, and meaning is kept."""
+"""Hold pipeline rewrites to what they share: new tensors live as long as a part uses them, and meaning is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 import morello
 from morello.ir.impl import Node
-from morello.rewrites.staged import lifetimes
+from morello.rewrites.pipeline import lifetimes
 
 
 @pytest.mark.parametrize(
