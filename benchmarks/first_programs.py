@@ -29,7 +29,7 @@ from morello.mappers import mappers_for
 from morello.mappers.mapped import Mapping
 from morello.plugins.mapper import told
 from morello.plugins.registry import installed
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
 
 _FLOATS = "(f32, GL), (f32, GL), (f32, GL), serial)"
@@ -64,7 +64,9 @@ def searched(goal: Goal, effort: int) -> Moments:
             moments.append((time.process_time(), progress.high))
 
     try:
-        cost = int(cost_and_peak(goal.synthesize(db=False, progress=hear, effort=Effort(expansions=effort)).impl).cost)
+        cost = int(
+            cost_and_peak(goal.synthesize(db=False, progress=hear, budget=SearchBudget(expansions=effort)).impl).cost
+        )
     except Undecided:
         return [(time.process_time(), 0)]
     return moments if moments and moments[-1][1] == cost else [*moments, (time.process_time(), cost)]

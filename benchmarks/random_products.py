@@ -24,7 +24,7 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 
 TARGETS = ("x86_avx2", "x86_avx512")
 #: Rows, inner size and columns.
@@ -69,7 +69,7 @@ class Timed:
 
     @classmethod
     def of(cls, goal: Goal, seconds: float) -> Timed:
-        done = goal.synthesize(db=False, effort=Effort(seconds=seconds))
+        done = goal.synthesize(db=False, budget=SearchBudget(seconds=seconds))
         return cls(morello.compile(done, db=False), cost_and_peak(done.impl).cost)
 
     def check(self, m: int, k: int, n: int) -> None:

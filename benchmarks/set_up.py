@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.specs import SPECS
-from morello.api import DEFAULT_EFFORT
+from morello.api import DEFAULT_EXPANSIONS
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.library import library
 from morello.search.memory import free, resident, uncollected
 from morello.search.progress import Phase, Progress
@@ -70,8 +70,8 @@ def begun(name: str, target: str) -> tuple[Taken]:
 
     def begin() -> None:
         with suppress(_Begun):
-            effort = Effort(expansions=DEFAULT_EFFORT, memory=free() // 2)
-            BlockSearch(made, progress=told).approach(spec, effort)
+            budget = SearchBudget(expansions=DEFAULT_EXPANSIONS, memory=free() // 2)
+            BlockSearch(made, progress=told).approach(spec, budget)
 
     return (taken(begin),)
 

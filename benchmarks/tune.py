@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.goals import goal_of
-from morello.api import DEFAULT_EFFORT
+from morello.api import DEFAULT_EXPANSIONS
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, MorelloError, NoImplementation, Undecided
 from morello.goals import Goal
@@ -42,7 +42,7 @@ from morello.host import missing_features
 from morello.mappers import mappers_for
 from morello.plugins.registry import installed
 from morello.schedule import Schedule, schedule_of
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer
 from morello.tuning.tuner import Tuned, Tuner
@@ -93,7 +93,7 @@ def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> 
         starts = mappers_for(target, installed())[mapper].propose(goal.spec, goal.target, 0)
     for schedule in starts:
         try:
-            found = goal.apply(schedule).synthesize(db=False, progress=False, effort=Effort(expansions=effort))
+            found = goal.apply(schedule).synthesize(db=False, progress=False, budget=SearchBudget(expansions=effort))
         except (Inapplicable, NoImplementation, Undecided):
             continue
         return goal.apply(schedule_of(found.impl))
@@ -277,7 +277,7 @@ def print_reused(rows: Sequence[Mapping[str, Any]]) -> None:
     "--search-effort",
     metavar="N",
     type=click.IntRange(1),
-    default=DEFAULT_EFFORT,
+    default=DEFAULT_EXPANSIONS,
     show_default=True,
     help="Specs that searches for starts take apart.",
 )

@@ -142,7 +142,7 @@ def programs(text: str, limits: tuple[int, int]) -> Iterator[list[int]]:
     given: dict[str, int] = dict(zip(("L1", "L2"), limits, strict=True))
     chosen = [given.get(one.name, one.capacity) for one in target.levels]
     spec = attrs.evolve(spec, limits=target.limits(chosen))
-    impl = Goal.of(spec, target).synthesize(db=False, effort=morello.Effort(expansions=200_000)).impl
+    impl = Goal.of(spec, target).synthesize(db=False, budget=morello.SearchBudget(expansions=200_000)).impl
     for level in (3, 4):
         yield [memory_inside(spec, target, level), moved(impl, target, level)]
 

@@ -7,15 +7,15 @@ if TYPE_CHECKING:
     from morello.errors import MorelloError
     from morello.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.goals import Goal
-    from morello.search.effort import Effort
+    from morello.search.budget import SearchBudget
 
     __version__: str
 
 _FUNCTIONS = ["attention", "conv2d", "einsum", "gelu", "layer_norm", "matmul", "softmax"]
 __all__ = [
-    "Effort",
     "Goal",
     "MorelloError",
+    "SearchBudget",
     "__version__",
     "attention",
     "compile",

@@ -24,13 +24,13 @@ from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
 from morello.schedule import Position, apply
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 
 if TYPE_CHECKING:
     from morello.tuning.tuner import Tuned
 
 #: Specs that search takes apart where nobody asks for a proof: about ten seconds.
-DEFAULT_EFFORT = 1_200_000
+DEFAULT_EXPANSIONS = 1_200_000
 
 _UNNAMED = "<text>"
 #: How a Spec file and a single Spec begin, after comments.
@@ -82,17 +82,17 @@ def synthesize(
     profile: ProfileLike | None = None,
     db: DatabaseLike = None,
     progress: Listener = None,
-    effort: Effort | None = None,
+    budget: SearchBudget | None = None,
 ) -> Impl:
     """Return the cheapest program of a Spec, or the cheapest completion of a goal that is scheduled in part.
 
-    With `effort`, it is the best program that comes of it; `Goal.low` tells how good that is.
+    With a `budget`, return the best program found; `Goal.low` is the proven lower bound.
 
     `what` may be the text of a Spec file with a single Spec, the Path of such a file, or, with `target`, the text of a
     Spec. `profile` says what its target costs: see `parse`; `db` and `progress` are those of `Goal.synthesize`. Raises
     NoImplementation if there is no program, and what `parse` raises.
     """
-    return _goal(what, target, profile).synthesize(db, progress, effort).impl
+    return _goal(what, target, profile).synthesize(db, progress, budget).impl
 
 
 def compile(
@@ -103,7 +103,7 @@ def compile(
     db: DatabaseLike = None,
     cc: str | None = None,
     progress: Listener = None,
-    effort: Effort | None = None,
+    budget: SearchBudget | None = None,
     measured: bool = True,
 ) -> GoalKernel:
     """Return a callable kernel: synthesize what is not scheduled, then emit C; it is built when first called.
@@ -113,7 +113,7 @@ def compile(
     """
     start = _goal(what, target, profile)
     done = measured_program(start, database(db), cc) if measured else None
-    done = done or (start.synthesize(db, progress, effort) if next(leaves(start.impl), None) else start)
+    done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
     program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
     return GoalKernel(done, program, cc)
 
@@ -137,7 +137,7 @@ def tune(
     trace: str | os.PathLike[str] | None = None,
     cc: str | None = None,
     threads: int | None = None,
-    effort: Effort | None = None,
+    budget: SearchBudget | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Tuned:
     """Return the fastest program found by measuring edits of a schedule, which `proposer` plans.
@@ -173,7 +173,7 @@ def tune(
         trace=os.fspath(trace) if trace is not None else None,
         compiler=cc,
         threads=threads,
-        effort=effort,
+        budget=budget,
         extra=options or {},
     ).run()
 

@@ -37,7 +37,7 @@ from morello.schedule import (
     schedule_text,
     with_child,
 )
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
 
 if TYPE_CHECKING:
@@ -225,8 +225,10 @@ class Goal:
             before_search=None if before == position.impl else before,
         )
 
-    def synthesize(self, db: DatabaseLike = None, progress: Listener = None, effort: Effort | None = None) -> Goal:
-        """Search implements every Spec that is left, by default with proof that it is cheapest, else within `effort`.
+    def synthesize(
+        self, db: DatabaseLike = None, progress: Listener = None, budget: SearchBudget | None = None
+    ) -> Goal:
+        """Search implements every Spec that is left, by default with proof that it is cheapest, else within `budget`.
 
         `db` is a database, open or as a path, by default the user's own, or False for none; `progress` is a function
         that is told of it, by default a display on a terminal or in a notebook, or False for none. Raises
@@ -235,17 +237,17 @@ class Goal:
         """
         store = database(db)
         with heard(progress, self.name, self.searches.solved(store), store.path if store else None) as told:
-            return self._synthesized(store, told, effort)
+            return self._synthesized(store, told, budget)
 
     def _synthesized(
-        self, db: SpecStore | None, progress: Callable[[Progress], None] | None, effort: Effort | None
+        self, db: SpecStore | None, progress: Callable[[Progress], None] | None, budget: SearchBudget | None
     ) -> Goal:
         bounds = dict(self.bounds)
 
         def search_for(search: BlockSearch, spec: Spec) -> Impl:
-            if effort is None:
+            if budget is None:
                 return search.synthesize(spec)
-            found = search.approach(spec, effort)
+            found = search.approach(spec, budget)
             if found.low < found.cost:
                 bounds[spec] = found.low
             return found.impl

@@ -27,8 +27,8 @@ UNPROVEN = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
 FILL = "FillZero(8, (f32, L1), serial)"
 
 
-def compiled(text: str, effort: morello.Effort | None = None) -> GoalKernel:
-    return morello.compile(text, target="x86_avx2", db=False, effort=effort)
+def compiled(text: str, budget: morello.SearchBudget | None = None) -> GoalKernel:
+    return morello.compile(text, target="x86_avx2", db=False, budget=budget)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_what_is_proven_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert morello.compile(fill.synthesize(db=False)).proof == "optimal"
     assert fill.apply("synthesize").proof == "optimal"
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)  # let search end anywhere, though it is small
-    open_ = compiled(UNPROVEN, morello.Effort(gap=0.5))
+    open_ = compiled(UNPROVEN, morello.SearchBudget(gap=0.5))
     assert open_.low < open_.cost
     assert re.fullmatch(r"within \d+(\.\d+)? % of the optimum \(proven\)", open_.proof)
     assert f"; {open_.proof}\n" in str(open_.explain(runner_ups=1, db=False))
@@ -84,7 +84,7 @@ def test_what_is_proven_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_subschedule_searched_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     halves = morello.goal("(Softmax(6×5, L1, L1, serial), [12, 32, 128, 0, 0])", target="x86_avx2").tile(3, 5)
-    done = halves.subschedule(0, lambda half: half.synthesize(False, False, morello.Effort(gap=0.5)))
+    done = halves.subschedule(0, lambda half: half.synthesize(False, False, morello.SearchBudget(gap=0.5)))
     assert done.scheduled == halves.impl
     best = halves.synthesize(False, False)
     assert done.low <= best.low == morello.compile(best).cost < morello.compile(done).cost

@@ -50,7 +50,7 @@ def test_targets_are_those_of_the_process(profile: str) -> None:
 
 def test_what_is_not_proven_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)  # let search end anywhere, though it is small
-    kernel = morello.compile(UNPROVEN, target="x86_avx2", db=False, effort=morello.Effort(gap=0.5))
+    kernel = morello.compile(UNPROVEN, target="x86_avx2", db=False, budget=morello.SearchBudget(gap=0.5))
     assert back(kernel).low == kernel.low < kernel.cost
     assert back(kernel).proof == kernel.proof
 

@@ -20,7 +20,7 @@ import attrs
 from harness.specs import SPECS, Searched
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.progress import Phase, Progress
 
 #: Processor seconds after which a search should have a program, and how much dearer than the optimum it may be then.
@@ -131,7 +131,7 @@ def search(name: str, target: str, seconds: float) -> None:
     teller = _Teller(seconds)
     try:
         # A program first, then better ones, until the proof.
-        found = BlockSearch(made, progress=teller).approach(spec, Effort(seconds=seconds - time.process_time()))
+        found = BlockSearch(made, progress=teller).approach(spec, SearchBudget(seconds=seconds - time.process_time()))
         teller.tell(found.low, found.cost)
         end = "proved" if found.low >= found.cost else "time"
     except (_Over, Undecided):

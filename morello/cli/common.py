@@ -27,7 +27,7 @@ from morello.progress import Doing, SearchDisplay
 from morello.runtime.cache import bytes_of
 from morello.runtime.compiled import CompiledKernel
 from morello.schedule import schedule_of
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.memory import free
 
 Command = Callable[..., None]
@@ -44,9 +44,9 @@ class Size(click.ParamType):
         return self.fail(f"{value!r} is no size, such as 4GiB", param, ctx) if size is None else size
 
 
-#: Under which a command's context keeps whether to tell how the search went, what effort it may take, and whether
+#: Under which a command's context keeps whether to tell how the search went, its budget, and whether
 #: programs that were measured are used.
-_VERBOSE, _EFFORT, _MEASURED = "morello.verbose", "morello.effort", "morello.measured"
+_VERBOSE, _BUDGET, _MEASURED = "morello.verbose", "morello.budget", "morello.measured"
 _IN_A_HURRY = ("run", "compile", "map", "compare-mappers", "tune")
 
 
@@ -85,7 +85,7 @@ def memory_option(what: str) -> Callable[[Command], Command]:
     )
 
 
-def _with_effort(command: Command) -> Command:
+def _with_budget(command: Command) -> Command:
     """Add the options that end a search before its proof; the context holds what they say."""
 
     @click.option(
@@ -105,7 +105,7 @@ def _with_effort(command: Command) -> Command:
         metavar="N",
         type=click.IntRange(min=1),
         help="End each search when N Specs are taken apart, about 50,000 to 200,000 a second; by default "
-        f"{api.DEFAULT_EFFORT:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
+        f"{api.DEFAULT_EXPANSIONS:,} for {', '.join(_IN_A_HURRY[:-1])} and {_IN_A_HURRY[-1]}. "
         "It gives the same program on every machine.",
     )
     @memory_option("End each search when the process takes so much memory, such as 4GiB, with the best program so far.")
@@ -122,8 +122,8 @@ def _with_effort(command: Command) -> Command:
         if prove and (time_limit or gap or effort):
             raise click.UsageError("--prove and limits of the search exclude each other")
         if not (prove or time_limit or gap or effort) and click.get_current_context().command.name in _IN_A_HURRY:
-            effort = api.DEFAULT_EFFORT
-        click.get_current_context().meta[_EFFORT] = Effort(time_limit, (gap or 0) / 100, effort, memory)
+            effort = api.DEFAULT_EXPANSIONS
+        click.get_current_context().meta[_BUDGET] = SearchBudget(time_limit, (gap or 0) / 100, effort, memory)
         command(**options)
 
     return wrapped
@@ -197,7 +197,7 @@ def _with_goals(command: Command, several_targets: bool, several_files: bool = F
         "the user's cache directory.",
     )
     @click.option("--no-db", is_flag=True, help="Neither use nor keep solved Specs, as with MORELLO_DB=off.")
-    @_with_effort
+    @_with_budget
     @click.option("-v", "--verbose", is_flag=True, help="Tell on stderr how the search went.")
     @functools.wraps(command)
     def wrapped(
@@ -331,9 +331,9 @@ class Made:
         return f"searched {self.solved:,} Specs in {self.seconds:.2f} s"
 
 
-def effort_of(ctx: click.Context) -> Effort:
-    """Return the effort that a command's options grant each search."""
-    return ctx.meta[_EFFORT]
+def budget_of(ctx: click.Context) -> SearchBudget:
+    """Return the budget that a command's options grant each search."""
+    return ctx.meta[_BUDGET]
 
 
 @contextmanager
@@ -353,9 +353,9 @@ def make(goal: Goal, db: SpecStore | None, cc: str | None = None) -> Made:
         named_after(goal),
         crash.telling(spec=lambda: _as_file(goal), target=goal.target.label),
     ):
-        effort = effort_of(click.get_current_context())
+        budget = budget_of(click.get_current_context())
         measured = click.get_current_context().meta.get(_MEASURED, False)
-        kernel = api.compile(goal, db=db or False, cc=cc, progress=display, effort=effort, measured=measured)
+        kernel = api.compile(goal, db=db or False, cc=cc, progress=display, budget=budget, measured=measured)
     if click.get_current_context().meta.get(_VERBOSE):
         for line in goal.searches.of(db).details():
             click.echo(f"{goal.name}: {line}", err=True)

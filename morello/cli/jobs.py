@@ -10,12 +10,12 @@ from pathlib import Path
 import attrs
 import click
 
-from morello.cli.common import effort_of, named_after
+from morello.cli.common import budget_of, named_after
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.interrupt import result_of
 from morello.progress import Doing
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 
 jobs_option = click.option(
     "--jobs",
@@ -34,9 +34,9 @@ def searched(goals: Sequence[Goal], db: SpecStore | None, jobs: int) -> list[Goa
     jobs = min(jobs, len(goals))
     if jobs == 1:
         return [*goals]
-    effort = effort_of(click.get_current_context())
-    if effort.memory is not None:
-        effort = attrs.evolve(effort, memory=effort.memory // jobs)
+    budget = budget_of(click.get_current_context())
+    if budget.memory is not None:
+        budget = attrs.evolve(budget, memory=budget.memory // jobs)
     # Threads, of progress among them, do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with (
@@ -44,7 +44,7 @@ def searched(goals: Sequence[Goal], db: SpecStore | None, jobs: int) -> list[Goa
         ProcessPoolExecutor(jobs, context) as pool,
     ):
         try:
-            waiting = [pool.submit(_search, goal, db.path if db else None, effort) for goal in goals]
+            waiting = [pool.submit(_search, goal, db.path if db else None, budget) for goal in goals]
             return [_result(goal, one) for goal, one in zip(goals, waiting, strict=True)]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -53,8 +53,8 @@ def searched(goals: Sequence[Goal], db: SpecStore | None, jobs: int) -> list[Goa
             raise
 
 
-def _search(goal: Goal, db: Path | None, effort: Effort) -> Goal:
-    return goal.synthesize(db=db or False, progress=False, effort=effort)
+def _search(goal: Goal, db: Path | None, budget: SearchBudget) -> Goal:
+    return goal.synthesize(db=db or False, progress=False, budget=budget)
 
 
 def _result(goal: Goal, found: Future[Goal]) -> Goal:

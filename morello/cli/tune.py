@@ -11,8 +11,8 @@ import click
 
 from morello.cli import completion
 from morello.cli.common import (
+    budget_of,
     cc_option,
-    effort_of,
     json_option,
     named_after,
     print_json,
@@ -202,7 +202,7 @@ def command(
             trace=trace,
             compiler=cc,
             threads=threads,
-            effort=effort_of(click.get_current_context()),
+            budget=budget_of(click.get_current_context()),
             extra={"top": top},
         )
         done = _tuned(tuner)

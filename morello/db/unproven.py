@@ -48,10 +48,12 @@ def keep(file: File, target: Target, best: Found) -> None:
         before = find(file, target, spec)
         if before is not None:
             impl = before.impl if before.cost <= best.cost else best.impl
-            best = Found(impl, min(before.cost, best.cost), max(before.low, best.low), max(before.effort, best.effort))
+            best = Found(
+                impl, min(before.cost, best.cost), max(before.low, best.low), max(before.expansions, best.expansions)
+            )
         known = {one.hash: one for one in records.read_prints(file)}
         whose = known.get(whose.hash) or records.write_print(file, whose)
-        values = _key(spec), best.cost, best.low, best.effort, schedule_text(schedule_of(best.impl))
+        values = _key(spec), best.cost, best.low, best.expansions, schedule_text(schedule_of(best.impl))
         row = whose.id, *values, _crc(whose, values)
         connection.execute("INSERT OR REPLACE INTO unproven VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 

@@ -22,7 +22,7 @@ from morello.progress import Listener
 from morello.runtime.arrays import in_numpy
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.dlpack import to_library_of
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.memory import free
 
 
@@ -30,13 +30,13 @@ class Options(TypedDict, total=False):
     """Options that all functions take.
 
     `target` is a target or the name of one, by default the one for this machine. `time_limit` ends a search after so
-    many seconds, `effort` as it says; by default a search takes about ten seconds at most. `progress` is that of
+    many seconds, `budget` as it says; by default a search takes about ten seconds at most. `progress` is that of
     `Goal.synthesize`. On `threads=1`, the kernel is one for a single thread; else it uses as many as `Kernel` does.
     """
 
     target: str | Target | None
     time_limit: float | None
-    effort: Effort | None
+    budget: SearchBudget | None
     progress: Listener
     threads: int | None
 
@@ -47,22 +47,22 @@ class Settings:
 
     target: str | Target | None = None
     time_limit: float | None = None
-    effort: Effort | None = None
+    budget: SearchBudget | None = None
     progress: Listener = attrs.field(default=None, eq=False)
     threads: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit > 0:
             raise MorelloError(f"time_limit is {self.time_limit!r}", "it is a number of seconds above 0")
-        if self.time_limit is not None and self.effort is not None:
-            raise MorelloError("both time_limit and effort", "pass effort=Effort(seconds=..., ...)")
+        if self.time_limit is not None and self.budget is not None:
+            raise MorelloError("both time_limit and budget", "pass budget=SearchBudget(seconds=..., ...)")
 
-    def limits(self) -> Effort:
-        """Return the effort that a search may take."""
-        if self.effort is not None:
-            return self.effort
-        expansions = api.DEFAULT_EFFORT if self.time_limit is None else None
-        return Effort(self.time_limit, expansions=expansions, memory=free() // 2)
+    def limits(self) -> SearchBudget:
+        """Return the budget of a search."""
+        if self.budget is not None:
+            return self.budget
+        expansions = api.DEFAULT_EXPANSIONS if self.time_limit is None else None
+        return SearchBudget(self.time_limit, expansions=expansions, memory=free() // 2)
 
     def chosen(self) -> Target:
         """Return the target. Raises MorelloError for one that there is not."""
@@ -203,7 +203,7 @@ def _compiled(planned: Plan, settings: Settings) -> CompiledKernel:
     if key not in _kernels:
         spec, signature = parse_signed(text, target)
         goal = Goal.of(spec, target, planned.name, signature=signature)
-        _kernels[key] = api.compile(goal, progress=settings.progress, effort=settings.limits())
+        _kernels[key] = api.compile(goal, progress=settings.progress, budget=settings.limits())
     return _kernels[key]
 
 

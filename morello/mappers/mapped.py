@@ -21,11 +21,11 @@ from morello.runtime.kernel import Kernel
 from morello.runtime.timing import bench
 from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
 from morello.search.ahead import MANY_SHAPES
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.narrow import narrowed, shapes_below
 
 #: Specs that search takes apart to complete a proposal, for each Spec that it leaves.
-EFFORT = Effort(expansions=20_000)
+BUDGET = SearchBudget(expansions=20_000)
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class Mapping:
 
     goal: Goal
     cuts: Sequence[Cut]
-    effort: Effort = EFFORT
+    budget: SearchBudget = BUDGET
     compiler: str | None = None
     _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
     _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
@@ -176,11 +176,11 @@ class Mapping:
                 raise undecided from None
 
     def _in_all(self, goal: Goal) -> Goal:
-        return goal.synthesize(db=False, progress=False, effort=self.effort)
+        return goal.synthesize(db=False, progress=False, budget=self.budget)
 
     def _in_smaller(self, goal: Goal) -> Goal:
         smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
-        found = smaller.synthesize(db=False, progress=False, effort=self.effort)
+        found = smaller.synthesize(db=False, progress=False, budget=self.budget)
         # What is proven there is no bound here.
         return attrs.evolve(goal, position=Position(found.impl))
 

@@ -16,7 +16,7 @@ import attrs
 from morello.ir.ops.compose import Compose
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.solve.solver import Solver
@@ -53,7 +53,7 @@ class Smaller(Protocol):
         """Specs taken apart so far."""
         ...
 
-    def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
+    def near(self, spec: Spec, budget: SearchBudget, deadline: float) -> Found | None:
         """Return a program that comes of some effort, None if none does."""
         ...
 
@@ -114,25 +114,25 @@ class Ahead:
         """Return True if there are smaller spaces that were not looked at yet."""
         return bool(self._spaces)
 
-    def until_late(self, effort: Effort) -> Effort:
+    def until_late(self, budget: SearchBudget) -> SearchBudget:
         """Return as much of an effort as may be made before smaller spaces are looked at: half of it at most."""
-        most = _LATE if effort.expansions is None else min(_LATE, math.ceil(effort.expansions / 2))
-        return attrs.evolve(effort, expansions=most)
+        most = _LATE if budget.expansions is None else min(_LATE, math.ceil(budget.expansions / 2))
+        return attrs.evolve(budget, expansions=most)
 
-    def first(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> int:
+    def first(self, spec: Spec, solver: Solver, goal: int, budget: SearchBudget, deadline: float) -> int:
         """Tell search of a program if it has none before finer bounds are made; return the effort that it took.
 
         These take long; but of graphs, tables of a smaller space take as long.
         """
         if solver.core.costs(goal)[1] < float("inf") or isinstance(spec.logical.op, Compose):
             return 0
-        left = self.look(spec, effort, deadline, 1)
+        left = self.look(spec, budget, deadline, 1)
         self.inform(spec, solver, goal)
-        return (effort.expansions or 0) - (left.expansions or 0)
+        return (budget.expansions or 0) - (left.expansions or 0)
 
     def look_before(
-        self, spec: Spec, effort: Effort, deadline: float, spaces: int, begin: Callable[[], object]
-    ) -> Effort:
+        self, spec: Spec, budget: SearchBudget, deadline: float, spaces: int, begin: Callable[[], object]
+    ) -> SearchBudget:
         """Look for programs in the first smaller `spaces` before search begins; return the effort that is left.
 
         It begins once there is one, as with its tables comes a bound: after more of them, time may be up.
@@ -141,31 +141,31 @@ class Ahead:
             if most:
                 with suppress(Full):
                     begin()
-            effort = self.look(spec, effort, deadline, most + 1)
-        return effort
+            budget = self.look(spec, budget, deadline, most + 1)
+        return budget
 
-    def look(self, spec: Spec, effort: Effort, deadline: float, most: int | None = None) -> Effort:
+    def look(self, spec: Spec, budget: SearchBudget, deadline: float, most: int | None = None) -> SearchBudget:
         """Look for programs in smaller spaces, coarse to fine; return the effort that is left.
 
         Once there is a program, only the first `most` are looked at. Each is given an equal part of the effort
         and the time that are left, and the whole space half of one. What Ctrl-C interrupts leaves its best program.
         """
-        while self._spaces and effort.expansions != 0:
+        while self._spaces and budget.expansions != 0:
             known, now = self.program(spec), time.monotonic()
             if now >= deadline:
                 break
-            if known and (effort.gap == float("inf") or (most is not None and self._count - len(self._spaces) >= most)):
+            if known and (budget.gap == float("inf") or (most is not None and self._count - len(self._spaces) >= most)):
                 break
             parts = len(self._spaces) + _WHOLE
             smaller = self._smaller(self._spaces.pop(0))
             if known:
                 smaller.ahead.add(known)
-            share = None if effort.expansions is None else math.ceil(effort.expansions / parts)
-            near = attrs.evolve(effort, gap=max(effort.gap, _CLOSE), expansions=share)
+            share = None if budget.expansions is None else math.ceil(budget.expansions / parts)
+            near = attrs.evolve(budget, gap=max(budget.gap, _CLOSE), expansions=share)
             try:
                 if not known:
                     # One that takes more than its part for tables or search still comes to a program.
-                    self._learn(smaller.near(spec, attrs.evolve(self.until_late(effort), gap=float("inf")), deadline))
+                    self._learn(smaller.near(spec, attrs.evolve(self.until_late(budget), gap=float("inf")), deadline))
                 self._learn(smaller.near(spec, near.less(smaller.expansions), now + (deadline - now) / parts))
             except Late:
                 continue
@@ -174,8 +174,8 @@ class Ahead:
                 raise
             finally:
                 self.solved += smaller.solved
-            effort = effort.less(smaller.expansions)
-        return effort
+            budget = budget.less(smaller.expansions)
+        return budget
 
     def _learn(self, found: Found | None) -> None:
         """Take in a program of a smaller space, if there is one."""

@@ -17,7 +17,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.ahead import WIDE, Ahead
 from morello.search.bounds.solve import Bounds
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.found import Found
 from morello.search.infeasible import impossible, missing, undecided
 from morello.search.memory import uncollected
@@ -80,7 +80,7 @@ class BlockSearch:
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)
         #: The effort that it may take now, until when, and for which goal.
-        self._effort, self._deadline = Effort(), float("inf")
+        self._budget, self._deadline = SearchBudget(), float("inf")
         self._goal: Spec | None = None
 
     @property
@@ -133,46 +133,46 @@ class BlockSearch:
         self.settle(specs)
         return [self._program(spec) for spec in specs]
 
-    def approach(self, spec: Spec, effort: Effort) -> Found:
+    def approach(self, spec: Spec, budget: SearchBudget) -> Found:
         """Return the cheapest program, or the best that comes of some effort, with a bound.
 
         Raises NoImplementation as `synthesize` does, and Undecided where the effort did not suffice.
         """
-        self._effort, self._goal, self._deadline = effort, spec, effort.deadline()
+        self._budget, self._goal, self._deadline = budget, spec, budget.deadline()
         try:
             start = self._kept(spec)
-            if start and effort.has_made(start):
+            if start and budget.has_made(start):
                 return start
-            found = self._best_in_memory(spec, effort)
+            found = self._best_in_memory(spec, budget)
             if self.cache and found.low < found.cost:
                 self.cache.store_incumbent(found)
             elif self.cache:
                 self.cache.drop_incumbent(spec)
             return found
         finally:
-            self._effort, self._goal, self._deadline = Effort(), None, float("inf")
+            self._budget, self._goal, self._deadline = SearchBudget(), None, float("inf")
 
-    def _best_in_memory(self, spec: Spec, effort: Effort) -> Found:
+    def _best_in_memory(self, spec: Spec, budget: SearchBudget) -> Found:
         """Return the best program that comes of some effort, or what is known where tables take too much of it."""
         try:
-            return self._best(spec, effort)
+            return self._best(spec, budget)
         except (Full, Late):
             known = self.ahead.program(spec)
             if known is None:
                 raise
-            return attrs.evolve(known, effort=0)
+            return attrs.evolve(known, expansions=0)
 
-    def _best(self, spec: Spec, effort: Effort) -> Found:
+    def _best(self, spec: Spec, budget: SearchBudget) -> Found:
         """Return the best program that comes of some effort."""
-        asked, deadline = effort, self._deadline
+        asked, deadline = budget, self._deadline
         before = self.ahead.begin(spec.logical)
-        if self._looks_ahead(effort) and self._solver is None:
-            effort = self.ahead.look_before(spec, effort, deadline, before, lambda: self._made_for(spec))
-        goal, low, high = self._approached(spec, effort, deadline)
-        if low < high > (1 + effort.gap) * low and self._ceilings != spec.limits:
+        if self._looks_ahead(budget) and self._solver is None:
+            budget = self.ahead.look_before(spec, budget, deadline, before, lambda: self._made_for(spec))
+        goal, low, high = self._approached(spec, budget, deadline)
+        if low < high > (1 + budget.gap) * low and self._ceilings != spec.limits:
             # Bounds for so little memory alone may know more.
             self._ceilings = spec.limits
-            goal, low, high = self._approached(spec, effort, deadline)
+            goal, low, high = self._approached(spec, budget, deadline)
         if low >= high:
             impl = self.synthesize(spec)
             return Found(impl, int(high), int(high))
@@ -181,7 +181,7 @@ class BlockSearch:
         impl = self._best_found(spec, goal)
         found = Found(impl, int(cost_and_peak(impl).cost), int(low))
         early = time.monotonic() >= deadline or asked.full or found.gap <= asked.gap
-        return found if early else attrs.evolve(found, effort=asked.expansions or 0)
+        return found if early else attrs.evolve(found, expansions=asked.expansions or 0)
 
     def _kept(self, spec: Spec) -> Found | None:
         """Return the best program so far that was kept of a Spec, and let search go on from there."""
@@ -201,33 +201,33 @@ class BlockSearch:
             return ahead.impl
         return self._found(spec, goal, best, missing)
 
-    def _approach(self, spec: Spec, solver: Solver, goal: int, effort: Effort, deadline: float) -> None:
+    def _approach(self, spec: Spec, solver: Solver, goal: int, budget: SearchBudget, deadline: float) -> None:
         """Do as `Solver.approach`; where the proof is late, programs of smaller spaces help on."""
         self.ahead.inform(spec, solver, goal)
-        if self._looks_ahead(effort) and self.ahead.left:
+        if self._looks_ahead(budget) and self.ahead.left:
             before = solver.expansions
             try:
-                solver.approach(goal, self.ahead.until_late(effort), deadline)
+                solver.approach(goal, self.ahead.until_late(budget), deadline)
             except Coarse:
-                self._before += self.ahead.first(spec, solver, goal, effort, deadline)
+                self._before += self.ahead.first(spec, solver, goal, budget, deadline)
                 raise
-            effort = effort.less(solver.expansions - before)
+            budget = budget.less(solver.expansions - before)
             low, high = solver.core.costs(goal)
-            if low < high > (1 + max(effort.gap, WIDE)) * low:
+            if low < high > (1 + max(budget.gap, WIDE)) * low:
                 if known := self.so_far(spec):
                     self.ahead.add(known)
-                effort = self.ahead.look(spec, effort, deadline)
+                budget = self.ahead.look(spec, budget, deadline)
                 self.ahead.inform(spec, solver, goal)
-        solver.approach(goal, effort, deadline)
+        solver.approach(goal, budget, deadline)
 
-    def _looks_ahead(self, effort: Effort) -> bool:
+    def _looks_ahead(self, budget: SearchBudget) -> bool:
         """Return whether programs of a smaller space may help search on."""
-        return self.prune and not effort.proves and not self.slow_rewrites
+        return self.prune and not budget.proves and not self.slow_rewrites
 
     def _smaller(self, space: Target) -> BlockSearch:
         """Return a search of a smaller space."""
         smaller = BlockSearch(space, progress=self._tell_ahead, coarse=self._coarse)
-        smaller._effort = self._effort
+        smaller._budget = self._budget
         return smaller
 
     def _tell_ahead(self, told: Progress) -> None:
@@ -235,15 +235,15 @@ class BlockSearch:
         if self.progress:
             self.progress(attrs.evolve(told, low=self.ahead.costs(self._goal)[0]))
 
-    def near(self, spec: Spec, effort: Effort, deadline: float) -> Found | None:
+    def near(self, spec: Spec, budget: SearchBudget, deadline: float) -> Found | None:
         """Return a program that comes of some effort, with what it costs at least here; None if none does."""
         self._goal, self._deadline = spec, deadline
 
-        def work(solver: Solver, goal: int, left: Effort) -> None:
+        def work(solver: Solver, goal: int, left: SearchBudget) -> None:
             self.ahead.inform(spec, solver, goal)
             solver.approach(goal, left, deadline)
 
-        self._work_within(spec, effort, work)
+        self._work_within(spec, budget, work)
         return self._found_of(spec)
 
     def so_far(self, spec: Spec) -> Found | None:
@@ -264,9 +264,9 @@ class BlockSearch:
             return None
         return Found(self._best_found(spec, goal, missing), int(high), int(low))
 
-    def _approached(self, spec: Spec, effort: Effort, deadline: float) -> tuple[int, float, float]:
+    def _approached(self, spec: Spec, budget: SearchBudget, deadline: float) -> tuple[int, float, float]:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
-        self._work_within(spec, effort, lambda solver, goal, left: self._approach(spec, solver, goal, left, deadline))
+        self._work_within(spec, budget, lambda solver, goal, left: self._approach(spec, solver, goal, left, deadline))
         solver = self._made()
         (goal,) = solver.engine.directory.cells_of([spec])
         return goal, *solver.core.costs(goal)
@@ -276,12 +276,12 @@ class BlockSearch:
         if not self._maybe(spec):
             return None
         self._ceilings = spec.limits
-        effort = Effort(gap=float("inf"), expansions=_TRIED, memory=self._effort.memory)
-        goal, low, high = self._approached(spec, effort, effort.deadline())
+        budget = SearchBudget(gap=float("inf"), expansions=_TRIED, memory=self._budget.memory)
+        goal, low, high = self._approached(spec, budget, budget.deadline())
         if low == float("inf"):
             return None
         if high == float("inf"):
-            raise undecided(spec, effort, late=False)
+            raise undecided(spec, budget, late=False)
         return self.solve(spec) if low >= high else cost_and_peak(self._best_found(spec, goal))
 
     def _maybe(self, spec: Spec) -> bool:
@@ -323,10 +323,10 @@ class BlockSearch:
 
         self._work(specs, work)
 
-    def _work_within(self, spec: Spec, effort: Effort, work: Callable[[Solver, int, Effort], None]) -> None:
+    def _work_within(self, spec: Spec, budget: SearchBudget, work: Callable[[Solver, int, SearchBudget], None]) -> None:
         """Do some work on a Spec's cell with some effort, or what is left of it where engines gave way to others."""
         before = self._before
-        self._work([spec], lambda solver, goals: work(solver, goals[0], effort.less(self._before - before)))
+        self._work([spec], lambda solver, goals: work(solver, goals[0], budget.less(self._before - before)))
 
     def _work(self, specs: Sequence[Spec], work: Callable[[Solver, list[int]], None]) -> None:
         """Do some work on the cells of Specs."""
@@ -382,7 +382,7 @@ class BlockSearch:
             self._solver = before = None
         # Better late than without a program.
         deadline = self._deadline if self.ahead.costs(self._goal)[1] else float("inf")
-        with watched(self._effort.memory, deadline), uncollected():
+        with watched(self._budget.memory, deadline), uncollected():
             engine = self._engine(tables)
         self._solver = self._with(engine)
         return self._solver
@@ -395,7 +395,7 @@ class BlockSearch:
         if self._goal and (known := self.so_far(self._goal)):
             self.ahead.add(known)
             self._keep(known)
-        with watched(self._effort.memory, self._deadline), uncollected():
+        with watched(self._budget.memory, self._deadline), uncollected():
             engine = solver.engine.refined()
         if engine:
             self._earlier += int(solver.core.progress.solved)

@@ -11,13 +11,13 @@ from morello.ir.impl import Impl
 class Found:
     """The best program that a search has found, and what is proven that every program costs at least.
 
-    `effort` is how many Specs could be taken apart for that; 0 where something else ended the search.
+    `expansions` counts the Specs that the search could expand for it; 0 where something else ended the search.
     """
 
     impl: Impl
     cost: int
     low: int
-    effort: int = 0
+    expansions: int = 0
 
     @property
     def gap(self) -> float:

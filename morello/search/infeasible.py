@@ -11,7 +11,7 @@ from morello.errors import NoImplementation, Undecided
 from morello.ir.impl import CostAndPeak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.solve.directory import classes_of, least
 from morello.search.solve.engine import Engine, relaxed
 from morello.search.tables.shapes import key_of
@@ -86,11 +86,11 @@ def _least(spec: Spec, index: int, target: Target, some: Some, maybe: Maybe) -> 
     return _Limit(steps[place], not unknown) if place < len(steps) else None
 
 
-def undecided(spec: Spec, effort: Effort, *, late: bool) -> Undecided:
+def undecided(spec: Spec, budget: SearchBudget, *, late: bool) -> Undecided:
     """Return the error for a search that ended without a program; `late` says that its time was up."""
-    if effort.full:
-        within, more = f"within {effort.memory:,} bytes", "give search more --memory"
+    if budget.full:
+        within, more = f"within {budget.memory:,} bytes", "give search more --memory"
     else:
-        within = f"in {effort.seconds:g} s" if late else f"with an effort of {effort.expansions:,}"
-        more = "go on with --prove, or with more --effort or --time-limit; in Python, with another Effort"
+        within = f"in {budget.seconds:g} s" if late else f"within {budget.expansions:,} expansions"
+        more = "go on with --prove, or with more --effort or --time-limit; in Python, with another SearchBudget"
     return Undecided(f"no program of {spec.op} was found {within}, nor is it proven that there is none", more)

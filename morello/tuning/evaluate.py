@@ -33,11 +33,11 @@ from morello.runtime.paired import Paired, compare
 from morello.runtime.toolchain import Compiler
 from morello.runtime.verify import Verification
 from morello.schedule import Position, Schedule, apply, schedule_text
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.tuning.peak import PeakMeter
 
 #: Specs that search takes apart to complete a schedule, and seconds at most, for each Spec that it leaves.
-EFFORT = Effort(expansions=20_000, seconds=30.0)
+BUDGET = SearchBudget(expansions=20_000, seconds=30.0)
 #: Data sets that each candidate is verified on; the best is verified on all.
 _SETS = 2
 #: Gains that are no gain even where no noise is measured.
@@ -91,7 +91,7 @@ class Evaluator:
 
     goal: Goal
     compiler: Compiler
-    effort: Effort = EFFORT
+    budget: SearchBudget = BUDGET
     seed: int = 0
     threads: int | None = None
     jobs: int = attrs.field(factory=lambda: os.cpu_count() or 1)
@@ -162,12 +162,12 @@ class Evaluator:
     def _made(self, schedule: Schedule) -> Impl:
         if self.late:
             raise Undecided(f"{self.goal.name}: no time is left to complete it", "give a larger budget")
-        if self.effort.full:
+        if self.budget.full:
             self._searches = Searches(self.goal.target)
-        left = min(self.deadline - time.monotonic(), math.inf if self.effort.seconds is None else self.effort.seconds)
-        effort = attrs.evolve(self.effort, seconds=None if left == math.inf else max(0.0, left))
+        left = min(self.deadline - time.monotonic(), math.inf if self.budget.seconds is None else self.budget.seconds)
+        budget = attrs.evolve(self.budget, seconds=None if left == math.inf else max(0.0, left))
         goal = Goal.of(self.goal.spec, self.goal.target, self.goal.name, self._searches, self.goal.signature)
-        return goal.apply(schedule).synthesize(db=False, progress=False, effort=effort).impl
+        return goal.apply(schedule).synthesize(db=False, progress=False, budget=budget).impl
 
     def built(self, impl: Impl) -> Built:
         """Return the program of an implementation, emitted; it is built when it is first needed."""

@@ -26,7 +26,7 @@ from morello.progress import Listener
 from morello.runtime.paired import Paired
 from morello.runtime.toolchain import Compiler, find_compiler
 from morello.schedule import schedule_of
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.tuning import evaluate
 from morello.tuning.beam import Options, Sample, Search, State
 from morello.tuning.evaluate import Evaluator, Refusal
@@ -152,9 +152,9 @@ class Tuner:
     trace: str | Path | None = None
     compiler: Compiler | str | None = None
     threads: int | None = None
-    #: Effort of the search for the start, and of those that complete edits.
-    effort: Effort | None = None
-    completing: Effort = evaluate.EFFORT
+    #: SearchBudget of the search for the start, and of those that complete edits.
+    budget: SearchBudget | None = None
+    completing: SearchBudget = evaluate.BUDGET
     extra: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     without_menu: bool = False
     without_feedback: bool = False
@@ -171,13 +171,13 @@ class Tuner:
         evaluator = Evaluator(
             goal,
             compiler,
-            effort=attrs.evolve(self.completing, memory=self.effort.memory if self.effort else None),
+            budget=attrs.evolve(self.completing, memory=self.budget.memory if self.budget else None),
             seed=self.options.seed,
             threads=self.threads,
             clock=self.registry.clock(target.name),
             deadline=ends,
         )
-        done = goal.synthesize(self.db or False, progress, self._effort(ends)) if _is_open(goal) else goal
+        done = goal.synthesize(self.db or False, progress, self._budget(ends)) if _is_open(goal) else goal
         start = evaluator.start(done.impl)
         machine = machine_of(start.built.kernel, self.threads)
         known = recipes(self.reuse, goal) if self.reuse else []
@@ -220,12 +220,12 @@ class Tuner:
         evaluator.deadline = math.inf
         return self._ended(search, state, evaluator, machine, before, interrupted)
 
-    def _effort(self, ends: float) -> Effort | None:
+    def _budget(self, ends: float) -> SearchBudget | None:
         """Return the effort of the search for the start, with no more seconds than there are."""
         if ends == math.inf:
-            return self.effort
-        effort, left = self.effort or Effort(), max(0.0, ends - time.monotonic())
-        return attrs.evolve(effort, seconds=left if effort.seconds is None else min(left, effort.seconds))
+            return self.budget
+        budget, left = self.budget or SearchBudget(), max(0.0, ends - time.monotonic())
+        return attrs.evolve(budget, seconds=left if budget.seconds is None else min(left, budget.seconds))
 
     def _task(
         self,

@@ -14,7 +14,7 @@ from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.ir.impl import Impl, cost_and_peak, walk
 from morello.kernels.target import Target
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
 from morello.search.solve import core, solver
 
@@ -94,7 +94,7 @@ def test_bounds_that_are_told_are_in_the_file(tmp_path: Path, monkeypatch: pytes
             assert (entry.kind, entry.cost) == (AnswerKind.LOWER, progress.low)
             told += 1
 
-    found = goal.synthesize(SpecStore(path), see, Effort())
+    found = goal.synthesize(SpecStore(path), see, SearchBudget())
     assert told > 1
     entry = SpecStore(path).find(avx2, goal.spec)
     assert entry

@@ -25,14 +25,14 @@ from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.found import Found
 from morello.search.progress import Progress
 from morello.search.solve import core, solver
 
 #: The first program that is found of it is not the cheapest.
 TEXT = "(Softmax(3×5, L1, L1, serial), [12, 32, 128, 0, 0])"
-EASY = Effort(gap=0.5)
+EASY = SearchBudget(gap=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,10 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "_OFTEN", 0.0)
 
 
-def approach(path: Path, target: Target, effort: Effort) -> Found:
+def approach(path: Path, target: Target, budget: SearchBudget) -> Found:
     """Search for the Spec in a process that knows no more than the database."""
     search = BlockSearch(target, cache=DatabaseCache(SpecStore(path)))
-    return search.approach(parse_spec(TEXT, target), effort)
+    return search.approach(parse_spec(TEXT, target), budget)
 
 
 def stored(path: Path, target: Target) -> Found | None:
@@ -61,8 +61,8 @@ def test_it_is_handed_out_at_once_as_what_it_is(tmp_path: Path, avx2: Target, mo
     assert SpecStore(path).program(avx2, first.impl.spec) is None
     # Without any search, also for less effort.
     monkeypatch.setattr(BlockSearch, "_best", None)
-    assert [approach(path, avx2, one) for one in (EASY, Effort(gap=1.0))] == [first, first]
-    assert Goal.of(first.impl.spec, avx2).synthesize(SpecStore(path), effort=EASY).low == first.low
+    assert [approach(path, avx2, one) for one in (EASY, SearchBudget(gap=1.0))] == [first, first]
+    assert Goal.of(first.impl.spec, avx2).synthesize(SpecStore(path), budget=EASY).low == first.low
 
 
 def barely(folder: Path, target: Target) -> tuple[Path, int, Found]:
@@ -70,7 +70,7 @@ def barely(folder: Path, target: Target) -> tuple[Path, int, Found]:
     for count in range(1_500, 3_000, 100):
         path = folder / f"{count}.db"
         with contextlib.suppress(Undecided):
-            return path, count, approach(path, target, Effort(expansions=count))
+            return path, count, approach(path, target, SearchBudget(expansions=count))
     raise AssertionError("so much effort gives a program")
 
 
@@ -81,16 +81,18 @@ def test_it_is_handed_out_where_as_much_effort_was_made(
     monkeypatch.setattr("morello.search.block_search.COARSE", 0)
     path, count, first = barely(tmp_path, avx2)
     assert first.low < first.cost
-    assert first.effort == count
+    assert first.expansions == count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BlockSearch, "_best", None)
-        assert approach(path, avx2, Effort(expansions=count)) == first
-        assert approach(path, avx2, Effort(expansions=1)) == first
-    assert approach(path, avx2, Effort(expansions=100_000)).gap == 0
+        assert approach(path, avx2, SearchBudget(expansions=count)) == first
+        assert approach(path, avx2, SearchBudget(expansions=1)) == first
+    assert approach(path, avx2, SearchBudget(expansions=100_000)).gap == 0
 
 
-@pytest.mark.parametrize("more", [Effort(gap=0.02), Effort(expansions=100_000), Effort(seconds=100.0), Effort()])
-def test_more_effort_goes_on_from_it(more: Effort, tmp_path: Path, avx2: Target) -> None:
+@pytest.mark.parametrize(
+    "more", [SearchBudget(gap=0.02), SearchBudget(expansions=100_000), SearchBudget(seconds=100.0), SearchBudget()]
+)
+def test_more_effort_goes_on_from_it(more: SearchBudget, tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     first = approach(path, avx2, EASY)
     best = BlockSearch(avx2).synthesize(first.impl.spec)
@@ -101,13 +103,13 @@ def test_more_effort_goes_on_from_it(more: Effort, tmp_path: Path, avx2: Target)
         assert stored(path, avx2) is None
         assert SpecStore(path).program(avx2, best.spec) == best
     else:
-        assert stored(path, avx2) == Found(again.impl, again.cost, again.low, max(first.effort, again.effort))
+        assert stored(path, avx2) == Found(again.impl, again.cost, again.low, max(first.expansions, again.expansions))
 
 
 def test_too_little_effort_to_find_a_better_one_gives_it_again(tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     first = approach(path, avx2, EASY)
-    again = approach(path, avx2, Effort(seconds=1e-9))
+    again = approach(path, avx2, SearchBudget(seconds=1e-9))
     assert (again.impl, again.cost) == (first.impl, first.cost)
     assert again.low >= first.low
 
@@ -119,12 +121,12 @@ def test_the_cheapest_may_be_the_one_that_was_kept(tmp_path: Path, avx2: Target)
     best = BlockSearch(avx2).synthesize(parse_spec(TEXT, avx2))
     cost = int(cost_and_peak(best).cost)
     unproven.keep(SpecStore(path).file, avx2, Found(best, cost, cost - 1, 1))
-    assert approach(path, avx2, Effort()) == Found(best, cost, cost)
+    assert approach(path, avx2, SearchBudget()) == Found(best, cost, cost)
     assert stored(path, avx2) is None
 
 
-@pytest.mark.parametrize("effort", [Effort(), Effort(gap=1e-6)])
-def test_an_interrupt_keeps_the_best_so_far(effort: Effort, tmp_path: Path, avx2: Target) -> None:
+@pytest.mark.parametrize("budget", [SearchBudget(), SearchBudget(gap=1e-6)])
+def test_an_interrupt_keeps_the_best_so_far(budget: SearchBudget, tmp_path: Path, avx2: Target) -> None:
     path = tmp_path / "specs.db"
     told: list[Progress] = []
 
@@ -135,11 +137,11 @@ def test_an_interrupt_keeps_the_best_so_far(effort: Effort, tmp_path: Path, avx2
 
     search = BlockSearch(avx2, cache=DatabaseCache(SpecStore(path)), progress=stop)
     with pytest.raises(KeyboardInterrupt):
-        search.approach(parse_spec(TEXT, avx2), effort)
+        search.approach(parse_spec(TEXT, avx2), budget)
     found = stored(path, avx2)
     assert found
     assert (found.cost, found.low) == (told[-1].high, told[-1].low)
-    assert approach(path, avx2, Effort()).impl == BlockSearch(avx2).synthesize(found.impl.spec)
+    assert approach(path, avx2, SearchBudget()).impl == BlockSearch(avx2).synthesize(found.impl.spec)
     assert stored(path, avx2) is None
 
 
@@ -152,14 +154,14 @@ from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
 from morello.search.solve import core, solver
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 core.QUOTA, solver._OFTEN, database_cache._PAUSE = 1, 0.0, 0.0
 target = installed().target("x86_avx2")
 def tell(progress):
     if progress.high not in (None, progress.low):
         print(progress.low, progress.high, flush=True)
 BlockSearch(target, progress=tell, cache=DatabaseCache(SpecStore(sys.argv[1]))).approach(
-    parse_spec({TEXT!r}, target), Effort(gap=1e-6))
+    parse_spec({TEXT!r}, target), SearchBudget(gap=1e-6))
 """
 
 
@@ -177,7 +179,7 @@ def test_a_killed_search_loses_nothing_that_it_told(told: int, tmp_path: Path, a
     assert found
     assert low <= found.low < found.cost <= high
     best = BlockSearch(avx2).synthesize(found.impl.spec)
-    assert approach(path, avx2, Effort()).impl == best
+    assert approach(path, avx2, SearchBudget()).impl == best
 
 
 def test_what_is_written_is_checked(tmp_path: Path, avx2: Target) -> None:
@@ -226,6 +228,6 @@ def test_upkeep_counts_and_drops_them(tmp_path: Path, avx2: Target) -> None:
 
 def test_saving_now_and_then_changes_no_answer(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_cache, "_PAUSE", 0.0)
-    often = approach(tmp_path / "often.db", avx2, Effort(gap=0.001))
+    often = approach(tmp_path / "often.db", avx2, SearchBudget(gap=0.001))
     monkeypatch.setattr(database_cache, "_PAUSE", time.time())
-    assert often == approach(tmp_path / "seldom.db", avx2, Effort(gap=0.001))
+    assert often == approach(tmp_path / "seldom.db", avx2, SearchBudget(gap=0.001))

@@ -159,7 +159,10 @@ def test_dots_and_results_left_out() -> None:
         (lambda: morello.softmax(values(2, 2), 2), "axis is 2"),
         (lambda: morello.softmax(values(2, 2, dtype=np.int32)), "f32 and bf16"),
         (lambda: morello.softmax(values(2, 2), time_limit=-1), "time_limit"),
-        (lambda: morello.softmax(values(2, 2), time_limit=1, effort=morello.Effort()), "both time_limit and effort"),
+        (
+            lambda: morello.softmax(values(2, 2), time_limit=1, budget=morello.SearchBudget()),
+            "both time_limit and budget",
+        ),
         (lambda: morello.softmax(values(2, 2), target="x68"), "unknown target"),
     ],
 )

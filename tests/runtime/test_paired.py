@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from morello import api
 from morello.runtime.paired import ROUNDS, compare, paired, pinned
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 
-EFFORT = Effort(expansions=20_000)
+BUDGET = SearchBudget(expansions=20_000)
 
 
 @given(st.integers(0, 1000), st.floats(0.5, 2.0), st.integers(ROUNDS, 63))
@@ -49,7 +49,7 @@ def test_a_disturbed_machine_changes_little() -> None:
 def test_a_slower_kernel_is_told_apart_with_few_rounds() -> None:
     goal = api.goal("Relu(64×256, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
     fast, slow = (
-        api.compile(start, db=False, progress=False, effort=EFFORT)
+        api.compile(start, db=False, progress=False, budget=BUDGET)
         for start in (goal, goal.apply("move 0 to GL as col_major\nmove 1 to GL as col_major"))
     )
     found = compare(fast, slow)

@@ -18,7 +18,7 @@ from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.progress import Phase, Progress
 from morello.search.solve.directory import classes_of
 from morello.search.solve.engine import Engine
@@ -134,7 +134,7 @@ def test_bounds_by_layout_are_made_only_where_the_proof_is_late(coarse: int, avx
 def test_effort_counts_what_was_taken_apart_without_layouts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     search = BlockSearch(avx2, coarse=300)
-    assert search.near(parse_spec(TEXT, avx2), Effort(expansions=1000), np.inf) is None
+    assert search.near(parse_spec(TEXT, avx2), SearchBudget(expansions=1000), np.inf) is None
     assert knows_layouts(search)
     assert 1000 <= search.expansions < 1050
 
@@ -156,7 +156,7 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
     search = BlockSearch(avx2, coarse=300, progress=told.append)
     looked = smaller_spaces(search)
     monkeypatch.setattr("morello.search.layout_bounds.patterns.check", stop)
-    found = search.approach(spec, Effort(gap=0.0, expansions=10**6))
+    found = search.approach(spec, SearchBudget(gap=0.0, expansions=10**6))
     assert (found.impl, found.low) == (expected, found.cost)
     assert not knows_layouts(search)
     assert [one.phase for one in told].count(Phase.LAYOUTS) == 1 + len(looked)
@@ -167,7 +167,7 @@ def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: py
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
     told: list[Progress] = []
     search = BlockSearch(avx2, coarse=LATE[1], progress=told.append)
-    search.approach(parse_spec(LATE[0], avx2), Effort(gap=0.001))
+    search.approach(parse_spec(LATE[0], avx2), SearchBudget(gap=0.001))
     (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
     before, there, after = told[place - 1 : place + 2]
     assert before.high is not None
@@ -187,7 +187,9 @@ def test_what_is_known_survives_an_interrupt_while_they_are_made(
 
     spec, store = parse_spec(LATE[0], avx2), SpecStore(tmp_path / "specs.db")
     with pytest.raises(KeyboardInterrupt):
-        BlockSearch(avx2, coarse=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(spec, Effort(gap=0.001))
+        BlockSearch(avx2, coarse=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(
+            spec, SearchBudget(gap=0.001)
+        )
     known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)
     assert known
     assert known.cost == cost_and_peak(known.impl).cost

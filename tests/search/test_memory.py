@@ -12,7 +12,7 @@ from morello.frontend.parser import parse_spec
 from morello.kernels.target import Target
 from morello.search import watch
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.solve.engine import Engine
 from morello.search.watch import Full, check, watched
 
@@ -72,8 +72,8 @@ def test_an_engine_is_not_made_past_the_limit(avx2: Target, monkeypatch: pytest.
 def test_it_can_be_tried_again_with_more(avx2: Target) -> None:
     spec, search = parse_spec(TEXT, avx2), BlockSearch(avx2)
     with pytest.raises(MorelloError, match="more than 1 bytes of memory"):
-        search.approach(spec, Effort(memory=1))
-    assert search.approach(spec, Effort()).gap == 0
+        search.approach(spec, SearchBudget(memory=1))
+    assert search.approach(spec, SearchBudget()).gap == 0
 
 
 def test_what_was_worked_out_can_be_forgotten(avx2: Target) -> None:

@@ -21,7 +21,7 @@ from morello.rewrites.base import tried_sizes
 from morello.schedule import Position, apply, schedule_of
 from morello.search import ahead
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.found import Found
 from morello.search.narrow import narrowed, shapes_below
 from morello.search.progress import Phase, Progress
@@ -68,7 +68,7 @@ def test_a_graph_of_many_stages_has_a_program_ahead(
     search = BlockSearch(avx2)
     spaces = smaller_spaces(search)
     assert search.ahead.begin(plain.logical) == 0
-    found = search.approach(norm, Effort(expansions=100_000, gap=1e9))
+    found = search.approach(norm, SearchBudget(expansions=100_000, gap=1e9))
     assert search.ahead.program(norm)
     assert found.low <= found.cost
     assert [one.size_bits for one in spaces] == [one.size_bits for one in narrowed(avx2)[:1]]
@@ -96,9 +96,9 @@ def test_what_is_found_ahead_helps_on_and_changes_no_proof(
     spec = parse_spec(text, avx2)
     best, optimum = proven(searches[text], spec)
     search = BlockSearch(avx2)
-    first = search.approach(spec, Effort(expansions=100_000, gap=1e9))
+    first = search.approach(spec, SearchBudget(expansions=100_000, gap=1e9))
     assert first.low <= optimum <= first.cost == cost_and_peak(first.impl).cost
-    last = search.approach(spec, Effort())
+    last = search.approach(spec, SearchBudget())
     assert (last.impl, last.low, last.cost) == (best, optimum, optimum)
 
 
@@ -120,12 +120,12 @@ def test_a_program_is_there_before_finer_bounds(
     spec, told = parse_spec(text, avx2), list[Progress]()
     search = BlockSearch(avx2, progress=told.append, coarse=1)
     looked = smaller_spaces(search)
-    found = search.approach(spec, Effort(expansions=100_000))
+    found = search.approach(spec, SearchBudget(expansions=100_000))
     *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]
     assert len(looked) == spaces
     assert (finer.high is not None) == bool(spaces)
     assert found.low <= found.cost
-    assert search.approach(spec, Effort()).cost == BlockSearch(avx2).approach(spec, Effort()).cost
+    assert search.approach(spec, SearchBudget()).cost == BlockSearch(avx2).approach(spec, SearchBudget()).cost
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_what_is_found_ahead_survives_an_interrupt(avx2: Target, tmp_path: Path)
 
     search = BlockSearch(avx2, progress=stop, cache=DatabaseCache(SpecStore(tmp_path / "specs.db")))
     with pytest.raises(KeyboardInterrupt):
-        search.approach(spec, Effort(expansions=100_000))
+        search.approach(spec, SearchBudget(expansions=100_000))
     known = search.ahead.program(spec)
     assert known
     assert cost_and_peak(known.impl).cost == known.cost == told[-1].high
@@ -168,17 +168,17 @@ def test_smaller_spaces_are_parts_of_the_space_that_they_are_smaller_than(avx2: 
 def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
     avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, effort = parse_spec(TEXTS[0], avx2), Effort(expansions=100_000, memory=1 << 50)
+    spec, budget = parse_spec(TEXTS[0], avx2), SearchBudget(expansions=100_000, memory=1 << 50)
 
     def fill(progress: Progress) -> None:
         if progress.high is not None:
             monkeypatch.setattr("morello.search.watch.resident_lately", lambda: 1 << 60)
 
     search = BlockSearch(avx2, progress=fill)
-    found = search.approach(spec, effort)
-    assert (found.low, found.effort, found.cost) == (1, 0, cost_and_peak(found.impl).cost)
+    found = search.approach(spec, budget)
+    assert (found.low, found.expansions, found.cost) == (1, 0, cost_and_peak(found.impl).cost)
     with pytest.raises(Full):
-        BlockSearch(avx2).approach(spec, effort)
+        BlockSearch(avx2).approach(spec, budget)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -186,7 +186,7 @@ def test_what_is_found_ahead_is_handed_out_where_tables_take_too_much(
 def test_time_that_is_up_before_search_begins_leaves_what_is_known(
     phase: Phase, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, effort = parse_spec(TEXTS[0], avx2), Effort(seconds=1000)
+    spec, budget = parse_spec(TEXTS[0], avx2), SearchBudget(seconds=1000)
     optimum = BlockSearch(avx2).solve(spec)
     assert optimum
     told: list[Progress] = []
@@ -196,7 +196,7 @@ def test_time_that_is_up_before_search_begins_leaves_what_is_known(
         if progress.phase == phase and progress.high is not None:
             monkeypatch.setattr("morello.search.watch.time.monotonic", lambda: float("inf"))
 
-    found = BlockSearch(avx2, progress=end).approach(spec, effort)
+    found = BlockSearch(avx2, progress=end).approach(spec, budget)
     assert found.low <= optimum.cost <= found.cost == cost_and_peak(found.impl).cost
     # With bounds by class there is one of the goal.
     assert (found.low > 1) == (phase == Phase.LAYOUTS) == (told[-1].low > 1)
@@ -216,7 +216,7 @@ def test_a_space_has_a_first_program_though_its_tables_took_its_time(
 
     spec, search = parse_spec(TEXTS[0], avx2), BlockSearch(avx2, progress=wait)
     known = known_before_spaces(search, spec, monkeypatch)
-    found = search.approach(spec, Effort(seconds=1000))
+    found = search.approach(spec, SearchBudget(seconds=1000))
     assert known[0] is None
     assert known[1] is not None
     assert known[1].cost >= found.cost
@@ -237,7 +237,7 @@ def test_there_is_a_bound_once_there_is_a_program_if_there_is_room_for_it(
         raise Full("there is no room")
 
     monkeypatch.setattr(search, "_made_for", without_room)
-    found = search.approach(spec, Effort(expansions=100_000))
+    found = search.approach(spec, SearchBudget(expansions=100_000))
     assert len(known) >= 2
     assert known[1] is not None
     assert (known[1].low > 1) == room
@@ -277,6 +277,6 @@ def test_large_convolutions_have_a_program_and_a_bound(layer: str, target: str, 
     spec = parse_spec(f"{layer}, (f32, GL), (f32, GL), (f32, GL), serial)", machine)
     assert shapes_below(spec.logical, machine) > ahead.MANY_SHAPES
     search = BlockSearch(machine)
-    found = search.approach(spec, Effort(expansions=150_000))
+    found = search.approach(spec, SearchBudget(expansions=150_000))
     assert search.solved > 0
     assert 0 < found.low < found.cost == cost_and_peak(found.impl).cost < most * found.low

@@ -15,7 +15,7 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.infeasible import impossible
 from morello.search.solve.engine import Engine
 from morello.testing.textbook import Textbook
@@ -82,7 +82,7 @@ TOO_LITTLE = [
 @pytest.mark.parametrize(("text", "why"), TOO_LITTLE)
 def test_too_little_memory_is_told_soon(text: str, why: str, avx2: Target) -> None:
     with pytest.raises(NoImplementation) as caught:
-        BlockSearch(avx2).approach(parse_spec(text, avx2), Effort(expansions=100_000))
+        BlockSearch(avx2).approach(parse_spec(text, avx2), SearchBudget(expansions=100_000))
     assert why in str(caught.value)
 
 
@@ -92,8 +92,8 @@ def test_little_memory_makes_bounds_tighter(before: bool, avx2: Target) -> None:
     logical = parse_spec("Matmul(1×16×16×16, GL, GL, GL)", avx2).logical
     search, little = BlockSearch(avx2), Spec(logical, avx2.limits((64, 32, 4096, 0, 0)))
     if before:
-        search.approach(Spec(logical, avx2.full_limits()), Effort(gap=1.0))
-    found = search.approach(little, Effort(gap=0.5, expansions=20_000))
+        search.approach(Spec(logical, avx2.full_limits()), SearchBudget(gap=1.0))
+    found = search.approach(little, SearchBudget(gap=0.5, expansions=20_000))
     assert found.gap <= 0.5
     assert fits(cost_and_peak(found.impl).peak, little.limits)
 

@@ -15,10 +15,10 @@ from morello.errors import NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.plugins.registry import installed
 from morello.search import library
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.sources import sources
 
-#: Specs with all kinds of steps, searched with so much effort; of some there is no program.
+#: Specs with all kinds of steps, each searched with this budget; of some there is no program.
 SEARCHES = [
     ("x86_avx2", "(Matmul(1×3×5×7, L1, L1, L1, serial), [8, 64, 0, 0, 0])"),
     ("x86_avx2", "(Move(3×5, (bf16, GL), (f32, GL, col_major), serial), [8, 32, 256, 0, 0])"),
@@ -28,7 +28,7 @@ SEARCHES = [
     ("x86_avx2", "Matmul(1×16×16×16, GL, GL, GL)"),
     ("x86_avx512", "(Maximum(1×1×7×1, (u8, L2), (u8, L2), (u32, L2)), [64, 2048, 0, 524288, 2147483648])"),
 ]
-EFFORT = 3_000
+BUDGET = 3_000
 FLAGS = ("-g", "-O1", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 
@@ -46,7 +46,7 @@ def search_all(database: str) -> None:
             target = installed().target(name)
             try:
                 found = BlockSearch(target, cache=DatabaseCache(store), coarse=coarse).approach(
-                    parse_spec(text, target), Effort(expansions=EFFORT)
+                    parse_spec(text, target), SearchBudget(expansions=BUDGET)
                 )
                 print(text, found.low, found.cost, flush=True)
             except (NoImplementation, Undecided) as error:

@@ -9,7 +9,7 @@ import pytest
 from morello import api
 from morello.goals import Goal
 from morello.plugins import Candidate
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 
 #: Little memory, so that small products have several tiles in each level.
 LIMITS = "[64, 512, 512, 4096, 1048576]"
@@ -26,7 +26,7 @@ SPECS = {
 def found(name: str, target: str = "x86_avx2") -> Goal:
     """Return what search finds for one of SPECS."""
     goal = api.goal(SPECS[name], target=target, profile="base")
-    return goal.synthesize(db=False, progress=False, effort=Effort(expansions=20_000))
+    return goal.synthesize(db=False, progress=False, budget=SearchBudget(expansions=20_000))
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from morello.plugins.registry import installed
 from morello.runtime.paired import Paired
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import Position
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.tuning.beam import Options, State
 from morello.tuning.evaluate import Evaluator
 from morello.tuning.proposers import proposer
@@ -186,7 +186,7 @@ def test_a_budget_of_time_is_kept(name: str) -> None:
         goal=goal,
         proposer=proposer(name, "x86_avx2", installed()),
         options=Options(seconds=2.0, iterations=10_000, dropout=0.0),
-        completing=Effort(),
+        completing=SearchBudget(),
     ).run()
     assert done.seconds <= time.monotonic() - began < 8.0
 

@@ -26,7 +26,7 @@ from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from tools.fuzz.specs import drawn_spec
 
 TARGETS = ("x86_avx2", "x86_avx512")
@@ -75,7 +75,7 @@ def examine(spec: Spec, target: Target, seconds: float | None) -> Result:
     certified = certificate(spec, target)
     verify(certified)
     try:
-        found = Goal.of(spec, target).synthesize(False, None, Effort(seconds=seconds))
+        found = Goal.of(spec, target).synthesize(False, None, SearchBudget(seconds=seconds))
     except (NoImplementation, Undecided):
         return Result(spec, certified, None, proven=False)
     cost = cost_and_peak(found.impl).cost

@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from morello.errors import MorelloError
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.search.solve.core import Asked, Edge
 from morello.search.solve.engine import Engine
 
@@ -80,7 +80,7 @@ class Solver:
         self._often(self)
         self._check_costs(goals)
 
-    def approach(self, goal: int, effort: Effort, deadline: float) -> None:
+    def approach(self, goal: int, budget: SearchBudget, deadline: float) -> None:
         """Solve a cell, or find a program and bounds as good as they come with some effort, until a deadline.
 
         Raises what `solve` raises.
@@ -91,13 +91,13 @@ class Solver:
 
         def enough() -> bool:
             low, high = self.core.costs(goal)
-            used = effort.expansions is not None and self.expansions - before >= effort.expansions
-            close = high < float("inf") and high <= (1 + effort.gap) * low
-            return used or close or time.monotonic() >= deadline or effort.full
+            used = budget.expansions is not None and self.expansions - before >= budget.expansions
+            close = high < float("inf") and high <= (1 + budget.gap) * low
+            return used or close or time.monotonic() >= deadline or budget.full
 
         try:
-            for slack in [1.0] if self.core.exhaustive or effort.proves else _SLACKS:
-                self._solve(goal, slack, enough, proves=effort.proves)
+            for slack in [1.0] if self.core.exhaustive or budget.proves else _SLACKS:
+                self._solve(goal, slack, enough, proves=budget.proves)
         except _Enough:
             self.core.stop()
         self._often(self)

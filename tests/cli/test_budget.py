@@ -54,11 +54,11 @@ def test_the_next_run_goes_on_from_what_was_proven(cli, write, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "explain", "check", "bench"])
-def test_effort_may_be_too_little_for_any_program(cli, write, refused, command):
+def test_a_budget_may_be_too_small_for_any_program(cli, write, refused, command):
     result = cli(command, write(SPEC), "--no-db", "--effort", "1")
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        "error: some: no program of Softmax was found with an effort of 1, nor is it proven"
+        "error: some: no program of Softmax was found within 1 expansions, nor is it proven"
     )
     assert "go on with --prove" in result.stderr
 

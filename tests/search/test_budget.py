@@ -13,7 +13,7 @@ from morello.ir.impl import cost_and_peak
 from morello.ir.limits import fits
 from morello.kernels.target import Target
 from morello.search.block_search import BlockSearch, Found
-from morello.search.effort import Effort
+from morello.search.budget import SearchBudget
 from morello.testing.textbook import Textbook
 
 #: Small ones with many programs, under limits that bind.
@@ -26,14 +26,18 @@ TEXTS = [
 ]
 
 
-def efforts(search: BlockSearch, text: str, target: Target) -> list[Found | None]:
-    """More and more effort on one Spec, by one search, to the proof; None as long as there is no program."""
+def budgets(search: BlockSearch, text: str, target: Target) -> list[Found | None]:
+    """Growing budgets for one Spec, by one search, to the proof; None as long as there is no program."""
     counts = [1, *[50] * 12]
-    tried = [*(Effort(expansions=count) for count in counts), *(Effort(gap=gap) for gap in (0.5, 0.1)), Effort()]
+    tried = [
+        *(SearchBudget(expansions=count) for count in counts),
+        *(SearchBudget(gap=gap) for gap in (0.5, 0.1)),
+        SearchBudget(),
+    ]
     found: list[Found | None] = []
-    for effort in tried:
+    for budget in tried:
         try:
-            found.append(search.approach(parse_spec(text, target), effort))
+            found.append(search.approach(parse_spec(text, target), budget))
         except Undecided:
             found.append(None)
     return found
@@ -45,7 +49,7 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
     spec = parse_spec(text, avx2)
     expected = Textbook(avx2).solve(spec)
     assert expected
-    first, *rest = efforts(BlockSearch(avx2), text, avx2)
+    first, *rest = budgets(BlockSearch(avx2), text, avx2)
     assert first is None
     found = [one for one in rest if one]
     assert rest[-len(found) :] == found
@@ -59,18 +63,18 @@ def test_programs_get_better_and_bounds_tighter(text: str, avx2: Target, monkeyp
 
 
 @pytest.mark.parametrize("text", TEXTS[:1])
-def test_the_same_effort_gives_the_same_program(text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_budget_gives_the_same_program(text: str, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    once, again = (efforts(BlockSearch(avx2), text, avx2) for _ in range(2))
+    once, again = (budgets(BlockSearch(avx2), text, avx2) for _ in range(2))
     assert once == again
 
 
 def test_two_searches_at_once_give_what_each_gives_alone(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     texts = TEXTS[1:3]
-    alone = [efforts(BlockSearch(avx2), text, avx2) for text in texts]
+    alone = [budgets(BlockSearch(avx2), text, avx2) for text in texts]
     with ThreadPoolExecutor(2) as pool:
-        assert alone == [*pool.map(lambda text: efforts(BlockSearch(avx2), text, avx2), texts)]
+        assert alone == [*pool.map(lambda text: budgets(BlockSearch(avx2), text, avx2), texts)]
 
 
 def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +88,9 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
     for turns in (0, 10, 100, 1000, 100_000):
         asked = iter(range(turns))
         taken = lambda asked=asked: 2 * most * (next(asked, None) is None)  # noqa: E731
-        monkeypatch.setattr("morello.search.effort.resident_lately", taken)
+        monkeypatch.setattr("morello.search.budget.resident_lately", taken)
         with suppress(MorelloError):
-            found = BlockSearch(avx2).approach(spec, Effort(memory=most))
+            found = BlockSearch(avx2).approach(spec, SearchBudget(memory=most))
             assert found.low <= expected.cost_and_peak.cost <= found.cost == cost_and_peak(found.impl).cost
             ended.append(found.low == found.cost)
     assert ended[-1]
@@ -96,21 +100,21 @@ def test_what_memory_ends_is_told_with_its_bound(avx2: Target, monkeypatch: pyte
 def test_too_little_time_is_told(avx2: Target) -> None:
     spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
     with pytest.raises(MorelloError, match="no program of Matmul was found in 0 s, nor is it proven"):
-        BlockSearch(avx2).approach(spec, Effort(seconds=0))
+        BlockSearch(avx2).approach(spec, SearchBudget(seconds=0))
 
 
 @pytest.mark.parametrize("expansions", [1, 10])
-def test_effort_ends_a_search_without_a_program_too(avx2: Target, expansions: int) -> None:
+def test_a_budget_ends_a_search_without_a_program_too(avx2: Target, expansions: int) -> None:
     spec = parse_spec("Matmul(1×64×64×64, GL, GL, GL, serial)", avx2)
     search = BlockSearch(avx2)
-    match = f"no program of Matmul was found with an effort of {expansions}, nor is it proven that there is none"
+    match = f"no program of Matmul was found within {expansions} expansions, nor is it proven that there is none"
     with pytest.raises(Undecided, match=match) as caught:
-        search.approach(spec, Effort(expansions=expansions))
+        search.approach(spec, SearchBudget(expansions=expansions))
     assert "--prove" in str(caught.value.hint)
-    assert search.approach(spec, Effort(gap=1.0)).gap <= 1
+    assert search.approach(spec, SearchBudget(gap=1.0)).gap <= 1
 
 
 def test_what_has_no_program_is_told(avx2: Target) -> None:
     spec = parse_spec("Conv(1×1×2×8×1×1×1, VRF, L1, RF, serial)", avx2)
     with pytest.raises(NoImplementation):
-        BlockSearch(avx2).approach(spec, Effort(expansions=10))
+        BlockSearch(avx2).approach(spec, SearchBudget(expansions=10))
