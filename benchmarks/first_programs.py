@@ -18,6 +18,9 @@ import time
 from itertools import islice
 
 import click
+from morello_bounds.hooks import with_feedback
+from morello_bounds.mappers import mappers_for
+from morello_bounds.mappers.mapped import Mapping
 from rich.console import Console
 from rich.table import Table
 
@@ -25,10 +28,6 @@ from harness.goals import goal_of
 from morello.errors import MorelloError, Undecided
 from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
-from morello.mappers import mappers_for
-from morello.mappers.mapped import Mapping
-from morello.plugins.mapper import told
-from morello.plugins.registry import installed
 from morello.search.budget import SearchBudget
 from morello.search.progress import Progress
 
@@ -76,8 +75,8 @@ def mapped(goal: Goal, name: str) -> Moments:
     """Return the moments at which a mapper had a better program, and the one at which it was done."""
     mapping = Mapping(goal, ())
     moments: Moments = []
-    proposals = mappers_for(TARGET, installed())[name].propose(goal.spec, goal.target, 0)
-    for proposal in islice(told(proposals), PROPOSALS):
+    proposals = mappers_for(TARGET)[name].propose(goal.spec, goal.target, 0)
+    for proposal in islice(with_feedback(proposals), PROPOSALS):
         try:
             cost = mapping.program(name, proposal).cost
         except MorelloError:

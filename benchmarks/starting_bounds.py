@@ -12,10 +12,10 @@ from __future__ import annotations
 import time
 
 import click
+from morello_bounds.certificate import certificate
 from rich.console import Console
 from rich.table import Table
 
-from morello.bounds.certificate import certificate
 from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
 from morello.kernels.target import Target

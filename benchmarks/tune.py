@@ -30,6 +30,7 @@ from typing import Any
 
 import attrs
 import click
+from morello_bounds.mappers import mappers_for
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +40,6 @@ from morello.db.store import SpecStore
 from morello.errors import Inapplicable, MorelloError, NoImplementation, Undecided
 from morello.goals import Goal
 from morello.host import missing_features
-from morello.mappers import mappers_for
 from morello.plugins.registry import installed
 from morello.schedule import Schedule, schedule_of
 from morello.search.budget import SearchBudget
@@ -90,7 +90,7 @@ def start_of(name: str, target: str, effort: int, mapper: str | None = None) -> 
     goal = goal_of(name, target)
     starts: Iterable[Schedule] = ((),)
     if mapper:
-        starts = mappers_for(target, installed())[mapper].propose(goal.spec, goal.target, 0)
+        starts = mappers_for(target)[mapper].propose(goal.spec, goal.target, 0)
     for schedule in starts:
         try:
             found = goal.apply(schedule).synthesize(db=False, progress=False, budget=SearchBudget(expansions=effort))

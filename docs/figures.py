@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from morello_bounds.certificate import memory_inside
+from morello_bounds.moved import moved
+from morello_bounds.nest import nest_of
+from morello_bounds.tiles import best_tiling
+from morello_bounds.traffic import traffic
 
 import morello
-from morello.bounds.certificate import memory_inside
-from morello.bounds.moved import moved
-from morello.bounds.nest import nest_of
-from morello.bounds.tiles import best_tiling
-from morello.bounds.traffic import traffic
 from morello.codegen.loops import until
 from morello.frontend.parser import parse_spec
 from morello.goals import Goal

@@ -21,7 +21,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     **{
-        str(path.relative_to(ROOT)): f"targets/{path.parent.name}.md"
+        str(path.relative_to(ROOT)): f"plugins/{path.parent.name}.md"
         for path in sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("examples/plugins/*/README.md")])
     },
 }

@@ -17,7 +17,10 @@ from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.runtime import CompiledKernel, Compiler, available_compilers, empty
 from morello.runtime.build import build
+from morello.testing.fixtures import isolated
 from morello.testing.sanitize import SANITIZERS, run_sanitized
+
+__all__ = ["isolated"]
 
 # The same examples are drawn every time, so that tests fail for a change and not by chance.
 # `pytest --hypothesis-profile varied` draws others.
@@ -50,16 +53,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if compilers and compilers != available_compilers()[:1]:
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Give tests places of their own for files, and no database, so that none finds what another one solved."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("MORELLO_DB", "off")
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -34,26 +34,6 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
                 "start",
                 "morello.cli.explain",
             ),
-            Command("bound", "Show what every program of FILE moves and costs at least.", "study", "morello.cli.bound"),
-            Command(
-                "compare-conv",
-                "Compare what algorithms for the convolutions of FILE move.",
-                "study",
-                "morello.cli.compare_conv",
-            ),
-            Command(
-                "sensitivity",
-                "Show what the cost of moving depends on for the Specs of FILE.",
-                "study",
-                "morello.cli.sensitivity",
-            ),
-            Command("map", "Make programs for the Specs of FILE by what mappers propose.", "study", "morello.cli.map"),
-            Command(
-                "compare-mappers",
-                "Compare programs by mappers: costs, times, and how soon.",
-                "study",
-                "morello.cli.compare_mappers",
-            ),
             Command(
                 "tune",
                 "Make the programs of FILE faster by measured edits of their schedules.",
@@ -80,7 +60,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 )
 
 #: Distributions that bring a command which the core lacks, by the command's name.
-DISTRIBUTIONS: Mapping[str, str] = MappingProxyType({})
+DISTRIBUTIONS: Mapping[str, str] = MappingProxyType({"bound": "morello-bounds", "map": "morello-bounds"})
 
 
 def all_commands() -> dict[str, Command]:

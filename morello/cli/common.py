@@ -47,7 +47,7 @@ class Size(click.ParamType):
 #: Under which a command's context keeps whether to tell how the search went, its budget, and whether
 #: programs that were measured are used.
 _VERBOSE, _BUDGET, _MEASURED = "morello.verbose", "morello.budget", "morello.measured"
-_IN_A_HURRY = ("run", "compile", "map", "compare-mappers", "tune")
+_IN_A_HURRY = ("run", "compile", "map", "tune")
 
 
 def facts_of(goal: Goal) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 #: What of Morello's package no answer depends on; nothing else imports it.
 ASIDE = frozenset(
     {
-        *("__init__.py", "__main__.py", "api.py", "bounds", "calibration", "cli", "compiled.py", "crash.py"),
-        *("functions", "goals.py", "interrupt.py", "mappers", "measured.py", "progress.py", "report", "runtime"),
+        *("__init__.py", "__main__.py", "api.py", "calibration", "cli", "compiled.py", "crash.py"),
+        *("functions", "goals.py", "interrupt.py", "measured.py", "progress.py", "report", "runtime"),
         *("testing", "tuning"),
     }
 )

@@ -6,7 +6,6 @@ from morello.kernels.microkernel import Combined, Jam, LayoutRule, Microkernel, 
 from morello.kernels.target import Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement, Meter, Peak
 from morello.plugins.profile import Profile
 from morello.plugins.tuning import (
@@ -30,7 +29,6 @@ __all__ = [
     "Jam",
     "LayoutRule",
     "Machine",
-    "Mapper",
     "Measurement",
     "MemoryLevel",
     "MenuItem",

@@ -11,7 +11,6 @@ from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
 from morello.plugins.hookspecs import hookimpl
-from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
@@ -32,7 +31,6 @@ class TargetPlugin:
     profiles: Sequence[Profile | ProfileFile] = ()
     clock: Clock | None = None
     measurements: Sequence[Measurement] = ()
-    mappers: Sequence[Mapper] = ()
     metrics: Sequence[Metric] = ()
     menu: Sequence[MenuItem] = ()
     tuning: TuningInfo | None = None
@@ -81,10 +79,6 @@ class TargetPlugin:
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:
         return self.emitter if target == self.info.name else None
-
-    @hookimpl
-    def morello_mappers(self, target: str) -> Sequence[Mapper]:
-        return self.mappers if target == self.info.name else ()
 
     @hookimpl
     def morello_optimization_menu(self, target: str) -> Sequence[MenuItem]:

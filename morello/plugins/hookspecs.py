@@ -16,7 +16,6 @@ from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
 from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter
-from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
@@ -86,11 +85,6 @@ def morello_metrics(target: str) -> Iterable[Metric] | None:
 @hookspec
 def morello_emitter(target: str) -> Emitter | None:
     """Return the emitter that prints C for `target`."""
-
-
-@hookspec
-def morello_mappers(target: str) -> Iterable[Mapper] | None:
-    """Mappers for `target`, which propose schedules for `morello map`."""
 
 
 @hookspec

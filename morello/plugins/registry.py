@@ -23,7 +23,6 @@ from morello.kernels.target import BASE, Target
 from morello.plugins import hookspecs
 from morello.plugins.choice import Choice, ProfileLike, named, usual
 from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
-from morello.plugins.mapper import Mapper
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, parsed, read_profile
 from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
@@ -31,7 +30,7 @@ from morello.plugins.validation import check_target, label_of, operation_rule
 
 _T = TypeVar("_T")
 #: What plugins have several of for a target, by name.
-_N = TypeVar("_N", Mapper, MenuItem, Proposer)
+_N = TypeVar("_N", MenuItem, Proposer)
 
 
 def with_standard(
@@ -143,7 +142,7 @@ class Registry:
         """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
         for name in self.names:
             tuned = self.menu, self.proposers, self.tuning
-            for ask in (self.target, self.clock, self.measurements, self.mappers, *tuned):
+            for ask in (self.target, self.clock, self.measurements, *tuned):
                 with suppress(MorelloError):
                     ask(name)
         idle = [one for one in self.plugins if one.name not in self._useful]
@@ -238,10 +237,6 @@ class Registry:
                 rule = f"{rule}: {measurement!r}"
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
         return [measurement for _, measurement in given]
-
-    def mappers(self, name: str) -> Mapping[str, Mapper]:
-        """Return the mappers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
-        return self._named("morello_mappers", "mapper", Mapper, "propose", name)
 
     def menu(self, name: str) -> Mapping[str, MenuItem]:
         """Return what plugins add to the menu of a target, by name. Raises PluginError for what is faulty."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 
 from morello.ir.impl import KernelCall, Loop
 from morello.ir.spec import LogicalSpec
-from morello.mappers import STANDARD as MAPPERS
 from morello.plugins.edits import Site, begun, edited, exchanged, inserted, normal, opened, removed, replaced, sites
 from morello.plugins.registry import Registry, with_standard
 from morello.plugins.tuning import Candidate, MenuItem
@@ -264,12 +265,20 @@ def _threads(candidate: Candidate) -> Iterator[Schedule]:
     return edited(candidate, found())
 
 
+def _mappers() -> Sequence[Any]:
+    """Return the mappers of morello-bounds; none if it is not installed."""
+    try:
+        return importlib.import_module("morello_bounds.mappers").STANDARD
+    except ModuleNotFoundError:
+        return ()
+
+
 def _mapper(candidate: Candidate) -> Iterator[Schedule]:
     """Begin with tiles that a mapper chooses for each level; search completes them."""
 
     def found() -> Iterator[Callable[[], Schedule]]:
         root = next(sites(candidate.impl))
-        for mapper in MAPPERS:
+        for mapper in _mappers():
             for schedule in () if mapper.adaptive else mapper.propose(candidate.spec, candidate.target, 0):
                 if all(isinstance(step, Rewrite) for step in schedule):
                     yield partial(begun, candidate, root, *(one for one in schedule if isinstance(one, Rewrite)))

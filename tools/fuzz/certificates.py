@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 
 import attrs
+from morello_bounds.certificate import Certificate, certificate, verify
 
-from morello.bounds.certificate import Certificate, certificate, verify
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
 from morello.frontend.printer import show_spec

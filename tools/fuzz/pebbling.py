@@ -1,6 +1,6 @@
 """Exact pebbling: the least that a small nest moves with so many values of fast memory, by search of all ways.
 
-It is the oracle of `morello.bounds`: what a bound claims no program can do, no pebbling does. A value is loaded, stored
+It is the oracle of `morello_bounds`: what a bound claims no program can do, no pebbling does. A value is loaded, stored
 or dropped; a point is worked out as soon as all that it touches is in fast memory, and adds to its outputs there
 ([Dinh2023] §2.3.1, with sums in place). Sums that begin at zero need no load before their first point.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import combinations, product
 
 import attrs
+from morello_bounds.nest import Nest
 
-from morello.bounds.nest import Nest
 from morello.errors import MorelloError
 
 #: Bits of a state, for points and values: more would take too long.

@@ -1,1 +1,0 @@
-"""Bounds: the least that any program moves and costs, tilings that attain it, and proofs that anybody can check."""

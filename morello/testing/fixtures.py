@@ -1,0 +1,77 @@
+"""Pytest fixtures for tests of commands and plugins. Import those that you need into your `conftest.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from morello import crash
+from morello.cli.app import main
+from morello.host import missing_features
+from morello.plugins.registry import installed
+
+#: Runs a command line: arguments, then perhaps environment variables.
+Cli = Callable[..., Result]
+#: Writes a Spec file of a target; returns its path.
+Write = Callable[..., str]
+
+ONE = "spec one = Matmul(1×1×1×1, GL, GL, GL, serial)\n"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep caches and crash reports in a folder of the tests' own, use no database, and costs as declared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MORELLO_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "morello"))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("MORELLO_DB", "off")
+        patch.setenv("MORELLO_PROFILE", "base")
+        yield
+
+
+@pytest.fixture
+def cli() -> Cli:
+    """Run a command in this process. Unexpected exceptions fail the test."""
+
+    def invoke(*arguments: str, **environment: str) -> Result:
+        result = CliRunner(catch_exceptions=False).invoke(main, [*arguments], env=environment)
+        assert result.exit_code != crash.EXIT, result.stderr
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a Spec file."""
+
+    def write(text: str = ONE, target: str = "x86_avx2", name: str = "test.spec") -> str:
+        path = tmp_path / name
+        path.write_text(f"target {target}\n{text}", encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def runnable() -> str:
+    """Return a target whose programs this machine can run: x86_avx2 if possible."""
+    features = installed().target("x86_avx2").info.cpu_features
+    return "reference_c" if missing_features(features) else "x86_avx2"
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[..., None]:
+    """Check that a command failed with an empty standard output and a message that has these words."""
+
+    def check(result: Result, *words: str, code: int = 1) -> None:
+        assert result.exit_code == code, result.output
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        for word in words:
+            assert word in result.stderr
+
+    return check

@@ -1,0 +1,395 @@
+"""Costs that no program is below: prices that show it, and a check of them, without search and its bounds.
+
+A program is calls of kernels, and allocations that take operands from level to level. Of each *cut* between faster and
+slower levels it is known what has to cross it (`traffic`), and of each family of operations how many points have to be
+worked out (`calls`). A certificate has prices: for each point of a family, and for bytes at each cut, once for all that
+is touched (`touch`) and once for what has to come again (`again`). No allocation and no call costs less than
+what it does is worth at these prices. So no program costs less than the worth of all that has to be done:
+
+    allocation:  Σ bytes · (touch + again) over the cuts it crosses            ≤ m(source) + m(destination)
+    call:        points · price + Σ touch · bytes beyond a cut                 ≤ its cost
+                 − Σ again · τ · points over cuts that no operand is beyond
+
+The last line says what points cost that are worked out with all operands on the fast side: by `Segments`, so many
+points take at least τ · points − T bytes across the cut; those of calls that read beyond the cut take what they read.
+Parallel loops run a body as often as one of the threads does, so that a thread's share of everything is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, inf
+
+import attrs
+import numpy as np
+
+from morello.errors import MorelloError
+from morello.ir.dtypes import DType, by_name
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.rewrites import Convert
+from morello_bounds.calls import Calls, Ints, Work, work_of
+from morello_bounds.lp import minimum
+from morello_bounds.nest import Nest, is_single, nest_of
+from morello_bounds.traffic import Segments, Traffic, check, traffic
+
+#: Prices are multiples of 1/_UNIT.
+_UNIT = 1 << 24
+#: Calls that break a price by less than so much of their cost are not looked at again: rounding down sees to them.
+_CLOSE = 1e-7
+_MOST_ROUNDS = 60
+
+
+@attrs.frozen
+class Cut:
+    """A boundary: levels before number `level` are on the fast side.
+
+    `touched` are the bytes of operands that are beyond it to begin with and have to cross it, or be read or written
+    there. Per point that is worked out inside, `rate` bytes come across it, but for `spared` in all.
+    """
+
+    level: int
+    traffic: Traffic
+    touched: int
+    rate: Fraction
+    spared: Fraction
+
+    def between(self, target: Target) -> str:
+        """Return the names of the levels on either side: `GL ⇄ L2`."""
+        return f"{target.levels[self.level].name} ⇄ {target.levels[self.level - 1].name}"
+
+
+@attrs.frozen
+class Certificate:
+    """No program of a Spec costs less than `cost`. Prices are in units of cost."""
+
+    spec: Spec
+    target: Target = attrs.field(repr=False, eq=False)
+    threads: int
+    cuts: tuple[Cut, ...]
+    #: The points of each family of operations, and the price of one.
+    points: tuple[int, ...]
+    families: tuple[tuple[str, ...], ...]
+    work: tuple[Fraction, ...]
+    #: The prices of a byte at each cut.
+    touch: tuple[Fraction, ...]
+    again: tuple[Fraction, ...]
+
+    @property
+    def cost(self) -> int:
+        """Return the cost that no program is below; at least 1, as every program has a kernel."""
+        return max(1, ceil(self.computing + self.moving))
+
+    @property
+    def computing(self) -> Fraction:
+        """Return the worth of all points."""
+        worth = sum((count * price for count, price in zip(self.points, self.work, strict=True)), Fraction(0))
+        return worth / self.threads
+
+    @property
+    def moving(self) -> Fraction:
+        """Return the worth of all that crosses cuts."""
+        return sum(
+            (
+                touch * Fraction(cut.touched, self.threads) - again * cut.spared
+                for cut, touch, again in zip(self.cuts, self.touch, self.again, strict=True)
+            ),
+            Fraction(0),
+        )
+
+
+def certificate(spec: Spec, target: Target) -> Certificate:
+    """Return the best certificate that is found for a Spec. Raises MorelloError for targets with strange rewrites."""
+    work, cuts = work_of(spec, target), cuts_of(spec, target)
+    prices = _best_prices(spec, work, cuts, target)
+    return _with_prices(spec, target, work, cuts, *prices)
+
+
+def memory_inside(spec: Spec, target: Target, level: int) -> int:
+    """Return the bytes that programs of a Spec may hold in levels before `level`; each register holds what it can."""
+    widest = max(state.dtype.bytes for state in spec.logical.states)
+    total = 0
+    for one, limit in zip(target.levels[:level], spec.limits, strict=False):
+        total += int(limit) // one.unit * max(one.unit, widest) if one.kind == "scalar" else int(limit)
+    return total
+
+
+def cuts_of(spec: Spec, target: Target) -> tuple[Cut, ...]:
+    """Return the cuts between levels, fastest first; one behind all registers is the first."""
+    return tuple(
+        cut_of(level, traffic(bare.nest, bare.memory, bare.resident, single=is_single(spec)), spec, target)
+        for level, bare in sides(spec, target).items()
+    )
+
+
+def sides(spec: Spec, target: Target) -> dict[int, Traffic]:
+    """Return for the level behind each cut what has to cross it, without a proof that anything comes again."""
+    nest = _narrowest(spec, target)
+    numbers = {level.name: number for number, level in enumerate(target.levels)}
+    home = [numbers[state.level] for state in spec.logical.states]
+    found: dict[int, Traffic] = {}
+    for level in range(1, len(target.levels)):
+        if not target.levels[level].is_register:
+            resident = frozenset(operand for operand, own in enumerate(home) if own < level)
+            found[level] = traffic(nest, memory_inside(spec, target, level), resident, single=False)
+    return found
+
+
+def _narrowest(spec: Spec, target: Target) -> Nest:
+    """Return the nest of a Spec, values as narrow as casts on a move may make them: wider copies only move more."""
+    nest = nest_of(spec)
+    arrays = tuple(
+        array if array.writes else attrs.evolve(array, bytes=min(one.bytes for one in _casts(state.dtype, target)))
+        for array, state in zip(nest.arrays, spec.logical.states, strict=True)
+    )
+    return attrs.evolve(nest, arrays=arrays)
+
+
+def _casts(dtype: DType, target: Target) -> set[DType]:
+    """Return the types that moves may bring a value to, and its own."""
+    found = {dtype}
+    while more := {by_name(to) for start, to in target.info.casts if by_name(start) in found} - found:
+        found |= more
+    return found
+
+
+def cut_of(level: int, found: Traffic, spec: Spec, target: Target) -> Cut:
+    """Return the cut before a level of which so much traffic is proven."""
+    outside = [array for number, array in enumerate(found.nest.arrays) if number not in found.resident]
+    touched = sum(found.nest.touched(array) * array.bytes for array in outside)
+    rate, spared = _rate(found.segments, _made_inside(spec, found.nest, target))
+    return Cut(level, found, touched, rate, spared)
+
+
+def _made_inside(spec: Spec, nest: Nest, target: Target) -> int:
+    """Return the bytes of values that come up on the fast side without a move: results that are converted once."""
+    if Convert not in target.rewrites or next(iter(Convert.steps(spec.logical, target)), None) is None:
+        return 0
+    return sum(nest.touched(one) * one.bytes for one in nest.arrays if one.writes)
+
+
+def _rate(proof: Segments | None, made: int) -> tuple[Fraction, Fraction]:
+    """Return the bytes per point that segments load, and how much less in all: the last one, padding, new values."""
+    if proof is None:
+        return Fraction(0), Fraction(0)
+    valid = proof.nest.points - proof.nest.lost
+    rate = Fraction(proof.loaded) * proof.share / valid
+    return rate, proof.loaded + rate * proof.nest.lost + made
+
+
+def crossings(target: Target, cuts: Sequence[Cut]) -> list[tuple[list[int], Fraction]]:
+    """Return which cuts a move may cross inwards, by number, and the cost of a byte of it; for each pair of levels."""
+    numbers = {level.name: number for number, level in enumerate(target.levels)}
+    found: list[tuple[list[int], Fraction]] = []
+    for source, level in enumerate(target.levels):
+        for name in level.destinations:
+            into = numbers[name]
+            crossed = [at for at, cut in enumerate(cuts) if into < cut.level <= source]
+            if crossed:
+                found.append((crossed, _per_byte(target, source) + _per_byte(target, into)))
+    return found
+
+
+def _per_byte(target: Target, level: int) -> Fraction:
+    """Return the least that a byte of a tensor adds to what its move costs."""
+    one = target.levels[level]
+    return Fraction(0) if one.is_register else Fraction(one.hit_cost, one.unit)
+
+
+def _best_prices(
+    spec: Spec, work: Work, cuts: Sequence[Cut], target: Target
+) -> tuple[list[float], list[float], list[float]]:
+    """Return prices of points, and of bytes at cuts, whose worth is the most, to within rounding.
+
+    Few calls decide: those that break the prices most join the linear program until none does.
+    """
+    families, count = len(work.points), len(cuts)
+    threads = threads_of(spec, target)
+    worth = [
+        *(points / threads for points in work.points),
+        *(cut.touched / threads for cut in cuts),
+        *(-float(cut.spared) for cut in cuts),
+    ]
+    if not any(worth):
+        return [0.0] * families, [0.0] * count, [0.0] * count
+    rows: list[list[float]] = []
+    right: list[float] = []
+    for crossed, cost in crossings(target, cuts):
+        at_cut = [float(at in crossed) for at in range(count)]
+        rows.append([*[0.0] * families, *at_cut, *at_cut])
+        right.append(float(cost))
+    # Where there is no move across a cut, and no call, nothing limits a price: there is no program then.
+    dearest = float(sum(_per_byte(target, level) for level in range(len(target.levels))))
+    called = {family for call in work.calls for family in call.work}
+    limits = [0.0 if family not in called else inf for family in range(families)] + [dearest] * count
+    # Without a proof of more than what is touched, nothing comes again.
+    limits += [dearest if cut.rate else 0.0 for cut in cuts]
+    for place, limit in enumerate(limits):
+        if limit < inf:
+            rows.append([float(at == place) for at in range(len(worth))])
+            right.append(limit)
+    matrices = [_columns(call, cuts, families) for call in work.calls]
+    for call, matrix in zip(work.calls, matrices, strict=True):
+        _join(rows, right, matrix, call, int(np.argmin(call.cost / np.maximum(1, matrix[:families].sum(axis=0)))))
+    for _ in range(_MOST_ROUNDS):
+        values = _solve(worth, rows, right)
+        more = False
+        for call, matrix in zip(work.calls, matrices, strict=True):
+            over = np.asarray(values) @ matrix - call.cost * (1 + _CLOSE)
+            worst = int(np.argmax(over))
+            if over[worst] > 0:
+                _join(rows, right, matrix, call, worst)
+                more = True
+        if not more:
+            break
+    else:
+        values = _solve(worth, rows, right)
+    return values[:families], values[families : families + count], values[families + count :]
+
+
+def threads_of(spec: Spec, target: Target) -> int:
+    """Return how many threads may share the work of a Spec."""
+    return 1 if spec.logical.serial else max(1, target.weights.threads)
+
+
+def _columns(call: Calls, cuts: Sequence[Cut], families: int) -> np.ndarray:
+    """Return what calls do at each price, [prices, calls]: their worth is at most their cost."""
+    none = np.zeros(len(call.cost))
+    work = [call.work.get(family, none).astype(float) for family in range(families)]
+    outside = [call.outside(cut.level).astype(float) for cut in cuts]
+    again = [
+        # What copies in its own right may bring values in; what computes with all operands inside needs them.
+        beyond if call.moves else -float(cut.rate) * sum(work, none) if call.is_inside(cut.level) else none
+        for cut, beyond in zip(cuts, outside, strict=True)
+    ]
+    return np.stack([*work, *outside, *again])
+
+
+def _join(rows: list[list[float]], right: list[float], matrix: np.ndarray, call: Calls, at: int) -> None:
+    rows.append([float(value) for value in matrix[:, at]])
+    right.append(float(call.cost[at]))
+
+
+def _solve(worth: Sequence[float], rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
+    """Return prices of the most worth; each in units that make the numbers of a row comparable."""
+    scale = [
+        max([abs(row[at]) / max(bound, 1.0) for row, bound in zip(rows, right, strict=True)] + [1e-12])
+        for at in range(len(worth))
+    ]
+    scaled = [
+        [-value / max(bound, 1.0) / one for value, one in zip(row, scale, strict=True)]
+        for row, bound in zip(rows, right, strict=True)
+    ]
+    limits = [-bound / max(bound, 1.0) for bound in right]
+    largest = max(map(abs, worth))
+    found = minimum([-value / one / largest for value, one in zip(worth, scale, strict=True)], scaled, limits)
+    return [max(0.0, value / one) for value, one in zip(found, scale, strict=True)]
+
+
+def _with_prices(
+    spec: Spec,
+    target: Target,
+    work: Work,
+    cuts: tuple[Cut, ...],
+    of_work: Sequence[float],
+    touch: Sequence[float],
+    again: Sequence[float],
+) -> Certificate:
+    """Return the certificate with exact prices: those of bytes rounded down until all fits, then those of points."""
+    for cautious in (1e-9, 1e-6, 1e-3, 1.0):
+        inside = [_rounded(value * (1 - cautious)) for value in touch], [_rounded(v * (1 - cautious)) for v in again]
+        made = Certificate(
+            spec, target, threads_of(spec, target), cuts, work.points, work.families, (), *map(tuple, inside)
+        )
+        if _fits(made, work, target) is None:
+            return attrs.evolve(made, work=_prices_of_work(made, work, of_work))
+    raise MorelloError("no prices of bytes fit", "this is a bug: please report it")
+
+
+def _rounded(value: float) -> Fraction:
+    return Fraction(int(value * _UNIT), _UNIT)
+
+
+def _fits(made: Certificate, work: Work, target: Target) -> str | None:
+    """Return what costs less than its worth at the prices of bytes: a move, or a call. None if nothing does."""
+    for crossed, cost in crossings(target, made.cuts):
+        if sum((made.touch[at] + made.again[at] for at in crossed), Fraction(0)) > cost:
+            return f"moves across {len(crossed)} cuts cost {float(cost):g} a byte"
+    for call in work.calls:
+        if (_left(call, made) < 0).any():
+            return f"a call for {call.op} costs less than what it moves is worth"
+    return None
+
+
+def _left(call: Calls, made: Certificate) -> Ints:
+    """Return 1/_UNIT of cost that calls leave for their points, [calls]: exactly, as integers."""
+    left = call.cost.astype(object) * _UNIT
+    for cut, touch, again in zip(made.cuts, made.touch, made.again, strict=True):
+        beyond = call.outside(cut.level).astype(object)
+        left = left - beyond * int(touch * _UNIT)
+        if call.moves:
+            left = left - beyond * int(again * _UNIT)
+        elif call.is_inside(cut.level):
+            # Rounded down: it makes points dearer than they are worth.
+            per_point = int(again * cut.rate * _UNIT)
+            for points in call.work.values():
+                left = left + points.astype(object) * per_point
+    return left
+
+
+def _prices_of_work(made: Certificate, work: Work, wanted: Sequence[float]) -> tuple[Fraction, ...]:
+    """Return the prices of points that calls leave room for: those wanted, all a little lower if need be."""
+    share = Fraction(1)
+    units = [int(value * _UNIT) for value in wanted]
+    for call in work.calls:
+        if not call.work:
+            continue
+        left = _left(call, made)
+        worth = sum((points.astype(object) * units[family] for family, points in call.work.items()), 0 * left)
+        for free, price in zip(left, worth, strict=True):
+            if free < price:
+                share = min(share, Fraction(int(free), int(price)))
+    return tuple(share * Fraction(unit, _UNIT) for unit in units)
+
+
+def verify(made: Certificate) -> None:
+    """Check a certificate anew, in exact arithmetic: every bound, every kernel's cost, every move.
+
+    Raises MorelloError that names what does not hold.
+    """
+    spec, target = made.spec, made.target
+    work = work_of(spec, target)
+    if (made.points, made.families, made.threads) != (work.points, work.families, threads_of(spec, target)):
+        raise _refused("programs have other points to work out")
+    bare = sides(spec, target)
+    if [*bare] != [cut.level for cut in made.cuts]:
+        raise _refused("there is not one cut between each two levels")
+    for cut in made.cuts:
+        if attrs.evolve(cut.traffic, segments=None) != bare[cut.level]:
+            raise _refused("a cut is of another program, or has another memory")
+        if cut.traffic.segments is not None and not is_single(spec):
+            raise _refused("a graph of operations has no points that touch all of its operands")
+        check(cut.traffic)
+        if cut_of(cut.level, cut.traffic, spec, target) != cut:
+            raise _refused("a cut does not follow from its bound")
+    if len(made.work) != len(made.points) or {len(made.touch), len(made.again)} != {len(made.cuts)}:
+        raise _refused("there is not one price for each of what there is to do")
+    if min([*made.work, *made.touch, *made.again, Fraction(0)]) < 0:
+        raise _refused("a price is negative")
+    if any(price and not cut.rate for price, cut in zip(made.again, made.cuts, strict=True)):
+        raise _refused("a price is for what is not proven to come again")
+    if wrong := _fits(made, work, target):
+        raise _refused(wrong)
+    for call in work.calls:
+        if call.work:
+            worth = sum(
+                (points.astype(object) * (made.work[family] * _UNIT) for family, points in call.work.items()),
+                0 * call.cost.astype(object),
+            )
+            if (_left(call, made) < worth).any():
+                raise _refused(f"a call for {call.op} costs less than its points and what it reads are worth")
+
+
+def _refused(why: str) -> MorelloError:
+    return MorelloError(f"this certificate is not proven: {why}", "make it anew: `morello bound FILE`")

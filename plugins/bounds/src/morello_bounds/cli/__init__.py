@@ -1,0 +1,1 @@
+"""The commands of morello-bounds, one a module."""

@@ -1,0 +1,146 @@
+"""Bytes that well-known algorithms for convolutions move, by formulas, beside what no direct one is below.
+
+The comparison is that of [Dinh2023] §4.3.1. The models of Winograd's algorithm and of Fourier transforms are Morello's
+own. Those two do fewer multiplications, so that the bound on direct convolutions does not hold for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.ir.ops.conv import Conv, GroupedConv
+from morello.ir.spec import LogicalSpec, Spec
+from morello_bounds.nest import Nest, nest_of
+from morello_bounds.nest import program as nest_from
+from morello_bounds.tiles import best_tiling
+from morello_bounds.traffic import traffic
+
+#: Outputs along each side of a tile of Winograd's algorithm: F(2×2, r×r).
+_WINOGRAD = 2
+
+#: In the order of tables.
+ALGORITHMS = ("direct", "im2col", "winograd", "fft", "naive")
+
+
+@attrs.frozen
+class Layer:
+    """A convolution: its nest, with loops of the names that Conv or GroupedConv gives them, and its steps."""
+
+    nest: Nest
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+
+    @classmethod
+    def of(cls, spec: Spec | LogicalSpec) -> Layer:
+        """Return the layer of a Spec. Raises MorelloError for another operation."""
+        logical = spec.logical if isinstance(spec, Spec) else spec
+        op = logical.op
+        if not isinstance(op, (Conv, GroupedConv)):
+            raise MorelloError(f"{op} is no convolution", "algorithms are compared for Conv and GroupedConv")
+        (down, right), (apart, aside) = op.strides, op.dilations
+        return cls(nest_of(logical), (down, right), (apart, aside))
+
+    def size(self, loops: str) -> int:
+        """Return the points of several loops together, such as `b h w`; those that it does not have count once."""
+        sizes = dict(zip(self.nest.loops, self.nest.sizes, strict=True))
+        return math.prod(sizes.get(loop, 1) for loop in loops.split())
+
+    @property
+    def bytes(self) -> tuple[int, int, int]:
+        """Return the bytes of a value of the image, the filters and the output."""
+        image, filters, out = (array.bytes for array in self.nest.arrays)
+        return image, filters, out
+
+    @property
+    def once(self) -> tuple[int, int, int]:
+        """Return the bytes that the image, the filters and the output hold, as far as they are touched."""
+        image, filters, out = (self.nest.touched(array) * array.bytes for array in self.nest.arrays)
+        return image, filters, out
+
+    def moves(self, algorithm: str, memory: int) -> int | None:
+        """Return the bytes that an algorithm moves with so many bytes of fast memory; None where it does not apply.
+
+        Where everything that it works with fits, it moves its operands once. Raises MorelloError for an unknown name.
+        """
+        if algorithm not in ALGORITHMS:
+            raise MorelloError(f"there is no algorithm {algorithm!r}", f"there are {', '.join(ALGORITHMS)}")
+        return getattr(self, f"_{algorithm}")(memory)
+
+    def bound(self, memory: int) -> int:
+        """Return the bytes that no direct convolution is below."""
+        return traffic(self.nest, memory).bytes
+
+    def _direct(self, memory: int) -> int | None:
+        """Return what the nest moves in the best tiles that are found."""
+        if sum(self.once) <= memory:
+            return self.nest.compulsory
+        found = best_tiling(self.nest, memory)
+        return None if found is None else found.bytes
+
+    def _naive(self, memory: int) -> int:
+        """Return what is moved where nothing is kept: each point moves its pixel, its weight and its sum."""
+        if sum(self.once) <= memory:
+            return self.nest.compulsory
+        return self.nest.points * sum(self.bytes)
+
+    def _im2col(self, memory: int) -> int:
+        """Return what writing all patches moves, and then products that move no more than they must."""
+        image = self.once[0]
+        patches = self.size("b g h w c fh fw") * self.bytes[0]
+        if sum(self.once) + patches <= memory:
+            return self.nest.compulsory
+        return image + patches + self.size("g") * traffic(self.patches, memory).bytes
+
+    @property
+    def patches(self) -> Nest:
+        """Return the product of a group's patches and filters."""
+        return _product(self.size("b h w"), self.size("c fh fw"), self.size("f"), self.bytes)
+
+    def _winograd(self, memory: int) -> int | None:
+        """Return what products of transforms move, one for each value of a tile, and the transforms, once each.
+
+        They have values of the output's type. None for steps of other than 1.
+        """
+        if {*self.strides, *self.dilations} != {1}:
+            return None
+        tiles = self.size("b") * math.prod(-(-self.size(loop) // _WINOGRAD) for loop in ("h", "w"))
+        values = math.prod(_WINOGRAD + self.size(loop) - 1 for loop in ("fh", "fw"))
+        wide = self.bytes[2]
+        image, filters, out = (
+            self.size("g") * values * count * wide
+            for count in (tiles * self.size("c"), self.size("c f"), tiles * self.size("f"))
+        )
+        if sum(self.once) + image + filters + out <= memory:
+            return self.nest.compulsory
+        product = _product(tiles, self.size("c"), self.size("f"), (wide,) * 3)
+        products = self.size("g") * values * traffic(product, memory).bytes
+        return sum(self.once) + image + filters + products + out
+
+    def _fft(self, memory: int) -> int:
+        """Return what products of transforms move, one for each frequency, and the transforms.
+
+        Those of n values go to and fro log n / log M times; reals come in, and half as many complex values go out.
+        """
+        rows, columns = (
+            step * (self.size(out) - 1) + apart * (self.size(window) - 1) + 1
+            for step, apart, out, window in zip(self.strides, self.dilations, ("h", "w"), ("fh", "fw"), strict=True)
+        )
+        frequencies, wide = rows * (columns // 2 + 1), 2 * self.bytes[2]
+        planes = [self.size("g") * self.size(loops) for loops in ("b c", "c f", "b f")]
+        transformed = sum(planes) * frequencies * wide
+        if sum(self.once) + transformed <= memory:
+            return self.nest.compulsory
+        passes = max(1.0, math.log(rows * columns) / math.log(max(2.0, memory / wide)))
+        product = _product(self.size("b"), self.size("c"), self.size("f"), (wide,) * 3)
+        products = self.size("g") * frequencies * traffic(product, memory).bytes
+        return sum(self.once) + math.ceil((2 * passes - 1) * transformed) + products
+
+
+def _product(m: int, k: int, n: int, sizes: Sequence[int]) -> Nest:
+    nest = nest_from({"m": m, "k": k, "n": n}, "A[m,k] B[k,n] C[m,n]")
+    arrays = tuple(attrs.evolve(array, bytes=each) for array, each in zip(nest.arrays, sizes, strict=True))
+    return attrs.evolve(nest, arrays=arrays)

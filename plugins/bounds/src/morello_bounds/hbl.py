@@ -1,0 +1,118 @@
+"""Exponents that bound the points of a set by what it touches: |V| ≤ ∏ L_i^ζ_i · ∏ |φ_j(V)|^s_j ([Dinh2023] §2.3.3).
+
+φ_j maps points to the index of array j, and the projections x ↦ x_i count as arrays of L_i values. The inequality holds
+for all sets V if for each subspace H: rank H ≤ Σ s_j · rank φ_j(H) + Σ ζ_i · rank x_i(H). It is enough to look at those
+H that sums and intersections of the maps' kernels make; and where the maps fall apart into maps of separate groups of
+loops, at those of each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import attrs
+
+from morello_bounds.linear import Subspace, image_rank, lattice, null_space, reduced
+from morello_bounds.lp import exact_minimum
+from morello_bounds.nest import Nest
+
+#: Subspaces of one group of loops: real ones have a handful.
+MOST_SUBSPACES = 200
+
+
+@attrs.frozen
+class Exponents:
+    """The exponents of an inequality: `s` for each array, `zeta` for each loop."""
+
+    s: tuple[Fraction, ...]
+    zeta: tuple[Fraction, ...]
+
+    @property
+    def sigma(self) -> Fraction:
+        """Return the sum of those of the arrays."""
+        return sum(self.s, Fraction(0))
+
+
+@attrs.frozen
+class Constraint:
+    """One subspace: its rank, the rank of each array's image of it, and that of each loop's."""
+
+    rank: int
+    arrays: tuple[int, ...]
+    loops: tuple[int, ...]
+
+    def holds(self, exponents: Exponents) -> bool:
+        """Return True if the exponents are large enough for the subspace."""
+        terms = [*zip(self.arrays, exponents.s, strict=True), *zip(self.loops, exponents.zeta, strict=True)]
+        return sum((rank * exponent for rank, exponent in terms), Fraction(0)) >= self.rank
+
+
+def groups(nest: Nest) -> list[tuple[int, ...]]:
+    """Return the loops in groups: two are in one if some dimension of an array depends on both."""
+    group = {loop: {loop} for loop in range(len(nest.loops))}
+    for form in (form for array in nest.arrays for form in array.index):
+        together = set().union(*(group[loop] for loop, _ in form))
+        group |= dict.fromkeys(together, together)
+    return sorted({tuple(sorted(one)) for one in group.values()})
+
+
+def kernels(nest: Nest) -> list[Subspace]:
+    """Return the kernel of each array's access, in all loops together."""
+    width = len(nest.loops)
+    return [null_space(array.rows(width), width) for array in nest.arrays]
+
+
+@lru_cache(maxsize=1024)
+def constraints(nest: Nest) -> tuple[Constraint, ...]:
+    """Return what exponents have to fulfil. Raises MorelloError where there is no end to the subspaces."""
+    found: dict[Constraint, None] = {}
+    for group in groups(nest):
+        width = len(group)
+        maps = [_rows(nest, array, group) for array in range(len(nest.arrays))]
+        units = [[[int(at == loop) for at in range(width)]] for loop in range(width)]
+        kernel = [null_space(rows, width) for rows in (*maps, *units)]
+        # All of the group is one of them, though no sum may make it.
+        whole = reduced(unit[0] for unit in units)
+        for space in lattice([*kernel, whole], width, MOST_SUBSPACES):
+            inside = {loop: image_rank(units[place], space) for place, loop in enumerate(group)}
+            found[
+                Constraint(
+                    len(space),
+                    tuple(image_rank(rows, space) for rows in maps),
+                    tuple(inside.get(loop, 0) for loop in range(len(nest.loops))),
+                )
+            ] = None
+    return tuple(found)
+
+
+def _rows(nest: Nest, array: int, group: Sequence[int]) -> list[list[int]]:
+    """Return the dimensions of an array that depend on a group of loops, as a matrix over them."""
+    rows = nest.arrays[array].rows(len(nest.loops))
+    return [[row[loop] for loop in group] for row in rows if any(row[loop] for loop in group)]
+
+
+def is_valid(nest: Nest, exponents: Exponents) -> bool:
+    """Return True if the exponents make an inequality that holds for all sets of points."""
+    values = [*exponents.s, *exponents.zeta]
+    if (len(exponents.s), len(exponents.zeta)) != (len(nest.arrays), len(nest.loops)):
+        return False
+    return all(0 <= value <= 1 for value in values) and all(one.holds(exponents) for one in constraints(nest))
+
+
+def least_sigma(nest: Nest) -> Exponents:
+    """Return exponents of the arrays alone with the least sum: for loops that are all large."""
+    rows = [one.arrays for one in constraints(nest)]
+    count = len(nest.arrays)
+    caps = [[-int(at == place) for at in range(count)] for place in range(count)]
+    solution = exact_minimum([1] * count, [*rows, *caps], [*(one.rank for one in constraints(nest)), *[-1] * count])
+    return Exponents(solution.x, (Fraction(0),) * len(nest.loops))
+
+
+def tile_exponents(nest: Nest, beta: Sequence[Fraction]) -> Exponents:
+    """Return exponents that bound a tile best, where loop i has M^beta[i] points and memory is M ([Dinh2023] §3.2)."""
+    rows = [(*one.loops, *one.arrays) for one in constraints(nest)]
+    count = len(nest.loops)
+    solution = exact_minimum([*beta, *[1] * len(nest.arrays)], rows, [one.rank for one in constraints(nest)])
+    return Exponents(solution.x[count:], solution.x[:count])

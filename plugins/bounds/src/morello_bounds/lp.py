@@ -1,0 +1,87 @@
+"""Linear programs: HiGHS finds the vertex, and exact arithmetic makes it what it claims to be."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import attrs
+
+from morello.errors import MorelloError
+from morello_bounds.linear import Row, solved
+
+#: Numbers that need not be exact.
+Numbers: TypeAlias = Sequence[float | Fraction]
+#: Constraints whose slack is below this hold with equality, as far as floats tell.
+_TIGHT = 1e-7
+
+
+def scipy_module(name: str) -> Any:
+    """Return a module of scipy. Raises MorelloError where scipy is not installed."""
+    try:
+        return importlib.import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise MorelloError("bounds need scipy, which is not installed", "pip install scipy") from error
+
+
+@attrs.frozen
+class Solution:
+    """The optimum of a linear program: its value, the variables and the dual variables, one for each row."""
+
+    value: Fraction
+    x: tuple[Fraction, ...]
+    y: tuple[Fraction, ...]
+
+
+def minimum(costs: Numbers, rows: Sequence[Numbers], right: Numbers) -> tuple[float, ...]:
+    """Return the x ≥ 0 of least costs · x with rows · x ≥ right, to within rounding.
+
+    Raises MorelloError where there is none.
+    """
+    answer = scipy_module("optimize").linprog(
+        [float(cost) for cost in costs],
+        A_ub=[[-float(value) for value in row] for row in rows],
+        b_ub=[-float(value) for value in right],
+        method="highs-ds",
+    )
+    if answer.status != 0:
+        raise MorelloError(f"a linear program has no optimum: {answer.message}", "this is a bug: please report it")
+    return tuple(map(float, answer.x))
+
+
+def exact_minimum(costs: Row, rows: Sequence[Row], right: Row) -> Solution:
+    """Return the optimum of the same program in exact arithmetic: x and y prove each other.
+
+    x ≥ 0 and rows · x ≥ right, y ≥ 0 and y · rows ≤ costs, and costs · x = y · right. Raises MorelloError where there
+    is no optimum, or none that could be made exact.
+    """
+    x = _vertex(rows, right, minimum(costs, rows, right))
+    columns = [[-Fraction(row[at]) for row in rows] for at in range(len(costs))]
+    negative = [-Fraction(cost) for cost in costs]
+    y = _vertex(columns, negative, minimum([-Fraction(value) for value in right], columns, negative))
+    value, dual = _dot(costs, x), _dot(right, y)
+    if value != dual:
+        raise MorelloError("a linear program has no exact optimum", "this is a bug: please report it")
+    return Solution(value, x, y)
+
+
+def _vertex(rows: Sequence[Row], right: Row, near: Sequence[float]) -> tuple[Fraction, ...]:
+    """Return the exact vertex of rows · x ≥ right, x ≥ 0 that is near x. Raises MorelloError if there is none."""
+    units = [[int(at == place) for at in range(len(near))] for place in range(len(near))]
+    everything = [*zip(rows, right, strict=True), *((unit, 0) for unit in units)]
+    tight = [
+        (row, bound)
+        for row, bound in everything
+        if abs(sum(float(a) * b for a, b in zip(row, near, strict=True)) - float(bound))
+        <= _TIGHT * max(1.0, abs(float(bound)))
+    ]
+    x = solved([row for row, _ in tight], [bound for _, bound in tight])
+    if x is None or any(_dot(row, x) < bound for row, bound in everything):
+        raise MorelloError("a linear program has no exact vertex", "this is a bug: please report it")
+    return x
+
+
+def _dot(row: Row, x: Row) -> Fraction:
+    return sum((Fraction(a) * b for a, b in zip(row, x, strict=True)), Fraction(0))

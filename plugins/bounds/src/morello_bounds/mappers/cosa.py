@@ -1,0 +1,246 @@
+"""cosa: tiles of all levels, their order and what threads share, by one integer program ([Dinh2023] §6.1).
+
+Each loop's prime factors are dealt out to the levels: slot 0 has those inside the tile of the fastest level, slot i
+those that go from one tile of a level to the next, and the last slot those that threads share. In logarithms all that
+counts is a sum: what a tile holds of an array, and how often it is loaded, which is as often as the loops from the
+innermost one on that changes it. Factors of a loop that are equal are counted, and those in one slot are one loop: a
+part of it further in would only be loaded less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from itertools import product as choices
+from math import inf
+
+import attrs
+
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.schedule import Schedule
+from morello_bounds.hooks import Mapper
+from morello_bounds.mappers.draft import Room, drafts, tiled_levels
+from morello_bounds.milp import Program, Sum, added, times
+from morello_bounds.nest import Array, Nest, nest_of
+
+#: What a factor of 2 counts in the objective: of memory that is used, threads that work, and bytes that are moved.
+_USED, _SHARED, _MOVED = -0.1, -10.0, 1.0
+#: The same of the first loop: of tiles that move as much, the one that is longest along it is best.
+_FIRST = -0.01
+#: Loops of a slot that are in order, from the innermost on; others count as if all of them loaded everything.
+_RANKS = 3
+#: Loops are as long as the next product of primes up to this.
+_LARGEST_PRIME = 7
+#: Nodes of branch and bound.
+_NODES = 3_000
+
+
+@attrs.frozen
+class Dealt:
+    """Tiles of each level, fastest first, the order of the loops between them, and the tile of a thread.
+
+    An order is of the loops that go from tile to tile of the level, the innermost first. `loaded` is, for each level
+    and array, the logarithm to base 2 of how often the array's part of a tile is loaded.
+    """
+
+    tiles: tuple[tuple[int, ...], ...]
+    orders: tuple[tuple[int, ...], ...]
+    shared: tuple[int, ...]
+    loaded: tuple[tuple[float, ...], ...]
+
+
+@cache
+def dealt(
+    nest: Nest,
+    capacities: tuple[tuple[float | None, ...], ...],
+    threads: int = 1,
+    free: frozenset[int] = frozenset(),
+    kept: frozenset[int] = frozenset(),
+    nodes: int = _NODES,
+) -> Dealt | None:
+    """Return the best tiles of a nest; None if no tiles fit, or none were found in so many nodes.
+
+    `capacities` are the bytes of each level, fastest first, for each array; None for one that is further in to begin
+    with. Threads share tiles of the loops `free`; loops `kept` are not tiled.
+    """
+    return _Deal(nest, capacities, threads, free, kept).solved(nodes)
+
+
+@attrs.define
+class _Deal:
+    nest: Nest
+    capacities: tuple[tuple[float | None, ...], ...]
+    threads: int
+    free: Collection[int]
+    kept: Collection[int]
+    program: Program = attrs.field(factory=Program, init=False)
+    #: The logarithm of what each slot has of each loop.
+    logs: list[dict[int, Sum]] = attrs.field(factory=list[dict[int, Sum]], init=False)
+    #: For each slot between levels and rank, the innermost first: the loop's logarithm, and if it is there at all.
+    ranks: list[list[dict[int, tuple[int, int]]]] = attrs.field(
+        factory=list[list[dict[int, tuple[int, int]]]], init=False
+    )
+    #: For each slot between levels, the logarithm of the loops without a rank.
+    rests: list[Sum] = attrs.field(factory=list[Sum], init=False)
+    #: For each level and array, the logarithms of the loops that load it.
+    loads: list[list[Sum]] = attrs.field(factory=list[list[Sum]], init=False)
+
+    def solved(self, nodes: int) -> Dealt | None:
+        self._deal()
+        self._order()
+        for level, capacity in enumerate(self.capacities):
+            self.loads.append([self._array(level, at, bytes_) for at, bytes_ in enumerate(capacity)])
+        for loop in self.loops:
+            self.program.charge(self.logs[-1][loop], _SHARED)
+            self.program.charge(self.logs[0][loop], _FIRST * (1 - loop / len(self.nest.sizes)))
+        found = self.program.solve(nodes)
+        return None if found is None else self._read(found)
+
+    @property
+    def loops(self) -> list[int]:
+        return [loop for loop, size in enumerate(self.nest.sizes) if size > 1]
+
+    def _deal(self) -> None:
+        """Deal out the factors of each loop: levels, one slot outside them, and one for threads."""
+        slots = len(self.capacities) + 2
+        self.logs = [{} for _ in range(slots)]
+        for loop in self.loops:
+            factors = factors_of(self.nest.sizes[loop])
+            parts = [
+                {prime: self.program.variable(self._most(slot, loop, count), whole=True) for prime, count in factors}
+                for slot in range(slots)
+            ]
+            for prime, count in factors:
+                self.program.equal({part[prime]: 1.0 for part in parts}, count)
+            for slot, part in enumerate(parts):
+                self.logs[slot][loop] = {part[prime]: math.log2(prime) for prime, _ in factors}
+        self.program.at_most(added(*self.logs[-1].values()), math.log2(self.threads))
+
+    def _most(self, slot: int, loop: int, count: int) -> int:
+        last = slot == len(self.capacities) + 1
+        return 0 if (loop in self.kept and slot) or (last and loop not in self.free) else count
+
+    def _order(self) -> None:
+        """Let each loop of a slot between levels have a rank; ranks are filled from the innermost on."""
+        for slot in range(1, len(self.capacities) + 1):
+            loops = [loop for loop in self.loops if loop not in self.kept]
+            ranks = [{loop: self._ranked(loop) for loop in loops} for _ in loops[:_RANKS]]
+            rest = {loop: self.program.variable(inf if len(loops) > _RANKS else 0.0) for loop in loops}
+            for loop in loops:
+                self.program.at_most({rank[loop][1]: 1.0 for rank in ranks}, 1)
+                here = {rest[loop]: 1.0, **{rank[loop][0]: 1.0 for rank in ranks}}
+                self.program.equal(added(here, times(self.logs[slot][loop], -1)), 0)
+            self.rests.append(dict.fromkeys(rest.values(), 1.0))
+            for inner, outer in zip(ranks, [*ranks[1:], {}][: len(ranks)], strict=True):
+                taken = {there: 1.0 for _, there in inner.values()}
+                self.program.at_most(taken, 1)
+                self.program.at_least(added(taken, {there: -1.0 for _, there in outer.values()}))
+            self.ranks.append(ranks)
+
+    def _ranked(self, loop: int) -> tuple[int, int]:
+        log, there = self.program.variable(), self.program.variable(1, whole=True)
+        self.program.at_most({log: 1.0, there: -self._log(loop)}, 0)
+        return log, there
+
+    def _log(self, loop: int) -> float:
+        return math.log2(padded(self.nest.sizes[loop]))
+
+    def _array(self, level: int, at: int, capacity: float | None) -> Sum:
+        """Let an array's part of a tile fit into a level, and charge what is loaded; return how often that is."""
+        if capacity is None:
+            return {}
+        array = self.nest.arrays[at]
+        inside = [added(*(slot[loop] for slot in self.logs[: level + 1])) for loop in self.loops]
+        held = self.program.variable(max(0.0, math.log2(capacity / array.bytes)), cost=_MOVED)
+        for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
+            points = added(*(inside[place] for place, loop in enumerate(self.loops) if loop in chosen))
+            self.program.at_least(added({held: 1.0}, times(points, -1)))
+            self.program.charge(points, _USED / len([*choices(*array.index)]))
+        loaded = self._loaded(level, array)
+        self.program.charge(loaded, _MOVED)
+        return loaded
+
+    def _loaded(self, level: int, array: Array) -> Sum:
+        """Return the sum over ranks outside a level, from the innermost on that changes what is loaded."""
+        before: int | None = None
+        total = added(*self.rests[level:])
+        most = sum(map(self._log, self.loops))
+        for rank in (rank for slot in self.ranks[level:] for rank in slot):
+            changed, counted = self.program.variable(1), self.program.variable()
+            here = {there: 1.0 for loop, (_, there) in rank.items() if loop in array.support}
+            self.program.at_least(added({changed: 1.0}, times(here, -1)))
+            if before is not None:
+                self.program.at_least({changed: 1.0, before: -1.0})
+            logs = {log: -1.0 for log, _ in rank.values()}
+            self.program.at_least(added({counted: 1.0, changed: -most}, logs), -most)
+            before = changed
+            total[counted] = 1.0
+        return total
+
+    def _read(self, found: Sequence[float]) -> Dealt:
+        def value(terms: Sum) -> float:
+            return sum(factor * found[at] for at, factor in terms.items())
+
+        def tile(slots: Sequence[dict[int, Sum]]) -> tuple[int, ...]:
+            logs = {loop: sum(value(slot[loop]) for slot in slots) for loop in self.loops}
+            return tuple(min(size, round(2 ** logs.get(loop, 0.0))) for loop, size in enumerate(self.nest.sizes))
+
+        tiles = [tile(self.logs[: level + 1]) for level in range(len(self.capacities))]
+        orders = [
+            tuple(loop for rank in slot for loop, (_, there) in rank.items() if found[there] > 0.5)
+            for slot in self.ranks
+        ]
+        loaded = tuple(tuple(value(one) for one in level) for level in self.loads)
+        return Dealt(tuple(tiles), tuple(orders), tile(self.logs[:-1]), loaded)
+
+
+def padded(size: int) -> int:
+    """Return the least number from `size` on that has no prime factor above 7."""
+    while factors_of_exactly(size) is None:
+        size += 1
+    return size
+
+
+def factors_of(size: int) -> list[tuple[int, int]]:
+    """Return the prime factors of `padded(size)`, each with how often it is one."""
+    return factors_of_exactly(padded(size)) or []
+
+
+def factors_of_exactly(size: int) -> list[tuple[int, int]] | None:
+    """Return the prime factors, each with how often it is one; None if one is above 7."""
+    found: list[tuple[int, int]] = []
+    for prime in range(2, _LARGEST_PRIME + 1):
+        count = 0
+        while size % prime == 0:
+            size, count = size // prime, count + 1
+        if count:
+            found.append((prime, count))
+    return found if size == 1 else None
+
+
+def _propose(spec: Spec, target: Target, seed: int) -> Iterator[Schedule]:
+    nest, op, rank = nest_of(spec), spec.logical.op, len(spec.logical.shape)
+    levels = tiled_levels(spec, target)
+    numbers = {level.name: number for number, level in enumerate(target.levels)}
+    homes = [numbers[state.level] for state in spec.logical.states]
+    capacities = tuple(
+        tuple(int(spec.limits[level]) / sum(home > level for home in homes) if home > level else None for home in homes)
+        for level in reversed(levels)
+    )
+    free = frozenset(range(rank)) - frozenset(op.reductions(rank))
+    for whole in (frozenset[int](), frozenset(op.reductions(rank))):
+        found = dealt(nest, capacities, 1 if spec.logical.serial else target.weights.threads, free, whole)
+        if found is None:
+            continue
+        by_level = dict(zip(reversed(levels), zip(found.tiles, found.orders, strict=True), strict=True))
+
+        def choose(room: Room, by_level=by_level) -> tuple[Sequence[int], Sequence[int]] | None:
+            tile = room.fitted(by_level[room.level][0])
+            return (tile, by_level[room.level][1]) if tile else None
+
+        yield from drafts(spec, target, choose, found.shared)
+
+
+COSA = Mapper("cosa", _propose, "tiles of all levels, their order and those of threads, by one integer program")

@@ -1,0 +1,242 @@
+"""Proposals of mappers made programs: what applies is taken, and search completes the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from morello.codegen.keys import program_key
+from morello.db.searches import Searches
+from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
+from morello.goals import Goal
+from morello.ir.impl import cost_and_peak
+from morello.rewrites.base import Rewrite
+from morello.runtime.kernel import Kernel
+from morello.runtime.timing import bench
+from morello.schedule import Position, Schedule, Statement, Subschedule, Synthesize, schedule_text
+from morello.search.ahead import MANY_SHAPES
+from morello.search.budget import SearchBudget
+from morello.search.narrow import narrowed, shapes_below
+from morello_bounds.certificate import Cut
+from morello_bounds.hooks import Mapper, with_feedback
+from morello_bounds.moved import moved
+
+#: Specs that search takes apart to complete a proposal, for each Spec that it leaves.
+BUDGET = SearchBudget(expansions=20_000)
+
+
+@attrs.frozen
+class Mapped:
+    """A proposal made a program: the statements that were taken, and those refused with the reasons.
+
+    `moved` are the bytes that it moves across each cut that it was asked for; `seconds` those of a call, if measured.
+    """
+
+    mapper: str
+    schedule: Schedule
+    refused: tuple[tuple[str, str], ...]
+    goal: Goal = attrs.field(repr=False)
+    cost: int
+    moved: tuple[int, ...]
+    seconds: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the statements that were taken, as a Spec file has them."""
+        return schedule_text(self.schedule)
+
+
+#: Why a proposal comes to no program.
+_NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
+
+#: What the best proposal has least of.
+Objective: TypeAlias = Callable[[Mapped], tuple[float, ...]]
+#: The objective that programs are measured for.
+TIME = "time"
+#: Seconds that each program is measured for.
+_MEASURED = 0.05
+
+OBJECTIVES: dict[str, Objective] = {
+    "cost": lambda one: (one.cost, sum(one.moved)),
+    "bytes": lambda one: (sum(one.moved), one.cost),
+    TIME: lambda one: (math.inf if one.seconds is None else one.seconds, one.cost),
+}
+
+
+@attrs.define
+class Mapping:
+    """Makes programs of proposals for a Spec. One search completes all: what it has solved for one serves the next."""
+
+    goal: Goal
+    cuts: Sequence[Cut]
+    budget: SearchBudget = BUDGET
+    compiler: str | None = None
+    _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
+    _searches: Searches = attrs.field(init=False)
+    #: Those of a smaller space.
+    _smaller: Searches = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        target = self.goal.target
+        self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
+
+    def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
+        """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
+
+        For `time`, all programs are built and measured. Raises MorelloError where there is none, or none can be built,
+        and PluginError for a mapper that fails.
+        """
+        made: list[Mapped] = []
+        faults: list[MorelloError] = []
+        values: dict[Schedule, float | None] = {}
+        proposals = _Proposals.of(mapper, self.goal, seed)
+        reply: float | None = None
+        while (proposal := proposals.next(reply)) is not None:
+            if proposal not in values:
+                values[proposal] = None
+                try:
+                    program = self.program(mapper.name, proposal)
+                    made.append(self.timed(program) if objective == TIME else program)
+                    values[proposal] = float(OBJECTIVES[objective](made[-1])[0])
+                except _NO_PROGRAM as error:
+                    faults.append(error)
+            reply = values[proposal]
+        if made:
+            return min(made, key=OBJECTIVES[objective])
+        if faults:
+            raise MorelloError(f"no proposal comes to a program: {faults[0].message}", faults[0].hint)
+        raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
+
+    def program(self, name: str, proposal: Sequence[Statement]) -> Mapped:
+        """Return the program of a proposal of the mapper of this name. Raises one of _NO_PROGRAM."""
+        key = schedule_text(proposal)
+        if key not in self._known:
+            try:
+                self._known[key] = self._completed(proposal)
+            except _NO_PROGRAM as error:
+                self._known[key] = error
+        known = self._known[key]
+        if isinstance(known, MorelloError):
+            raise known
+        return attrs.evolve(known, mapper=name)
+
+    def timed(self, one: Mapped) -> Mapped:
+        """Return a program with the least seconds that a call took; those with the same C are measured once.
+
+        Raises MorelloError where it cannot be built or run.
+        """
+        key = program_key(one.goal.impl, one.goal.target)
+        if key not in self._timed:
+            self._timed[key] = seconds_of(one.goal, self.compiler)
+        return attrs.evolve(one, seconds=self._timed[key])
+
+    def _completed(self, proposal: Sequence[Statement]) -> Mapped:
+        target = self.goal.target
+        goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
+        taken: list[Statement] = []
+        refused: list[tuple[str, str]] = []
+        for statement in proposal:
+            if isinstance(statement, Synthesize):
+                break
+            try:
+                _check_known(statement, goal)
+                goal = goal.apply((statement,))
+                taken.append(statement)
+            except Inapplicable as error:
+                refused.append((str(statement), error.message))
+        if not taken:
+            # It would be a search of the Spec itself.
+            why = f": {refused[0][1]}" if refused else ", as it is empty"
+            raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
+        goal = self._searched(goal)
+        across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
+        return Mapped("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
+
+    def _searched(self, goal: Goal) -> Goal:
+        """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.
+
+        Elsewhere that may have a program where none of all comes up. Raises one of _NO_PROGRAM.
+        """
+        # That there is no program in the smaller space says nothing.
+        if shapes_below(self.goal.spec.logical, self.goal.target) > MANY_SHAPES:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                return self._in_all(goal)
+        try:
+            return self._in_all(goal)
+        except Undecided as undecided:
+            try:
+                return self._in_smaller(goal)
+            except NoImplementation:
+                raise undecided from None
+
+    def _in_all(self, goal: Goal) -> Goal:
+        return goal.synthesize(db=False, progress=False, budget=self.budget)
+
+    def _in_smaller(self, goal: Goal) -> Goal:
+        smaller = attrs.evolve(goal, target=self._smaller.target, searches=self._smaller)
+        found = smaller.synthesize(db=False, progress=False, budget=self.budget)
+        # What is proven there is no bound here.
+        return attrs.evolve(goal, position=Position(found.impl))
+
+
+def seconds_of(goal: Goal, compiler: str | None = None) -> float:
+    """Return the least seconds of a call of a goal's program. Raises MorelloError where it cannot be built or run."""
+    program = goal.target.emitter.emit(goal.impl, goal.target, goal.name, goal.signature)
+    return bench(Kernel(goal.impl, goal.target, program, compiler), _MEASURED).best
+
+
+@attrs.define
+class _Proposals:
+    """Proposals of a mapper, one after another."""
+
+    mapper: Mapper
+    _found: Generator[Schedule, float | None, None]
+
+    @classmethod
+    def of(cls, mapper: Mapper, goal: Goal, seed: int) -> _Proposals:
+        """Return the proposals for the Spec of a goal."""
+
+        def found() -> Generator[Schedule, float | None, None]:
+            yield from with_feedback(mapper.propose(goal.spec, goal.target, seed))
+
+        return cls(mapper, found())
+
+    def next(self, reply: float | None) -> Schedule | None:
+        """Return the next one, None after the last; `reply` is what the one before is worth.
+
+        Raises PluginError where the mapper fails or gives something else.
+        """
+        try:
+            proposal = tuple(self._found.send(reply))
+        except StopIteration:
+            return None
+        except MorelloError:
+            raise
+        except Exception as error:
+            raise _fault(self.mapper, f"fails: {type(error).__name__}: {error}") from error
+        for statement in proposal:
+            if not isinstance(statement, Rewrite | Subschedule | Synthesize):
+                raise _fault(self.mapper, f"proposes {statement!r}, which is no statement of a schedule")
+        return proposal
+
+
+def _check_known(statement: Statement, goal: Goal) -> None:
+    """Raise Inapplicable for a rewrite that the target does not have."""
+    if isinstance(statement, Subschedule):
+        for one in statement.body:
+            _check_known(one, goal)
+    elif isinstance(statement, Rewrite) and statement.keyword not in goal.target.rewrites_by_name:
+        raise Inapplicable(
+            f"{goal.target.name} has no rewrite `{statement.keyword}`",
+            "a mapper is given the target whose rewrites count",
+        )
+
+
+def _fault(mapper: Mapper, what: str) -> PluginError:
+    return PluginError(f"mapper {mapper.name!r} {what}", remedy(mapper.name), mapper.name)

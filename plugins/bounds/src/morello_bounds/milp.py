@@ -1,0 +1,109 @@
+"""Mixed-integer linear programs, written row by row, for HiGHS."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from math import inf
+
+import attrs
+
+from morello.errors import MorelloError
+from morello_bounds.lp import scipy_module
+
+#: A sum of variables, each times a factor.
+Sum = Mapping[int, float]
+
+
+@attrs.define
+class Program:
+    """A program to minimise: variables with bounds, rows with bounds, and costs."""
+
+    _lower: list[float] = attrs.field(factory=list[float], init=False)
+    _upper: list[float] = attrs.field(factory=list[float], init=False)
+    _whole: list[bool] = attrs.field(factory=list[bool], init=False)
+    _costs: list[float] = attrs.field(factory=list[float], init=False)
+    _rows: list[tuple[Sum, float, float]] = attrs.field(factory=list[tuple[Sum, float, float]], init=False)
+
+    def variable(self, upper: float = inf, *, whole: bool = False, cost: float = 0.0) -> int:
+        """Return a new variable from 0 to `upper`, by number."""
+        self._lower.append(0.0)
+        self._upper.append(upper)
+        self._whole.append(whole)
+        self._costs.append(cost)
+        return len(self._costs) - 1
+
+    def charge(self, terms: Sum, factor: float) -> None:
+        """Add `factor` times a sum to the costs."""
+        for one, value in terms.items():
+            self._costs[one] += factor * value
+
+    def at_least(self, terms: Sum, least: float = 0.0) -> None:
+        """Require a sum to be at least this."""
+        self._rows.append((terms, least, inf))
+
+    def at_most(self, terms: Sum, most: float) -> None:
+        """Require a sum to be at most this."""
+        self._rows.append((terms, -inf, most))
+
+    def equal(self, terms: Sum, value: float) -> None:
+        """Require a sum to be this."""
+        self._rows.append((terms, value, value))
+
+    def solve(self, nodes: int) -> list[float] | None:
+        """Return the best variables that branch and bound finds in so many nodes, None if it finds none.
+
+        Nodes are counted instead of seconds, so that each run finds the same. Raises MorelloError without scipy.
+        """
+        optimize, sparse = scipy_module("optimize"), scipy_module("sparse")
+        places = [(row, one, value) for row, (terms, *_) in enumerate(self._rows) for one, value in terms.items()]
+        rows, columns, values = zip(*places, strict=True)
+        matrix = sparse.csr_array((values, (rows, columns)), shape=(len(self._rows), len(self._costs)))
+        with _unheard():
+            answer = optimize.milp(
+                self._costs,
+                integrality=self._whole,
+                bounds=optimize.Bounds(self._lower, self._upper),
+                constraints=optimize.LinearConstraint(
+                    matrix, [lower for _, lower, _ in self._rows], [upper for *_, upper in self._rows]
+                ),
+                options={"node_limit": nodes},
+            )
+        # A limit of nodes has no status of its own.
+        if answer.status not in (0, 1, 2) and "limit" not in answer.message:
+            raise MorelloError(f"an integer program fails: {answer.message}", "this is a bug: please report it")
+        return None if answer.x is None else [*map(float, answer.x)]
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Let nothing be printed by C: HiGHS tells of some solutions whatever it is told, in the midst of JSON."""
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def added(*sums: Sum) -> dict[int, float]:
+    """Return the sum of several."""
+    total: dict[int, float] = {}
+    for one in sums:
+        for at, value in one.items():
+            total[at] = total.get(at, 0.0) + value
+    return total
+
+
+def times(terms: Sum, factor: float) -> dict[int, float]:
+    """Return a multiple of a sum."""
+    return {at: factor * value for at, value in terms.items()}

@@ -1,0 +1,143 @@
+"""Proofs as JSON: what `morello bound --json` prints, and a check of such text from the Spec and the target alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello_bounds.certificate import Certificate, Cut, cut_of, sides, threads_of, verify
+from morello_bounds.hbl import Exponents
+from morello_bounds.nest import Nest
+from morello_bounds.randomized import randomized
+from morello_bounds.traffic import Segments, Traffic, check
+
+
+def of_segments(proof: Segments) -> dict[str, Any]:
+    """Return a proof of traffic as JSON has it: exact numbers as texts."""
+    return {
+        "loops": dict(zip(proof.nest.loops, proof.nest.sizes, strict=True)),
+        "arrays": {array.name: str(s) for array, s in zip(proof.nest.arrays, proof.exponents.s, strict=True)},
+        "zeta": {loop: str(z) for loop, z in zip(proof.nest.loops, proof.exponents.zeta, strict=True)},
+        "loaded": proof.loaded,
+        "share": str(proof.share),
+    }
+
+
+def of_prices(certified: Certificate, target: Target) -> dict[str, Any]:
+    """Return the prices of a certificate as JSON has them."""
+    return {
+        "points": [
+            {"operations": family, "points": count, "price": str(price)}
+            for count, family, price in zip(certified.points, certified.families, certified.work, strict=True)
+        ],
+        "cuts": [
+            {"behind": target.levels[cut.level - 1].name, "touch": str(touch), "again": str(again)}
+            for cut, touch, again in zip(certified.cuts, certified.touch, certified.again, strict=True)
+        ],
+    }
+
+
+@attrs.frozen
+class Checked:
+    """Bounds of which the proofs hold: bytes at each boundary, and a cost where one is certified."""
+
+    cuts: tuple[Cut, ...]
+    cost: int | None
+
+
+def checked(told: Any, spec: Spec, target: Target) -> Checked:
+    """Verify what JSON claims of a Spec, in exact arithmetic; nests, memories and kernels are those of Spec and target.
+
+    Raises MorelloError that says which claim does not follow from its proof, or what is missing.
+    """
+    try:
+        cuts = tuple(_cuts(told["boundaries"], spec, target))
+        _check_numbers(told["numbers"], spec, target, cuts)
+        if told["prices"] is None:
+            return Checked(cuts, None)
+        made = _certificate(told["prices"], spec, target, cuts)
+        if made is None:
+            return Checked(cuts, None)
+        verify(made)
+        if made.cost != int(told["certified"]):
+            raise _refused(f"its prices come to a cost of {made.cost:,}, not {int(told['certified']):,}")
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+        raise MorelloError(
+            f"these are no proofs: {type(error).__name__}: {error}", "print some: `morello bound FILE --json`"
+        ) from error
+    return Checked(cuts, made.cost)
+
+
+def _cuts(boundaries: Sequence[Mapping[str, Any]], spec: Spec, target: Target) -> Iterator[Cut]:
+    """Yield the cuts that boundaries are, each verified."""
+    numbers = {one.name: number for number, one in enumerate(target.levels)}
+    bare = sides(spec, target)
+    for one in boundaries:
+        level = numbers[one["slow"]]
+        side = bare[level]
+        claimed = attrs.evolve(side, compulsory=int(one["compulsory"]), segments=_segments(one["segments"], side))
+        name = f"{one['slow']} ⇄ {one['fast']}"
+        if int(one["memory"]) != side.memory:
+            raise _refused(f"{name} has {side.memory:,} bytes of fast memory, not {int(one['memory']):,}")
+        check(claimed)
+        if claimed.bytes != int(one["bytes"]):
+            raise _refused(f"the proof for {name} comes to {claimed.bytes:,} bytes, not {int(one['bytes']):,}")
+        yield cut_of(level, claimed, spec, target)
+
+
+def _segments(told: Mapping[str, Any] | None, side: Traffic) -> Segments | None:
+    if told is None:
+        return None
+    nest = _nest(told["loops"], side.nest)
+    exponents = Exponents(
+        tuple(Fraction(told["arrays"][array.name]) for array in nest.arrays),
+        tuple(Fraction(told["zeta"][loop]) for loop in nest.loops),
+    )
+    return Segments(nest, side.memory, side.resident, int(told["loaded"]), exponents, Fraction(told["share"]))
+
+
+def _nest(loops: Mapping[str, int], nest: Nest) -> Nest:
+    """Return the nest that a proof is about: that of the Spec, or the same points on more loops."""
+    for one in (nest, nest.lifted()):
+        if dict(zip(one.loops, one.sizes, strict=True)) == loops:
+            return one
+    raise _refused(f"it is about loops {', '.join(loops)} of other sizes")
+
+
+def _certificate(prices: Mapping[str, Any], spec: Spec, target: Target, cuts: tuple[Cut, ...]) -> Certificate | None:
+    """Return the certificate with these prices; None where not all boundaries are there, which it rests on."""
+    if len(cuts) != len(sides(spec, target)):
+        return None
+    work, across = prices["points"], prices["cuts"]
+    if [one["behind"] for one in across] != [target.levels[cut.level - 1].name for cut in cuts]:
+        raise _refused("prices are for other boundaries")
+    return Certificate(
+        spec,
+        target,
+        threads_of(spec, target),
+        cuts,
+        tuple(int(one["points"]) for one in work),
+        tuple(tuple(one["operations"]) for one in work),
+        tuple(Fraction(one["price"]) for one in work),
+        tuple(Fraction(one["touch"]) for one in across),
+        tuple(Fraction(one["again"]) for one in across),
+    )
+
+
+def _check_numbers(told: Sequence[Mapping[str, Any]], spec: Spec, target: Target, cuts: Sequence[Cut]) -> None:
+    known = randomized(spec, target, cuts)
+    by_name = {one.name: number for number, one in enumerate(target.levels)}
+    for claimed in told:
+        one, most = known[by_name[claimed["slow"]]], int(claimed["bytes"])
+        if not one.allows(most):
+            raise _refused(f"moves and numbers are proven to cost as much as {one.bytes:,} bytes moved, not {most:,}")
+
+
+def _refused(why: str) -> MorelloError:
+    return MorelloError(f"this bound is not proven: {why}", "make it anew: `morello bound FILE`")

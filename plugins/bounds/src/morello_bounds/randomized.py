@@ -1,0 +1,136 @@
+"""Products with a random matrix, whose numbers may be worked out again instead of being moved ([Dinh2023] §5).
+
+Costs count values moved: to work out a number takes `generating` of these. A segment of cost T touches at most M + T
+values, where a number counts as what it costs, but no more than moving it. So it has at most
+
+    U(T) = ((M + T)/3)^(3/2) / √min(generating, 1)
+
+points, and with T = 2M all but the last of the points/U segments cost 2M each. Without any numbers a segment that
+loads M values has at most M² points, as each has one of either matrix.
+
+Sums count as loaded before their first point. Those that begin at zero are not, but each is stored once: so it is
+loads, stores and numbers together that cost as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.ir.ops.rand_matmul import B, K, M, N, RandMatmul
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello_bounds.calls import work_of
+from morello_bounds.certificate import Cut, crossings
+
+#: Bytes of a value.
+_VALUE = 4
+
+
+@attrs.frozen
+class Randomized:
+    """A random matrix of rows×inner numbers times one of inner×columns values, in fast memory of `memory` values."""
+
+    rows: int
+    inner: int
+    columns: int
+    memory: int
+    generating: float | Fraction
+
+    @property
+    def points(self) -> int:
+        """Return the multiplications."""
+        return self.rows * self.inner * self.columns
+
+    @property
+    def bound(self) -> float:
+        """Return the cost of loads, stores and numbers that no program is below, in values; 0 at least."""
+        with_numbers = 2 * self.points * math.sqrt(min(float(self.generating), 1.0) / self.memory) - 2 * self.memory
+        without = self.points / self.memory - self.memory
+        return max(0.0, with_numbers, without)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes whose moves cost as much as the bound, rounded down; exactly."""
+        with_numbers = math.isqrt(math.floor(self._square)) - 2 * _VALUE * self.memory
+        without = math.floor(Fraction(_VALUE * self.points, self.memory)) - _VALUE * self.memory
+        return max(0, with_numbers, without)
+
+    def allows(self, claimed: int) -> bool:
+        """Return True if so many bytes are no more than the bound; in exact arithmetic."""
+        with_numbers = claimed + 2 * _VALUE * self.memory
+        without = (claimed + _VALUE * self.memory) * self.memory
+        return claimed <= 0 or with_numbers**2 <= self._square or without <= _VALUE * self.points
+
+    @property
+    def _square(self) -> Fraction:
+        """Return the square of 2·points·√(min(generating, 1)/M), in bytes."""
+        return (2 * _VALUE * self.points) ** 2 * min(Fraction(self.generating), Fraction(1)) / self.memory
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Return rows and columns of the output to keep while numbers come one by one, each for a row of the tile.
+
+        Numbers are not kept. Where one costs more than to move, they are as good as moved. Raises MorelloError for
+        memory that has no such tile.
+        """
+        share = min(float(self.generating), 1.0)
+        columns = max(1, math.floor(math.sqrt(self.memory * share) + 1e-9))
+        # The values of a column of the tile, and as many of a row of the other matrix.
+        tile = self.memory // columns - 1, columns
+        if min(tile) < 1:
+            raise MorelloError(f"{self.memory} values of fast memory have no tile", "give it four at least")
+        return tile
+
+    @property
+    def loads(self) -> int:
+        """Return the values of the other matrix that tiles load: its rows once for each row of tiles."""
+        return -(-self.rows // self.tile[0]) * self.inner * self.columns
+
+    @property
+    def generated(self) -> int:
+        """Return the numbers that tiles work out: all of them for each column of tiles."""
+        return -(-self.columns // self.tile[1]) * self.rows * self.inner
+
+    @property
+    def stores(self) -> int:
+        """Return the values of the output."""
+        return self.rows * self.columns
+
+    @property
+    def cost(self) -> float:
+        """Return what loads and numbers of tiles cost, in values."""
+        return self.loads + min(float(self.generating), 1.0) * self.generated
+
+
+def randomized(spec: Spec, target: Target, cuts: Sequence[Cut]) -> dict[int, Randomized]:
+    """Return the product that a RandMatmul is at each cut, by the level behind it.
+
+    There is none for other operations, without kernels for numbers, and where moves across the cut cost nothing.
+
+    What a number costs is the least of all kernels, and what moving a value costs that of all moves across the cut.
+    Rows are those of the whole batch.
+    """
+    if not isinstance(spec.op, RandMatmul):
+        return {}
+    costs = [
+        Fraction(int(cost) * _VALUE, int(held))
+        for call in work_of(spec, target).calls
+        if call.op.startswith("Random") and len(call.levels) == 3
+        for cost, held in zip(call.cost, call.bytes[2], strict=True)
+    ]
+    if not costs:
+        return {}
+    shape = [int(size) for size in spec.shape]
+    moves = crossings(target, cuts)
+    found: dict[int, Randomized] = {}
+    for at, cut in enumerate(cuts):
+        moving = _VALUE * min((cost for crossed, cost in moves if at in crossed), default=Fraction(0))
+        if moving:
+            memory = max(1, cut.traffic.memory // _VALUE)
+            found[cut.level] = Randomized(shape[B] * shape[M], shape[K], shape[N], memory, min(costs) / moving)
+    return found

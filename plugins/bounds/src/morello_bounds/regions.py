@@ -1,0 +1,220 @@
+"""Tiles for all sizes at once: the program of `tiles` solved for parameters, as a table of regions.
+
+Where loops have M^β_i points, the largest tile is an affine function of β on each of finitely many polytopes. One is
+found by solving the program at a point and seeing which constraints decide there; others lie behind its facets
+([Dinh2023] Algorithm 8). Loops count a little more than 1, each by another fraction: so there is one largest tile for
+each β, and no two polytopes overlap. All numbers in the table are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import product as choices
+from typing import TypeAlias
+
+import attrs
+
+from morello.errors import MorelloError
+from morello_bounds.linear import Row, reduced, solved
+from morello_bounds.lp import minimum
+from morello_bounds.nest import Nest
+
+#: Facets narrower than this are none.
+_THIN = 1e-6
+#: How far behind a facet its neighbour is looked for.
+_BEHIND = 1e-4
+#: Constraints whose slack is below this decide.
+_TIGHT = 1e-7
+_MOST_REGIONS = 5000
+
+
+@attrs.frozen
+class Affine:
+    """An affine function of the parameters."""
+
+    factors: tuple[Fraction, ...]
+    constant: Fraction
+
+    def at(self, point: Row) -> Fraction:
+        """Return its value."""
+        return self.constant + sum((a * b for a, b in zip(self.factors, point, strict=True)), Fraction(0))
+
+    def minus(self, other: Affine) -> Affine:
+        """Return the difference of two."""
+        factors = tuple(a - b for a, b in zip(self.factors, other.factors, strict=True))
+        return Affine(factors, self.constant - other.constant)
+
+
+@attrs.frozen
+class Region:
+    """A polytope of parameters: all `inside` are at least 0 there; and the largest tile, each exponent affine."""
+
+    inside: tuple[Affine, ...]
+    exponents: tuple[Affine, ...]
+
+    @property
+    def value(self) -> Affine:
+        """Return the sum of the exponents: the tile has M to the power of it points."""
+        columns = zip(*(one.factors for one in self.exponents), strict=True)
+        return Affine(
+            tuple(sum(column, Fraction(0)) for column in columns),
+            sum((one.constant for one in self.exponents), Fraction(0)),
+        )
+
+    def has(self, point: Row) -> bool:
+        """Return True if the parameters are in the polytope."""
+        return all(one.at(point) >= 0 for one in self.inside)
+
+
+#: What the tile is bound by: a row of the loops that count, and an affine bound of the sum of their exponents.
+Constraint: TypeAlias = tuple[tuple[Fraction, ...], Affine]
+
+
+@attrs.define
+class Table:
+    """The regions of a program's largest tiles that are known; others are found when they are asked for."""
+
+    constraints: tuple[Constraint, ...]
+    #: How much each loop counts.
+    weights: tuple[Fraction, ...]
+    _regions: dict[tuple[Affine, ...], Region] = attrs.field(
+        factory=dict["tuple[Affine, ...]", Region], init=False, repr=False
+    )
+
+    @classmethod
+    def of(cls, nest: Nest, widths: bool = False) -> Table:
+        """Return a table of a nest in which nothing is known yet. Where a dimension is a sum of loops, each counts.
+
+        With `widths` there is a parameter for each array after those of loops: its values have M to that power bytes.
+        """
+        count = len(nest.loops)
+        parameters = count + (len(nest.arrays) if widths else 0)
+        units = [tuple(Fraction(int(at == one)) for at in range(parameters)) for one in range(parameters)]
+        zero = (Fraction(0),) * parameters
+        held = {
+            (
+                tuple(Fraction(int(loop in chosen)) for loop in range(count)),
+                tuple(-value for value in units[count + at]) if widths else zero,
+            )
+            for at, array in enumerate(nest.arrays)
+            for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index))
+        }
+        constraints = [(row, Affine(width, Fraction(1))) for row, width in sorted(held)]
+        constraints += [(unit[:count], Affine(unit, Fraction(0))) for unit in units[:count]]
+        constraints += [(tuple(-one for one in unit[:count]), Affine(zero, Fraction(0))) for unit in units[:count]]
+        weights = tuple(1 + Fraction(1, 500 + loop * (41 + loop)) for loop in range(count))
+        return cls(tuple(constraints), weights)
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Return the regions that are known."""
+        return tuple(self._regions.values())
+
+    def exponents(self, beta: Row) -> tuple[Fraction, ...]:
+        """Return the exponents of the largest tile: a look-up, without a solver where the region is known.
+
+        Raises MorelloError for parameters below 0.
+        """
+        if min(beta) < 0:
+            raise MorelloError(f"no region has these sizes: {', '.join(map(str, beta))}", "0 or more each")
+        return tuple(one.at(beta) for one in self.region(beta).exponents)
+
+    def region(self, beta: Row) -> Region:
+        """Return the region that has these parameters."""
+        known = next((one for one in self._regions.values() if one.has(beta)), None)
+        if known is None:
+            known = self._found(beta)
+            self._regions[known.exponents] = known
+        return known
+
+    def _found(self, beta: Row) -> Region:
+        """Return the region around parameters, in which the same constraints decide."""
+        count = len(self.weights)
+        rows = [[-float(value) for value in row] for row, _ in self.constraints]
+        right = [-float(bound.at(beta)) for _, bound in self.constraints]
+        near = minimum([-float(one) for one in self.weights], rows, right)
+        slack = [
+            sum(a * b for a, b in zip(row, near, strict=True)) - bound for row, bound in zip(rows, right, strict=True)
+        ]
+        basis = self._deciding([one for one, left in zip(self.constraints, slack, strict=True) if left < _TIGHT])
+        matrix = [row for row, _ in basis]
+        columns = [solved(matrix, [bound.factors[place] for _, bound in basis]) or () for place in range(len(beta))]
+        constants = solved(matrix, [bound.constant for _, bound in basis])
+        assert constants is not None, "a basis has one solution"
+        exponents = tuple(Affine(tuple(column[loop] for column in columns), constants[loop]) for loop in range(count))
+        inside = [bound.minus(_combined(row, exponents)) for row, bound in self.constraints]
+        return Region(tuple(dict.fromkeys(one for one in inside if any(one.factors))), exponents)
+
+    def _deciding(self, tight: Sequence[Constraint]) -> list[Constraint]:
+        """Return constraints that prove the tile to be the largest wherever they decide: no price is below 0."""
+        count = len(self.weights)
+        rows = [[float(row[loop]) for row, _ in tight] for loop in range(count)]
+        weights = [float(one) for one in self.weights]
+        prices = minimum(
+            [1.0] * len(tight),
+            [*rows, *([-value for value in row] for row in rows)],
+            [*weights, *(-one for one in weights)],
+        )
+        basis: list[Constraint] = []
+        for at in sorted(range(len(tight)), key=lambda one: (prices[one] < _TIGHT, one)):
+            if len(reduced([*(row for row, _ in basis), tight[at][0]])) > len(basis):
+                basis.append(tight[at])
+        exact = solved([[row[loop] for row, _ in basis] for loop in range(count)], self.weights)
+        if exact is None or min(exact) < 0:
+            raise MorelloError("a linear program has no vertex", "this is a bug: please report it")
+        return basis
+
+
+def table(nest: Nest, largest: Fraction | int = 3) -> Table:
+    """Return the table of a nest with all regions of loops of up to M^`largest` points. Values have one byte.
+
+    Raises MorelloError where there are too many.
+    """
+    made = Table.of(nest)
+    count = len(nest.loops)
+    waiting = [made.region([Fraction(largest, 3 + loop) for loop in range(count)])]
+    for region in waiting:
+        for beta in _behind(region, Fraction(largest)):
+            if len(made.regions) > _MOST_REGIONS:
+                raise MorelloError(f"there are more than {_MOST_REGIONS} regions", "fewer loops have fewer")
+            known = len(made.regions)
+            neighbour = made.region(beta)
+            if len(made.regions) > known:
+                waiting.append(neighbour)
+    return made
+
+
+def _behind(region: Region, largest: Fraction) -> Iterator[list[Fraction]]:
+    """Yield parameters right behind each facet of a region, where they are from 0 to `largest`."""
+    count = len(region.exponents)
+    units = [tuple(Fraction(int(at == loop)) for at in range(count)) for loop in range(count)]
+    box = [Affine(tuple(-value for value in unit), largest) for unit in units]
+    forms = [*dict.fromkeys((*region.inside, *box))]
+    rows = [[*map(float, one.factors), -(float(sum(value * value for value in one.factors)) ** 0.5)] for one in forms]
+    right = [-float(one.constant) for one in forms]
+    for at in range(len(region.inside)):
+        normal = rows[at][:-1]
+        others, bounds = [*rows[:at], *rows[at + 1 :]], [*right[:at], *right[at + 1 :]]
+        facet = [[*normal, 0.0], [*(-value for value in normal), 0.0]]
+        try:
+            *point, radius = minimum([*[0.0] * count, -1.0], [*others, *facet], [*bounds, right[at], -right[at]])
+        except MorelloError:
+            continue
+        length = sum(value * value for value in normal)
+        # Off the middle a little, so that it is on no boundary that symmetric regions share.
+        beta = [
+            value - _BEHIND * factor / length + (0.0 if factor else radius * (place + 1) / (4 * count**2))
+            for place, (value, factor) in enumerate(zip(point, normal, strict=True))
+        ]
+        if radius > _THIN and all(0 <= value <= largest for value in beta):
+            yield [Fraction(value).limit_denominator(10**9) for value in beta]
+
+
+def _combined(row: Row, forms: Sequence[Affine]) -> Affine:
+    """Return the sum of affine functions, each times a number."""
+    *factors, constant = (
+        sum((a * b for a, b in zip(row, column, strict=True)), Fraction(0))
+        for column in zip(*((*one.factors, one.constant) for one in forms), strict=True)
+    )
+    return Affine(tuple(factors), constant)

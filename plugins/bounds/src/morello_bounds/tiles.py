@@ -1,0 +1,318 @@
+"""Tiles that move as little as the bounds allow, up to a constant: real ones by a linear program, and whole ones.
+
+Of a tile of b_i = M^λ_i points along loop i, an array of values of p_j bytes holds at most M bytes, of all M. The tile
+with the most points has the largest Σ λ_i with Σ λ_i over the loops of each array at most 1 − log_M p_j, and
+0 ≤ λ_i ≤ log_M L_i ([Dinh2023] §3.2); where a dimension is a sum of loops, each of them counts alone (§4.2). That is
+the dual of the program that bounds tiles, so there is none with more.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from itertools import product as choices
+
+import attrs
+import numpy as np
+
+from morello.errors import MorelloError
+from morello.ir.numbers import Mask, Num, choose, product
+from morello_bounds.lp import minimum
+from morello_bounds.nest import Array, Nest
+
+_CLOSE = 1e-9
+
+
+@attrs.frozen
+class RealTile:
+    """A tile whose sizes need not be whole: `exponents` are its λ, for memory of `memory` bytes."""
+
+    memory: int
+    exponents: tuple[float, ...]
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Return the points along each loop."""
+        return tuple(self.memory**one for one in self.exponents)
+
+    @property
+    def points(self) -> float:
+        """Return the points of the tile."""
+        return self.memory ** sum(self.exponents)
+
+    def traffic(self, nest: Nest) -> float:
+        """Return the bytes that tiles move which load the whole memory each, to within a constant."""
+        return nest.points * self.memory / self.points
+
+
+def largest_tile(nest: Nest, memory: int, alpha: float | None = None, kept: Collection[int] = frozenset()) -> RealTile:
+    """Return the tile with the most points; loops `kept`, by number, are not tiled.
+
+    Where there are several, `alpha` chooses: 0 the longest along the first loop, 1 the most even one, and between these
+    all that lie between; by default any. Raises MorelloError for memory of less than two bytes.
+    """
+    if memory < 2:
+        raise MorelloError(f"a memory of {memory} bytes has no tiles", "give it two bytes at least")
+    rows, right = _capacity(nest, memory, kept)
+    count = len(nest.loops)
+    any_of_them = minimum([-1.0] * count, rows, right)
+    whole = [math.log(size, memory) if loop in kept else 0.0 for loop, size in enumerate(nest.sizes)]
+    if alpha is None:
+        return RealTile(memory, tuple(map(operator.add, any_of_them, whole)))
+    best = sum(any_of_them)
+    rows, right = [*rows, [1.0] * count], [*right, best - _CLOSE]
+    first = minimum([-1.0, *[0.0] * (count - 1)], rows, right)
+    longest = minimum([*[0.0] * count, 1.0], *_even(rows, right, nest, memory))[:count]
+    mixed = tuple(
+        (1 - alpha) * one + alpha * other + own for one, other, own in zip(first, longest, whole, strict=True)
+    )
+    return RealTile(memory, mixed)
+
+
+def _even(
+    rows: Sequence[Sequence[float]], right: Sequence[float], nest: Nest, memory: int
+) -> tuple[list[list[float]], list[float]]:
+    """Return the same constraints with one more variable, that no exponent is above."""
+    count = len(nest.loops)
+    tops = [[-float(at == loop) for at in range(count)] + [1.0] for loop in range(count)]
+    return [[*row, 0.0] for row in rows] + tops, [*right, *[0.0] * count]
+
+
+def _capacity(nest: Nest, memory: int, kept: Collection[int]) -> tuple[list[list[float]], list[float]]:
+    """Return rows · λ ≥ right: what an array holds fits, and no tile is longer than its loop.
+
+    The λ of loops that are kept are 0: they only leave less memory for the others, if any.
+    """
+    least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
+    count = len(nest.loops)
+    rows: list[list[float]] = []
+    right: list[float] = []
+    for array in nest.arrays:
+        for chosen in choices(*(sorted({loop for loop, _ in form}) for form in array.index)):
+            rows.append([-float(loop in chosen) for loop in range(count)])
+            right.append(-max(0.0, 1 - math.log(int(held(array, least)), memory)))
+    for loop, size in enumerate(nest.sizes):
+        rows.append([-float(at == loop) for at in range(count)])
+        right.append(0.0 if loop in kept else -math.log(size, memory))
+    for outer, inner, size in nest.split:
+        # Both together are one loop, which may be shorter than their box.
+        rows.append([-float(at in (outer, inner)) for at in range(count)])
+        right.append(-math.log(size, memory))
+    return rows, right
+
+
+def held(array: Array, tile: Sequence[Num]) -> Num:
+    """Return the bytes that a tile takes of an array: the box around what it touches, or what it touches if fewer."""
+    box = product(1 + sum(abs(c) * (tile[loop] - 1) for loop, c in form) for form in array.index)
+    points = product(tile[loop] for loop in array.support)
+    return array.bytes * choose(box < points, box, points)
+
+
+def stretched(nest: Nest, memory: int, shape: Sequence[float]) -> tuple[float, ...]:
+    """Return the longest multiple of a shape whose parts fit into memory together, no longer than loops.
+
+    Of a dimension that is a sum of loops there is room for the sum of their sizes ([Dinh2023] §6.2).
+    """
+    low, high = 0.0, max(size / one for size, one in zip(nest.sizes, shape, strict=True))
+
+    def tile(factor: float) -> tuple[float, ...]:
+        return tuple(min(float(size), factor * one) for size, one in zip(nest.sizes, shape, strict=True))
+
+    def taken(sizes: Sequence[float]) -> float:
+        return sum(
+            array.bytes * math.prod(sum(abs(c) * sizes[loop] for loop, c in form) for form in array.index)
+            for array in nest.arrays
+        )
+
+    if taken(tile(high)) <= memory:
+        return tile(high)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if taken(tile(middle)) <= memory else (low, middle)
+    return tile(low)
+
+
+@attrs.frozen
+class Buffer:
+    """Fast memory of `capacity` bytes for some arrays, by number."""
+
+    capacity: int
+    arrays: tuple[int, ...]
+
+
+def whole_tile(nest: Nest, buffers: Sequence[Buffer], kept: Collection[int] = ()) -> tuple[int, ...]:
+    """Return the sizes of the tile with the most points whose arrays fit into their buffers together.
+
+    Loops `kept`, by number, are not tiled. It has the most, by branch and bound over the sizes of all loops but one.
+    Raises MorelloError if not even single points fit.
+    """
+    start = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
+    if not _fits(nest, buffers, start):
+        raise MorelloError("not even a tile of one point fits", "give more memory, or tile more loops")
+    free = sorted((loop for loop in range(len(nest.loops)) if loop not in kept), key=lambda loop: nest.sizes[loop])
+    best = (0, tuple(start))
+
+    def extend(tile: Sequence[Num], place: int) -> None:
+        nonlocal best
+        rest = free[place:]
+        most = [int(_longest(nest, buffers, tile, loop)) for loop in rest]
+        if math.prod(tile) * math.prod(most) <= best[0]:
+            return
+        if len(rest) > 2:
+            for size in range(1, most[0] + 1):
+                extend(_with(tile, rest[0], size), place + 1)
+            return
+        # All sizes of one of the last two loops at once, each with the longest of the other.
+        if len(rest) == 2:
+            tile = _with(tile, rest[0], np.arange(1, most[0] + 1))
+        if rest:
+            tile = _with(tile, rest[-1], _longest(nest, buffers, tile, rest[-1]))
+        points = np.atleast_1d(math.prod(tile))
+        at = int(np.argmax(points))
+        sizes = tuple(int(np.broadcast_to(size, points.shape)[at]) for size in tile)
+        best = max(best, (int(points[at]), sizes), key=lambda one: one[0])
+
+    extend(start, 0)
+    return best[1]
+
+
+def _with(tile: Sequence[Num], loop: int, size: Num) -> list[Num]:
+    return [size if at == loop else one for at, one in enumerate(tile)]
+
+
+def _fits(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[Num]) -> Mask:
+    fits: Mask = True
+    for buffer in buffers:
+        fits = fits & (sum(held(nest.arrays[one], tile) for one in buffer.arrays) <= buffer.capacity)
+    return fits
+
+
+def _longest(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[Num], loop: int) -> Num:
+    """Return the longest that a tile can be along a loop, its other sizes given; 0 where none fits."""
+    low: Num = 0 * sum(tile)
+    high: Num = low + nest.sizes[loop]
+    for _ in range(nest.sizes[loop].bit_length()):
+        middle = (low + high + 1) // 2
+        fits = _fits(nest, buffers, _with(tile, loop, middle))
+        low, high = choose(fits, middle, low), choose(fits, high, middle - 1)
+    return low
+
+
+def times_loaded(array: Array, trips: Sequence[int], order: Sequence[int]) -> int:
+    """Return how often an array's part of a tile is loaded, if tiles go on along the loops in this order.
+
+    `trips` are the tiles along each loop; the first of the order is the innermost. A part stays as long as none of its
+    loops goes on; loops that the order leaves out are outside.
+    """
+    stays: list[int] = []
+    for loop in order:
+        if loop in array.support and trips[loop] > 1:
+            break
+        stays.append(loop)
+    return math.prod(trip for loop, trip in enumerate(trips) if loop not in stays)
+
+
+def tile_moves(nest: Nest, tile: Sequence[int], *order: int) -> int:
+    """Return the bytes that a nest moves which goes through tiles, along the loops of the order first.
+
+    Each array's part is loaded for each tile, unless it is that of the tile before; outputs that come again are loaded
+    and stored.
+    """
+    trips = [-(-size // part) for size, part in zip(nest.sizes, tile, strict=True)]
+    moved = 0
+    for array in nest.arrays:
+        again = times_loaded(array, trips, order) // math.prod(trips[loop] for loop in array.support)
+        once = nest.touched(array) if array.projective else _with_halos(nest, array, tile, trips)
+        loads = once * array.bytes * again
+        if array.writes:
+            loads += loads - (0 if array.reads else once * array.bytes)
+        moved += loads
+    return moved
+
+
+def _with_halos(nest: Nest, array: Array, tile: Sequence[int], trips: Sequence[int]) -> int:
+    """Return the values that all tiles' parts of an array have together: overlaps count each time."""
+    return math.prod(
+        math.prod(trips[loop] for loop, _ in form)
+        * min(1 + sum(abs(c) * (tile[loop] - 1) for loop, c in form), math.prod(tile[loop] for loop, _ in form))
+        for form in array.index
+    )
+
+
+@attrs.frozen
+class Tiling:
+    """Tiles of whole sizes, the loop that goes on first, and the bytes that they move."""
+
+    tile: tuple[int, ...]
+    inner: int
+    bytes: int
+
+
+@lru_cache(maxsize=256)
+def best_tiling(nest: Nest, memory: int, kept: frozenset[int] = frozenset()) -> Tiling | None:
+    """Return tiles that fit into memory together and move the least that is found; None if single points do not fit.
+
+    Each loop in turn is the one that goes on first, in single steps or longer ones; loops `kept`, by number, are not
+    tiled. From the tile of the linear program on, sizes change one at a time as long as that helps.
+    """
+    everything = [Buffer(memory, tuple(range(len(nest.arrays))))]
+    least = [size if loop in kept else 1 for loop, size in enumerate(nest.sizes)]
+    if not _fits(nest, everything, least):
+        return None
+    real = largest_tile(nest, memory, kept=kept).sizes
+    free = [loop for loop in range(len(nest.loops)) if loop not in kept]
+    found = [
+        _improved(nest, everything, inner, start, free)
+        for inner in free or [0]
+        for start in _starts(nest, everything, inner, real, least)
+    ]
+    return min(found, key=lambda one: (one.bytes, one.inner))
+
+
+def _starts(
+    nest: Nest, buffers: Sequence[Buffer], inner: int, real: Sequence[float], least: Sequence[int]
+) -> Iterator[list[int]]:
+    """Yield tiles that fit: that of the linear program made smaller, and one that is thin along the inner loop.
+
+    The latter has along the others what it has no more along that one. None is below `least`.
+    """
+    others = max(1, len(nest.loops) - 1)
+    stretched = [2 * one * real[inner] ** (1 / others) for one in real]
+    yield _shrunk(nest, buffers, real, least)
+    yield _shrunk(nest, buffers, [1.0 if loop == inner else one for loop, one in enumerate(stretched)], least)
+
+
+def _shrunk(nest: Nest, buffers: Sequence[Buffer], shape: Sequence[float], least: Sequence[int]) -> list[int]:
+    """Return a tile of about this shape, nowhere below `least`, that fits."""
+    factor = 1.0
+    while True:
+        scaled = [int(one * factor + _CLOSE) for one in shape]
+        tile = [max(low, min(one, size)) for low, one, size in zip(least, scaled, nest.sizes, strict=True)]
+        if _fits(nest, buffers, tile):
+            return tile
+        factor *= 0.95
+
+
+def _improved(nest: Nest, buffers: Sequence[Buffer], inner: int, tile: list[int], free: Sequence[int]) -> Tiling:
+    """Change one or two sizes, of `free` loops, as long as less is moved: to as many equal parts as there may be."""
+    moved = tile_moves(nest, tile, inner)
+    better = True
+    while better:
+        better = False
+        for candidate in _neighbours(nest, buffers, tile, free):
+            if (less := tile_moves(nest, candidate, inner)) < moved:
+                tile, moved, better = candidate, less, True
+    return Tiling(tuple(tile), inner, moved)
+
+
+def _neighbours(nest: Nest, buffers: Sequence[Buffer], tile: Sequence[int], free: Sequence[int]) -> Iterator[list[int]]:
+    """Yield tiles with one size longer as far as it fits, perhaps after another one was made shorter."""
+    for shorter in free:
+        for size in dict.fromkeys((tile[shorter], -(-tile[shorter] // 2), max(1, tile[shorter] - 1), 1)):
+            cut = [size if at == shorter else one for at, one in enumerate(tile)]
+            for longer in free:
+                longest = int(_longest(nest, buffers, cut, longer))
+                if longest > tile[longer]:
+                    yield [longest if at == longer else one for at, one in enumerate(cut)]

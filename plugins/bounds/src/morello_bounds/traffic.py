@@ -1,0 +1,368 @@
+"""Bounds on the bytes that any program moves, which hold as they stand, with their constants and proofs.
+
+A program is cut into segments that load T bytes each. What one of them touches was in the M bytes of fast memory when
+it began, or is loaded in it: Σ p_j·|φ_j(V)| ≤ M + T, with p_j the bytes of a value of array j. With exponents of
+`hbl`, no segment has more points than
+
+    U(T) = ∏ L_i^ζ_i · ((M + T)/σ)^σ · ∏ (s_j/p_j)^s_j,    σ = Σ s_j,
+
+so that at least ⌈points/U(T)⌉ − 1 segments are complete, and load T bytes each. Arrays that are in fast memory all the
+time count as loops do: by |A_j|^s_j, outside of σ. Besides, all that is touched is loaded or stored once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import attrs
+
+from morello.errors import MorelloError
+from morello_bounds.hbl import Exponents, constraints, is_valid
+from morello_bounds.linear import rational_near, reduced
+from morello_bounds.lp import minimum, scipy_module
+from morello_bounds.nest import Nest
+
+#: Bytes that segments load, as multiples of the memory, that are tried.
+_SEGMENTS = [2.0 ** (at / 2) for at in range(-6, 13)]
+#: Segments of how many sizes, the likeliest ones, are looked at in exact arithmetic.
+_EXACT = 3
+#: Denominators that exponents may have, where constraints leave them a choice.
+_DENOMINATORS = (1, 2, 6, 12, 60)
+#: Shares of segments are multiples of 1/_PARTS.
+_PARTS = 64
+
+
+@attrs.frozen
+class Segments:
+    """A proof that programs load much: every segment that loads `loaded` bytes has few points.
+
+    `exponents` are those of `nest`, whose arrays `resident` (by number) need not be loaded. All points are more than
+    those of `share` segments.
+    """
+
+    nest: Nest
+    memory: int
+    resident: frozenset[int]
+    loaded: int
+    exponents: Exponents
+    share: Fraction
+
+    @property
+    def full(self) -> int:
+        """Return how many segments are complete in any program: all but the last."""
+        return math.floor(self.share)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that every program loads."""
+        return self.loaded * self.full
+
+    @property
+    def term(self) -> str:
+        """Return the inequality in words."""
+        powers = [
+            f"{name}^{exponent}" if exponent != 1 else name
+            for name, exponent in [
+                *((f"|{array.name}|", s) for array, s in zip(self.nest.arrays, self.exponents.s, strict=True)),
+                *(
+                    (loop, zeta)
+                    for loop, zeta, size in zip(self.nest.loops, self.exponents.zeta, self.nest.sizes, strict=True)
+                    if size > 1
+                ),
+            ]
+            if exponent
+        ]
+        return f"points ≤ {' · '.join(powers)}"
+
+    def largest(self) -> float:
+        """Return U(T): the most points of a segment, to within rounding."""
+        return math.exp(_log_points(self.nest, self.resident, self.held, self._values))
+
+    @property
+    def held(self) -> int:
+        """Return the bytes of what one segment touches at most: a value may begin before T bytes are full."""
+        return self.memory + self.loaded + _slack(self.nest, self.resident)
+
+    @property
+    def _values(self) -> list[float]:
+        return [*map(float, self.exponents.zeta), *map(float, self.exponents.s)]
+
+    def allows(self, segments: Fraction) -> bool:
+        """Return True if so many segments may have as many points as the nest has; in exact arithmetic."""
+        outside = [array for array in range(len(self.nest.arrays)) if array not in self.resident]
+        s, zeta = self.exponents.s, self.exponents.zeta
+        sigma = sum((s[array] for array in outside), Fraction(0))
+        # Raised to the common denominator of the exponents, all are powers with whole exponents.
+        power = math.lcm(*(exponent.denominator for exponent in (*s, *zeta)))
+        most = segments**power
+        for size, exponent in zip(self.nest.sizes, zeta, strict=True):
+            most *= Fraction(size) ** int(power * exponent)
+        for array in self.resident:
+            most *= Fraction(self.nest.most(self.nest.arrays[array])) ** int(power * s[array])
+        if sigma:
+            most *= (Fraction(self.held) / sigma) ** int(power * sigma)
+        for array in outside:
+            if s[array]:
+                most *= (s[array] / self.nest.arrays[array].bytes) ** int(power * s[array])
+        return most >= Fraction(self.nest.points - self.nest.lost) ** power
+
+
+@attrs.frozen
+class Traffic:
+    """Bytes that every program moves between fast memory of `memory` bytes and slow memory: a lower bound.
+
+    `compulsory` are those that all memory would not save, `segments` the proof that there are more of them, if any.
+    """
+
+    nest: Nest
+    memory: int
+    resident: frozenset[int]
+    compulsory: int
+    segments: Segments | None
+
+    @cached_property
+    def bytes(self) -> int:
+        """Return the bytes that are loaded and stored at least.
+
+        Sums that begin at zero are not loaded first, but each is stored; those that go on are both.
+        """
+        if self.segments is None:
+            return self.compulsory
+        again = sum(
+            self.nest.touched(array) * array.bytes
+            for number, array in enumerate(self.nest.arrays)
+            if array.reads and array.writes and number not in self.resident
+        )
+        return max(self.compulsory, self.segments.bytes + again)
+
+    @property
+    def binding(self) -> str:
+        """Return the term that is largest, in words."""
+        if self.segments is None or self.bytes == self.compulsory:
+            return "all that is touched"
+        return self.segments.term
+
+
+def traffic(nest: Nest, memory: int, resident: frozenset[int] = frozenset(), *, single: bool = True) -> Traffic:
+    """Return the largest bound on the bytes that programs of a nest move, with so many bytes of fast memory.
+
+    Arrays `resident`, by number, are in fast memory all the time and take none of it; indirect ones are taken for such.
+    Of a nest that is not `single`,
+    whose points stand for several operations, only what is touched counts. Raises MorelloError without scipy.
+    """
+    resident |= nest.indirect
+    compulsory = sum(
+        nest.touched(array) * array.bytes * (array.reads + array.writes)
+        for number, array in enumerate(nest.arrays)
+        if number not in resident
+    )
+    segments = best_segments(nest, memory, resident) if single else None
+    return Traffic(nest, memory, resident, compulsory, segments)
+
+
+@lru_cache(maxsize=4096)
+def best_segments(nest: Nest, memory: int, resident: frozenset[int]) -> Segments | None:
+    """Return the proof of the most loads that is found; None where there is none, or nothing to gain."""
+    lifted = nest.lifted()
+    try:
+        constraints(lifted)
+    except MorelloError:
+        return None
+    if any(not array.support for array in nest.arrays) or nest.points <= nest.lost or len(resident) == len(nest.arrays):
+        return None
+    if any(nest.points == nest.touched(array) for array in nest.arrays):
+        return None  # An array with a value for each point is loaded once, and that is all of the bound.
+    floats = {loaded: _best_exponents(lifted, resident, held) for loaded, held in _loads(nest, memory, resident)}
+    worth = {
+        loaded: loaded * (math.exp(_log_share(lifted, resident, held, floats[loaded])) - 1)
+        for loaded, held in _loads(nest, memory, resident)
+    }
+    likely = sorted(worth, key=worth.__getitem__)[-_EXACT:]
+    found = [
+        one
+        for loaded in likely
+        if worth[loaded] > 0
+        for one in _proofs(lifted, memory, resident, loaded, floats[loaded])
+    ]
+    best = max(found, key=lambda one: (one.loaded * (one.share - 1), -one.loaded), default=None)
+    return best if best is not None and best.share > 1 and not best.allows(best.share) else None
+
+
+def _loads(nest: Nest, memory: int, resident: frozenset[int]) -> list[tuple[int, int]]:
+    """Return the bytes per segment that are tried, multiples of what all values are, and the bytes one may touch."""
+    unit = _unit(nest, resident)
+    loads = sorted({max(1, round(factor * memory / unit)) * unit for factor in _SEGMENTS})
+    return [(loaded, memory + loaded + _slack(nest, resident)) for loaded in loads]
+
+
+def _unit(nest: Nest, resident: frozenset[int]) -> int:
+    return math.gcd(*(array.bytes for number, array in enumerate(nest.arrays) if number not in resident))
+
+
+def _slack(nest: Nest, resident: frozenset[int]) -> int:
+    """Return by how much the last value of a segment may be more than what was left to load."""
+    largest = max((array.bytes for number, array in enumerate(nest.arrays) if number not in resident), default=0)
+    return largest - _unit(nest, resident) if largest else 0
+
+
+def _proofs(nest: Nest, memory: int, resident: frozenset[int], loaded: int, best: Sequence[float]) -> list[Segments]:
+    """Return proofs with exponents near the best ones, of each denominator, for segments that load so many bytes."""
+    held = memory + loaded + _slack(nest, resident)
+    proofs: dict[Exponents, Segments] = {}
+    rows, right = _all_rows(nest)
+    slacks = _slacks(rows, right, best)
+    basis = reduced([*rows[at], right[at]] for at, slack in enumerate(slacks) if slack < 1e-5)
+    for denominator in _DENOMINATORS:
+        values = rational_near(basis, best, denominator)
+        if values is None:
+            continue
+        exponents = Exponents(tuple(values[len(nest.loops) :]), tuple(values[: len(nest.loops)]))
+        if exponents in proofs or not is_valid(nest, exponents):
+            continue
+        share = math.exp(_log_share(nest, resident, held, [float(value) for value in values]))
+        # A little less, so that rounding does not make it more; checked exactly in the end.
+        least = Fraction(math.ceil(share * (1 - 1e-9) * _PARTS) - 1, _PARTS)
+        proofs[exponents] = Segments(nest, memory, resident, loaded, exponents, least)
+    return [*proofs.values()]
+
+
+def _log_points(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
+    """Return the logarithm of U for exponents of loops, then arrays."""
+    zeta, s = values[: len(nest.loops)], values[len(nest.loops) :]
+    total = sum(one * math.log(size) for one, size in zip(zeta, nest.sizes, strict=True))
+    sigma = 0.0
+    for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
+        if number in resident:
+            total += one * math.log(nest.most(array))
+        elif one > 0:
+            total += one * math.log(one / array.bytes)
+            sigma += one
+    return total + sigma * math.log(held / sigma) if sigma else total
+
+
+def _log_share(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> float:
+    """Return the logarithm of how many segments all points are together, at least."""
+    return math.log(nest.points - nest.lost) - _log_points(nest, resident, held, values)
+
+
+def _best_exponents(nest: Nest, resident: frozenset[int], held: int) -> list[float]:
+    """Return exponents of loops, then arrays, that make U small, to within rounding.
+
+    The logarithm of U is convex: a linear program without its entropy gives where to begin.
+    """
+    rows, right = _all_rows(nest)
+    count = len(nest.loops) + len(nest.arrays)
+    costs = [
+        *(math.log(size) for size in nest.sizes),
+        *(
+            math.log(nest.most(array) if number in resident else max(1.0, held / array.bytes))
+            for number, array in enumerate(nest.arrays)
+        ),
+    ]
+    start = minimum(costs, rows, right)
+    answer = scipy_module("optimize").minimize(
+        lambda values: _log_points(nest, resident, held, values),
+        start,
+        jac=lambda values: _gradient(nest, resident, held, values),
+        bounds=[(0.0, 1.0)] * count,
+        constraints=[{"type": "ineq", "fun": lambda x: _slacks(rows, right, x), "jac": lambda x: rows}],
+        method="SLSQP",
+        options={"maxiter": 60, "ftol": 1e-9},
+    )
+    found = [min(1.0, max(0.0, float(value))) for value in answer.x]
+    better = _log_points(nest, resident, held, found) < _log_points(nest, resident, held, start)
+    return found if better and min(_slacks(rows, right, found)) > -1e-6 else [*start]
+
+
+def _all_rows(nest: Nest) -> tuple[list[list[int]], list[int]]:
+    """Return what exponents of loops, then arrays, fulfil: rows · x ≥ right; between 0 and 1 they are, too."""
+    count = len(nest.loops) + len(nest.arrays)
+    units = [[int(at == place) for at in range(count)] for place in range(count)]
+    rows = [[*one.loops, *one.arrays] for one in constraints(nest)]
+    rows += [*units, *([-value for value in unit] for unit in units)]
+    return rows, [*(one.rank for one in constraints(nest)), *[0] * count, *[-1] * count]
+
+
+def _slacks(rows: Sequence[Sequence[int]], right: Sequence[int], x: Sequence[float]) -> list[float]:
+    return [sum(a * b for a, b in zip(row, x, strict=True)) - bound for row, bound in zip(rows, right, strict=True)]
+
+
+def _gradient(nest: Nest, resident: frozenset[int], held: int, values: Sequence[float]) -> list[float]:
+    s = values[len(nest.loops) :]
+    outside = [number for number in range(len(s)) if number not in resident]
+    sigma = max(sum(s[number] for number in outside), 1e-9)
+    slopes = [math.log(size) for size in nest.sizes]
+    for number, (one, array) in enumerate(zip(s, nest.arrays, strict=True)):
+        if number in resident:
+            slopes.append(math.log(nest.most(array)))
+        else:
+            slopes.append(math.log(max(one, 1e-9) / array.bytes) + math.log(held / sigma))
+    return slopes
+
+
+def smooth(nest: Nest, memory: int, exponents: Exponents) -> float:
+    """Return the bound without rounding, at the best T = M/(σ − 1): the closed form of [Dinh2023] with its constants.
+
+    (σ − 1)^(σ − 1) · ∏ (p_j/s_j)^s_j · points / (∏ L_i^ζ_i · M^(σ − 1)) − M/(σ − 1). Raises MorelloError for σ ≤ 1, or
+    for exponents of no inequality that holds.
+    """
+    sigma = float(exponents.sigma)
+    if sigma <= 1 or not is_valid(nest, exponents):
+        raise MorelloError("these exponents bound no traffic", "σ is above 1, and each subspace's constraint holds")
+    value = (sigma - 1) ** (sigma - 1) * (nest.points - nest.lost) / memory ** (sigma - 1)
+    for array, one in zip(nest.arrays, map(float, exponents.s), strict=True):
+        value *= (array.bytes / one) ** one if one else 1.0
+    for size, one in zip(nest.sizes, map(float, exponents.zeta), strict=True):
+        value /= size**one
+    return value - memory / (sigma - 1)
+
+
+def estimate(nest: Nest, memory: int) -> float:
+    """Return about the bytes of `traffic`, a hundred times as fast and without a proof.
+
+    Exponents are those of one linear program, for segments that load the whole memory. Raises MorelloError without
+    scipy.
+    """
+    lifted = nest.lifted()
+    rows, right = _all_rows(lifted)
+    costs = [
+        *(math.log(size) for size in lifted.sizes),
+        *(math.log(max(1.0, 2 * memory / array.bytes)) for array in lifted.arrays),
+    ]
+    values = minimum(costs, rows, right)
+    sigma = sum(values[len(lifted.loops) :])
+    if sigma <= 1 + 1e-9:
+        return nest.compulsory
+    loaded = memory / (sigma - 1)
+    segments = math.exp(_log_share(lifted, frozenset(), round(memory + loaded), values)) - 1
+    return max(nest.compulsory, loaded * segments)
+
+
+def check(bound: Traffic) -> None:
+    """Verify a bound in exact arithmetic, from its nest alone. Raises MorelloError that names what does not hold."""
+    if not bound.nest.indirect <= bound.resident:
+        raise _refused("points may do without an operand that it counts")
+    compulsory = traffic(bound.nest, bound.memory, bound.resident, single=False).compulsory
+    if bound.compulsory != compulsory:
+        raise _refused(f"operands hold {compulsory:,} bytes, not {bound.compulsory:,}")
+    proof = bound.segments
+    if proof is None:
+        return
+    if (proof.memory, proof.resident) != (bound.memory, bound.resident) or proof.nest not in (
+        bound.nest,
+        bound.nest.lifted(),
+    ):
+        raise _refused("its proof is about another program, or another memory")
+    if proof.loaded < 1 or proof.loaded % _unit(proof.nest, proof.resident) or proof.share < 0:
+        raise _refused(f"segments do not load {proof.loaded} bytes")
+    if not is_valid(proof.nest, proof.exponents):
+        raise _refused("its exponents make no inequality that holds for all points")
+    if proof.allows(proof.share):
+        raise _refused(f"{float(proof.share):,.1f} segments may have all points")
+
+
+def _refused(why: str) -> MorelloError:
+    return MorelloError(f"this bound is not proven: {why}", "make it anew: `morello bound FILE`")

@@ -1,0 +1,189 @@
+"""`morello bound`: tables, JSON that agrees with them, and what goes wrong."""
+
+import importlib
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from morello_bounds.tiles import best_tiling
+
+from morello.cli.app import main
+
+SPEC = "spec one = Matmul(1×8×8×16, (f32, GL), (f32, GL), (f32, GL), serial)\n"
+
+
+def test_json_adds_up(cli, write):
+    result = cli("bound", write(SPEC), "--json", "--check", "--no-db", "--profile", "base")
+    assert result.exit_code == 0, result.stderr
+    (told,) = json.loads(result.stdout)
+    assert told["checked"]
+    assert [one["slow"] for one in told["boundaries"]] == ["L1", "L2", "GL"]
+    for one in told["boundaries"]:
+        assert one["bytes"] >= one["compulsory"] == 4 * (8 * 8 + 8 * 16 + 8 * 16)
+        assert one["lines"] == -(-one["bytes"] // 64)
+        assert one["ratio"] == pytest.approx(one["program"] / one["bytes"])
+        assert one["tile"]["bytes"] >= one["bytes"]
+    assert told["certified"] <= told["low"] <= told["cost"]
+    assert told["gap"] == pytest.approx(told["cost"] / told["certified"] - 1)
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_the_table_fits(cli, write, columns):
+    result = cli("bound", write(SPEC), "--no-db", "--profile", "base", COLUMNS=columns)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    table = [line for line in lines if "⇄" in line]
+    assert len(table) == 3
+    assert all(len(line) <= int(columns) for line in lines if "⇄" in line or "between" in line)
+    assert "by prices and without search" in result.stdout
+
+
+def test_one_level_with_its_proof(cli, write):
+    text = "spec one = Matmul(1×32×32×32, (f32, GL), (f32, GL), (f32, GL), serial)\n"
+    result = cli("bound", write(text), "--level", "VRF", "--explain", "--check", "--no-db", "--profile", "base")
+    assert result.exit_code == 0
+    assert "L2 ⇄ L1: operands" not in result.stdout
+    assert "points ≤ |lhs|^1/2" in result.stdout
+    assert "segments" in result.stdout
+    assert "checked: all of this holds" in result.stdout
+
+
+def test_graphs_have_bounds_on_what_they_touch(cli, write):
+    text = "spec one = Compose([Relu, Relu], [(2×8, f32, GL), (2×8, f32, GL)], serial)\n"
+    result = cli("bound", write(text), "--no-db", "--profile", "base")
+    assert result.exit_code == 0, result.stderr
+    assert "all that is touched" in result.stdout
+
+
+def test_random_matrices_have_a_bound_with_what_numbers_cost(cli, write):
+    text = "spec one = RandMatmul(1×8×64×16, (u32, GL), (u32, GL), (f32, GL), (f32, GL), serial)\n"
+    path = write(text)
+    result = cli("bound", path, "--no-db", "--profile", "base", "--check")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("; moves and numbers together cost at least as much as") == 1
+    assert result.stdout.count("; there are too few points for a bound on both") == 2
+    (told,) = json.loads(cli("bound", path, "--no-db", "--profile", "base", "--json").stdout)
+    assert [one["memory"] for one in told["numbers"]] == [one["memory"] // 4 for one in told["boundaries"]]
+    assert told["numbers"][0]["bytes"] > 0 == told["numbers"][1]["bytes"]
+    assert told["certified"] <= told["cost"]
+
+
+def test_without_a_program_there_are_bounds_all_the_same(cli, write):
+    path = write("spec one = Matmul(1×100×100×100, (f32, GL), (f32, GL), (f32, GL), serial)\n")
+    arguments = ("bound", path, "--effort", "1", "--no-db", "--profile", "base")
+    result = cli(*arguments, "--check")
+    assert result.exit_code == 0, result.stderr
+    assert "program  none yet: one: no program of Matmul was found" in result.stdout
+    assert "bound    costs at least" in result.stdout
+    (told,) = json.loads(cli(*arguments, "--json").stdout)
+    assert told["cost"] is told["gap"] is told["boundaries"][0]["program"] is None
+    assert told["certified"] > 1
+
+
+LARGE = "spec one = Matmul(1×64×64×64, (f32, GL), (f32, GL), (f32, GL), serial)\n"
+RANDOM = "spec one = RandMatmul(1×8×64×16, (u32, GL), (u32, GL), (f32, GL), (f32, GL), serial)\n"
+
+
+@pytest.fixture(scope="module", params=[LARGE, RANDOM], ids=["product", "random"])
+def printed(request, tmp_path_factory) -> tuple[str, str]:
+    """A Spec file, and the proofs that are printed for it."""
+    path = tmp_path_factory.mktemp("proofs") / "one.spec"
+    path.write_text(f"target x86_avx2\n{request.param}", encoding="utf-8")
+    arguments = ["bound", str(path), "--json", "--no-db", "--profile", "base"]
+    return str(path), CliRunner(catch_exceptions=False).invoke(main, arguments).stdout
+
+
+def test_proofs_can_be_verified_by_others(cli, printed, tmp_path):
+    path, proofs = printed
+    file = tmp_path / "proofs.json"
+    file.write_text(proofs, encoding="utf-8")
+    arguments = ("bound", path, "--proofs", str(file), "--profile", "base")
+    result = cli(*arguments)
+    assert result.exit_code == 0, result.stderr
+    (told,) = json.loads(proofs)
+    assert result.stdout == (
+        f"one: bounds at 3 boundaries, and the cost of at least {told['certified']:,}, hold in exact arithmetic\n"
+    )
+    assert json.loads(cli(*arguments, "--json").stdout)[0]["certified"] == told["certified"]
+
+
+@pytest.mark.parametrize("printed", [LARGE], indirect=True)
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        ("certified", 1),
+        ("boundaries 0 bytes", 1),
+        ("boundaries 0 compulsory", 4),
+        ("boundaries 1 bytes", 1),
+        ("boundaries 0 memory", -1),
+        ("boundaries 0 segments share", 1),
+        ("boundaries 0 segments loaded", 4),
+        ("boundaries 0 segments loops m", 1),
+        ("boundaries 0 segments arrays lhs", Fraction(-1, 100)),
+        ("prices points 0 points", 1),
+        ("prices points 0 price", Fraction(1, 1000)),
+        ("prices cuts 2 touch", Fraction(1, 1000)),
+        ("prices cuts 0 again", Fraction(-1, 1000)),
+    ],
+)
+def test_proofs_that_were_tampered_with_are_refused(cli, printed, refused, tmp_path, place, change):
+    path, proofs = printed
+    told = json.loads(proofs)
+    *above, last = ("0 " + place).split()
+    where: Any = told
+    for key in above:
+        where = where[int(key)] if isinstance(where, list) else where[key]
+    where[last] = str(Fraction(where[last]) + change) if isinstance(where[last], str) else where[last] + change
+    file = tmp_path / "proofs.json"
+    file.write_text(json.dumps(told), encoding="utf-8")
+    refused(cli("bound", path, "--proofs", str(file), "--profile", "base"), "proofs.json, one: ", "is not proven: ")
+
+
+@pytest.mark.parametrize("printed", [RANDOM], indirect=True)
+def test_numbers_that_were_tampered_with_are_refused(cli, printed, refused, tmp_path):
+    path, proofs = printed
+    told = json.loads(proofs)
+    told[0]["numbers"][0]["bytes"] += 1
+    file = tmp_path / "proofs.json"
+    file.write_text(json.dumps(told), encoding="utf-8")
+    refused(cli("bound", path, "--proofs", str(file), "--profile", "base"), "moves and numbers are proven to cost")
+
+
+def test_files_without_proofs(cli, write, refused, tmp_path):
+    file = tmp_path / "proofs.json"
+    arguments = ("bound", write(SPEC), "--proofs", str(file), "--profile", "base")
+    refused(cli(*arguments), "cannot read")
+    file.write_text("[{}]", encoding="utf-8")
+    refused(cli(*arguments), "has no proofs: 'name'", "morello bound FILE --json")
+    file.write_text('[{"name": "two"}]', encoding="utf-8")
+    refused(cli(*arguments), "has no proofs for one", "--spec NAME")
+    (told,) = json.loads(cli("bound", write(SPEC), "--json", "--no-db", "--profile", "base").stdout)
+    for changed, words in (
+        ({"spec": "Matmul"}, "are for spec Matmul, not Matmul(1×8×8×16"),
+        ({"boundaries": [{}]}, "these are no proofs: KeyError"),
+        ({"prices": "dear"}, "these are no proofs: TypeError"),
+    ):
+        file.write_text(json.dumps([{**told, **changed}]), encoding="utf-8")
+        refused(cli(*arguments), words)
+    file.write_text(json.dumps([{**told, "boundaries": told["boundaries"][:1]}]), encoding="utf-8")
+    assert cli(*arguments).stdout == "one: bounds at 1 boundaries hold in exact arithmetic\n"
+
+
+def test_a_level_without_a_boundary(cli, write, refused):
+    refused(cli("bound", write(SPEC), "--level", "GL", "--no-db"), "no boundary behind GL", "VRF, L1, L2")
+    refused(cli("bound", write(SPEC), "--level", "L7", "--no-db"), "unknown memory level 'L7'")
+
+
+def test_without_scipy_there_is_a_word_about_it(cli, write, refused, monkeypatch):
+    genuine = importlib.import_module
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name.startswith("scipy"):
+            raise ImportError(name)
+        return genuine(name, *rest)
+
+    monkeypatch.setattr("morello_bounds.lp.importlib.import_module", missing)
+    best_tiling.cache_clear()
+    refused(cli("bound", write(SPEC), "--no-db"), "bounds need scipy", "pip install scipy")
