@@ -19,6 +19,7 @@ from typing import Any
 import attrs
 import click
 import numpy as np
+from morello_baselines.native.base import NotInstalled
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,6 @@ from morello import api
 from morello.errors import VerificationError
 from morello.host import missing_features
 from morello.plugins.registry import installed
-from peers.base import Missing
 
 #: The shortest time that is measured, in seconds, and how often each call is measured at least.
 _SHORTEST, _ROUNDS = 0.002, 7
@@ -112,11 +112,11 @@ def _numba(problem: Problem, a: np.ndarray, b: np.ndarray) -> Calls:
 
 
 def _import(name: str) -> Any:
-    """Return a library that need not be there. Raises Missing."""
+    """Return a library that need not be there. Raises NotInstalled."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise Missing(f"{name} is not installed") from error
+        raise NotInstalled(f"{name} is not installed") from error
 
 
 def runners(target: str) -> dict[str, Callable[[Problem, np.ndarray, np.ndarray], Calls]]:
@@ -138,7 +138,7 @@ def prepared(problem: Problem, target: str) -> tuple[dict[str, Calls], dict[str,
     for name, prepare in runners(target).items():
         try:
             calls = prepare(problem, a, b)
-        except Missing as error:
+        except NotInstalled as error:
             missing[name] = str(error)
             continue
         calls.given()

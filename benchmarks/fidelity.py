@@ -20,13 +20,15 @@ from pathlib import Path
 
 import attrs
 import click
+from morello_baselines.native.base import Prepared
+from morello_baselines.native.ours import operands, prepared
+from morello_baselines.native.problems import Problem, difference
 from rich.console import Console
 from rich.table import Table
 
 from harness import samples
 from harness.commands import run
 from harness.draws import Draws, with_program
-from harness.problems import Problem, difference
 from harness.samples import Sample, Samples, Score
 from harness.suite import PROBLEMS
 from morello import api
@@ -37,8 +39,6 @@ from morello.goals import Goal
 from morello.plugins.choice import machine
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.timing import duration
-from peers.base import Prepared
-from peers.ours import operands, prepared
 
 SPECS = (
     "64³",

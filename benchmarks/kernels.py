@@ -1,13 +1,13 @@
 """Measures how fast the programs run that search finds, beside libraries that do the same.
 
-    python benchmarks/kernels.py [--suite NAME]... [--only NAME]... [--target NAME]... [--peer NAME]... [--threads N]
-                                 [--seconds S] [--search-seconds S] [--db FILE] [--json] [--plot FILE]
+    python benchmarks/kernels.py [--suite NAME]... [--only NAME]... [--target NAME]... [--baseline NAME]...
+                                 [--threads N] [--seconds S] [--search-seconds S] [--db FILE] [--json] [--plot FILE]
 
 Each runner is a process of its own that stays; on each problem they take turns until the time is up. All are pinned to
 the same core, and their thread's processor time counts; on several threads, time as it passes. Every result is compared
-with numpy in float64 first. Peers come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
+with numpy in float64 first. Baselines come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
 Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line. TVM tunes for long, and
-takes part only when it is named: `--peer TVM`, or `--peer ''` for all peers.
+takes part only when it is named: `--baseline TVM`, or `--baseline ''` for all baselines.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import os
 from collections.abc import Mapping, Sequence
 
 import click
+from morello_baselines import native
+from morello_baselines.native.base import Baseline
+from morello_baselines.native.problems import Problem
 from rich.console import Console
 
-import peers
 from harness import report
 from harness.commands import run
 from harness.crew import Worker
 from harness.measure import Result, measure
-from harness.problems import Problem
 from harness.suite import PROBLEMS, SUITES
 from morello.host import missing_features
 from morello.plugins.registry import installed
-from peers.base import Peer
 
 _TARGETS = ("x86_avx2", "x86_avx512")
 #: Asked before and after each problem, as clocks come and go.
-_LIMITS = Peer("limits", "limits", "any")
+_LIMITS = Baseline("limits", "limits", "any")
 
 
 @click.command()
@@ -40,7 +40,10 @@ _LIMITS = Peer("limits", "limits", "any")
 @click.option("--only", metavar="NAME", multiple=True, type=click.Choice(list(PROBLEMS)), help="Only this problem.")
 @click.option("--target", metavar="NAME", multiple=True, help="Only this target of ours; repeatable.")
 @click.option(
-    "--peer", metavar="NAME", multiple=True, help="Only peers whose names begin so; repeatable. TVM is to be named."
+    "--baseline",
+    metavar="NAME",
+    multiple=True,
+    help="Only baselines with this prefix; TVM takes part only by name.",
 )
 @click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=4.0, show_default=True, help="A problem.")
@@ -52,7 +55,7 @@ def main(
     suite: tuple[str, ...],
     only: tuple[str, ...],
     target: tuple[str, ...],
-    peer: tuple[str, ...],
+    baseline: tuple[str, ...],
     threads: int,
     seconds: float,
     search_seconds: float,
@@ -60,10 +63,10 @@ def main(
     as_json: bool,
     plot: str | None,
 ) -> None:
-    """Time programs and peers in turn on the same problems."""
+    """Time programs and baselines in turn on the same problems."""
     console = Console(stderr=as_json, width=160)
     cpus = _cpus(threads)
-    workers = [Worker(one, cpus, threads) for one in (*peers.ours(_targets(target), db), *peers.chosen(peer))]
+    workers = [Worker(one, cpus, threads) for one in (*native.ours(_targets(target), db), *native.chosen(baseline))]
     limiter = Worker(_LIMITS, cpus[:1], 1)
     results: list[Result] = []
     limits: dict[str, float] = {}
@@ -98,7 +101,7 @@ def _limit_lines(limits: Mapping[str, float]) -> list[str]:
 
 
 def _missing_lines(workers: Sequence[Worker]) -> list[str]:
-    return [f"{one.peer.name}: {one.missing}" for one in workers if one.missing]
+    return [f"{one.baseline.name}: {one.missing}" for one in workers if one.missing]
 
 
 def _problems(suites: tuple[str, ...], names: tuple[str, ...]) -> list[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peers.base import Peer
+from morello_baselines.native.base import Baseline
 
 _FOLDER = Path(__file__).resolve().parents[1]
 #: What tells libraries how many threads to use.
@@ -25,16 +25,16 @@ _PAUSE = 0.02
 
 
 class Worker:
-    """A process for one peer, started when it is first needed. `cpus` are those that it may run on."""
+    """A process for one baseline, started when it is first needed. `cpus` are those that it may run on."""
 
-    def __init__(self, peer: Peer, cpus: Sequence[int], threads: int):
-        self.peer = peer
-        self._arguments = (peer.runner, json.dumps(dict(peer.options)), ",".join(map(str, cpus)), str(threads))
+    def __init__(self, baseline: Baseline, cpus: Sequence[int], threads: int):
+        self.baseline = baseline
+        self._arguments = (baseline.runner, json.dumps(dict(baseline.options)), ",".join(map(str, cpus)), str(threads))
         self._environment = {
             **os.environ,
             **{f"{name}_NUM_THREADS": str(threads) for name in _THREADS},
             **(_SHARING if threads > 1 else {}),
-            **peer.environment,
+            **baseline.environment,
             "PYTHONPATH": str(_FOLDER),
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 import numpy as np
+from morello_baselines.native import timer
+from morello_baselines.native.problems import empty
 
-from harness import native
-from harness.problems import empty
 from morello.host import cpu_features
 
 #: Bytes that are read again and again: of the first cache, the second, the third and of memory, on most machines.
@@ -65,7 +65,7 @@ class Limits:
     """Measures 10^9 operations or bytes a second; answers with the best that it has seen so far."""
 
     def __init__(self) -> None:
-        self._library = native.library("limits.c")
+        self._library = timer.library("limits.c")
         self._limits = {name: one for name, one in _limits().items() if one.feature in cpu_features()}
         self._memory = empty((max(FOOTPRINTS),), np.dtype(np.uint8))
         self._memory.fill(1)
@@ -79,7 +79,7 @@ class Limits:
     def _measure(self, limit: _Limit) -> float:
         steps = 1
         while True:
-            work = native.Work(steps, self._memory.ctypes.data, limit.bytes, 0.0)
+            work = timer.Work(steps, self._memory.ctypes.data, limit.bytes, 0.0)
             start = time.thread_time()
             getattr(self._library, limit.function)(ctypes.byref(work))
             seconds = time.thread_time() - start

@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 import numpy as np
+from morello_baselines.native.base import PATIENCE
+from morello_baselines.native.problems import Problem
 
 from harness.crew import Worker
-from harness.problems import Problem
-from peers.base import PATIENCE
 
 #: The shortest time that is measured, in seconds, and how often each runner is measured at least.
 _SHORTEST, _ROUNDS = 0.005, 7
@@ -71,8 +71,8 @@ def measure(
         answers = {}
         for worker in workers:
             if not worker.missing:
-                tell(worker.peer.name)
-                allowed = patience if worker.peer.ours else worker.peer.patience
+                tell(worker.baseline.name)
+                allowed = patience if worker.baseline.ours else worker.baseline.patience
                 answers[worker] = worker.ask(allowed, prepare=problem.name, expected=expected)
     ready = [worker for worker, answer in answers.items() if "error" in answer]
     tell("timing")
@@ -107,10 +107,10 @@ def _seconds(worker: Worker, calls: int) -> float:
 
 
 def _result(problem: Problem, worker: Worker, answer: dict[str, Any], seconds: tuple[float, ...]) -> Result:
-    peer = worker.peer
-    own = (problem, peer.name, peer.group, peer.ours, peer.packs)
+    baseline = worker.baseline
+    own = (problem, baseline.name, baseline.group, baseline.ours, baseline.packs)
     if "error" not in answer:
-        return Result(*own, why=reason(answer, peer.ours))
+        return Result(*own, why=reason(answer, baseline.ours))
     if any(each == float("inf") for each in seconds):
         return Result(*own, why="failed while it was timed")
     return Result(*own, seconds, "", answer["note"], answer["error"], answer["facts"])

@@ -1,4 +1,4 @@
-"""Tables of results: rates, ratios to the best peer of a class, and what falls short."""
+"""Tables of results: rates, ratios to the best baseline of a class, and what falls short."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
+from morello_baselines.native.problems import Problem
 from rich.table import Table
 
 from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
 from harness.measure import Result
-from harness.problems import Problem
 from morello.cli.figures import figures
 
 #: Below this, ours is a miss.
@@ -19,15 +19,15 @@ MISS = 0.9
 
 @attrs.frozen
 class Comparison:
-    """Ours on a problem, against the best peer of its class; peers that pack beforehand do not count."""
+    """Ours on a problem, against the best baseline of its class; baselines that pack beforehand do not count."""
 
     ours: Result
-    peer: Result
+    baseline: Result
 
     @property
     def ratio(self) -> float:
-        """Return how many times as fast as the peer ours is, by least times."""
-        return self.peer.best / self.ours.best
+        """Return how many times as fast as the baseline ours is, by least times."""
+        return self.baseline.best / self.ours.best
 
 
 def by_problem(results: Iterable[Result]) -> dict[Problem, list[Result]]:
@@ -37,10 +37,12 @@ def by_problem(results: Iterable[Result]) -> dict[Problem, list[Result]]:
     return grouped
 
 
-def competes(peer: Result, ours: Result) -> bool:
-    """Return if the peer is one that ours is held against."""
-    fair = not peer.packs or peer.problem.packed
-    return not peer.ours and bool(peer.seconds) and fair and (ours.group == "any" or peer.group == ours.group)
+def competes(baseline: Result, ours: Result) -> bool:
+    """Return if the baseline is comparable with ours."""
+    fair = not baseline.packs or baseline.problem.packed
+    return (
+        not baseline.ours and bool(baseline.seconds) and fair and (ours.group == "any" or baseline.group == ours.group)
+    )
 
 
 def comparisons(results: Iterable[Result]) -> list[Comparison]:
@@ -48,9 +50,9 @@ def comparisons(results: Iterable[Result]) -> list[Comparison]:
     compared = []
     for each in by_problem(results).values():
         for ours in (one for one in each if one.ours and one.seconds):
-            peers = [one for one in each if competes(one, ours)]
-            if peers:
-                compared.append(Comparison(ours, min(peers, key=lambda one: one.best)))
+            baselines = [one for one in each if competes(one, ours)]
+            if baselines:
+                compared.append(Comparison(ours, min(baselines, key=lambda one: one.best)))
     return compared
 
 
@@ -127,16 +129,18 @@ def summary(results: Sequence[Result]) -> list[str]:
         own = [one for one in found if one.ours.runner == runner]
         none = [one for one in results if one.runner == runner and not one.seconds]
         if own:
-            lines.append(f"{runner}: {mean_ratio(own):.2f} of the best peer in geometric mean of {len(own)} problems")
+            lines.append(
+                f"{runner}: {mean_ratio(own):.2f} of the best baseline (geometric mean of {len(own)} problems)"
+            )
         short = misses(own)
         lines.append(f"{runner}: {len(short)} below {MISS:g}, {len(none)} without a program")
-        lines += [f"  {one.ours.problem.name} {one.ratio:.2f} of {one.peer.runner}" for one in short]
+        lines += [f"  {one.ours.problem.name} {one.ratio:.2f} of {one.baseline.runner}" for one in short]
         lines += [f"  {one.problem.name}: {one.why}" for one in none]
     return lines
 
 
 def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, path: str) -> None:
-    """Draw the percent of the core's limit that ours and the best peer reach on each problem. Raises MorelloError."""
+    """Draw the share of the core's limit of ours and the best baseline, by problem. Raises MorelloError."""
     groups = by_problem(results)
     ours = [*dict.fromkeys(one.runner for one in results if one.ours)]
     figure = figures().Figure(figsize=(max(8, 0.2 * len(groups)), 3 * max(1, len(ours))), layout="constrained")
@@ -145,8 +149,8 @@ def plot(results: Sequence[Result], limits: Mapping[str, float], threads: int, p
     for runner, panel in zip(ours, panels, strict=False):
         compared = {one.ours.problem: one for one in every if one.ours.runner == runner}
         of_ours = [compared[each].ours if each in compared else None for each in groups]
-        of_peers = [compared[each].peer if each in compared else None for each in groups]
-        for label, own, style in ((runner, of_ours, "o"), ("best peer", of_peers, "_")):
+        of_baselines = [compared[each].baseline if each in compared else None for each in groups]
+        for label, own, style in ((runner, of_ours, "o"), ("best baseline", of_baselines, "_")):
             panel.plot(names, [_percent(one, limits, threads) for one in own], style, label=label, mew=1.5)
         panel.set(ylabel="percent of the limit", ylim=(0, None))
         panel.grid(axis="y", linewidth=0.3)

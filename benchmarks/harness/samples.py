@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 import numpy as np
+from morello_baselines.native.problems import Problem
 
-from harness.problems import Problem
 from harness.suite import PROBLEMS
 from morello import api
 from morello.errors import MorelloError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.problems import Problem
+from morello_baselines.native.problems import Problem
 
 _F32 = ("f32",) * 3
 #: The layouts that weights of bytes may have beforehand, by type of the sums, of which the cheapest is taken: what a

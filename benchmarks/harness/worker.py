@@ -1,4 +1,4 @@
-"""A process that runs one peer: takes lines of JSON on its standard input, answers each with one.
+"""A process that runs one baseline: takes lines of JSON on its standard input, answers each with one.
 
     python -m harness.worker RUNNER OPTIONS CPUS THREADS
 
@@ -17,15 +17,15 @@ import traceback
 from typing import Any
 
 import numpy as np
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared, Runner
+from morello_baselines.native.problems import difference
 
 from harness.limits import Limits
-from harness.problems import difference
 from harness.suite import PROBLEMS
-from peers.base import Missing, NotOffered, Prepared, Runner
 
 
 class Session:
-    """A peer, and what it has prepared."""
+    """A baseline, and what it has prepared."""
 
     def __init__(self, runner: str, options: dict[str, str], threads: int):
         module, name = runner.split(":")
@@ -69,7 +69,7 @@ def main(runner: str, options: str, cpus: str, threads: str) -> None:
 
     try:
         session: Any = Limits() if runner == "limits" else Session(runner, json.loads(options), int(threads))
-    except Missing as error:
+    except NotInstalled as error:
         say({"missing": str(error)})
         return
     except Exception as error:

@@ -125,9 +125,9 @@ def _print(timed: Sequence[tuple[CompiledKernel, Speed]], against: str) -> None:
     columns += [Column(heading.strip(), True, spare=spare) for heading, spare in {**headings, **beside}.items()]
     rows = []
     for kernel, speed in timed:
-        report, peer = speed.report, speed.peer
+        report, baseline = speed.report, speed.baseline
         found = (report.cpu.best, report.cpu.median, report.wall.best, report.wall.median)
-        other = ("–", "–") if peer is None else (duration(peer.times.best), duration(peer.times.median))
+        other = ("–", "–") if baseline is None else (duration(baseline.times.best), duration(baseline.times.median))
         compared = (*other, times(speed.ratio), times(speed.median_ratio)) if beside else ()
         rows.append((kernel.program.name, kernel.target.name, *map(duration, found), report.rate, *compared))
     print_table(columns, rows)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
+from click.core import ParameterSource
 
+from morello.errors import MorelloError
 from morello.runtime.compiled import CompiledKernel
-from morello.runtime.peers import LIBRARIES, NotOffered, PeerReport, compare, require
 from morello.runtime.timing import BenchReport, Times, duration
+
+if TYPE_CHECKING:
+    from morello_baselines import BaselineReport
 
 _REPEATS = 5
 #: How many times as long as a call of nothing a call takes at least, for its time to tell of what it computes.
@@ -19,19 +23,27 @@ _TELLING = 2
 NONE = "none"
 
 
-def _required(_ctx: click.Context, _param: click.Parameter, library: str) -> str:
-    if library != NONE:
-        require(library)
+def _required(ctx: click.Context, param: click.Parameter, library: str) -> str:
+    """Return the library to compare with; `none` if the default is not installed. Raises MorelloError."""
+    if library == NONE:
+        return NONE
+    try:
+        from morello_baselines import require
+    except ModuleNotFoundError:
+        if ctx.get_parameter_source(param.name or "") is ParameterSource.DEFAULT:
+            return NONE
+        raise MorelloError(f"cannot compare with {library}", "pip install morello-baselines") from None
+    require(library)
     return library
 
 
 against_option = click.option(
     "--against",
-    type=click.Choice([*LIBRARIES, NONE]),
+    metavar="LIBRARY",
     default="numpy",
     callback=_required,
-    help="The library to compare with: numpy (with scipy where that is installed), torch (with oneDNN on or off, "
-    "whichever is faster), or onednn, as torch has it.  [default: numpy]",
+    help="The library to compare with: numpy (with scipy if installed), torch (with oneDNN on or off, whichever is "
+    "faster), onednn (as part of torch), or none.  [default: numpy if morello-baselines is installed]",
 )
 
 
@@ -40,7 +52,7 @@ class Speed:
     """A kernel's timing, and a library's for the same; `why` says why there is none."""
 
     report: BenchReport
-    peer: PeerReport | None
+    baseline: BaselineReport | None
     why: str = ""
 
     @property
@@ -54,25 +66,26 @@ class Speed:
         return self._ratio(lambda times: times.median)
 
     def _ratio(self, of: Callable[[Times], float]) -> float | None:
-        if self.peer is None or self.unclear:
+        if self.baseline is None or self.unclear:
             return None
-        return (of(self.peer.times) - self.peer.call) / (of(self.report.times) - self.report.call)
+        return (of(self.baseline.times) - self.baseline.call) / (of(self.report.times) - self.report.call)
 
     @property
     def unclear(self) -> str:
         """Return whose time is mostly the call's, so that it tells nothing of what is computed; nothing if neither."""
-        if self.peer is not None and self.peer.times.best < _TELLING * self.peer.call:
-            return self.peer.name
+        if self.baseline is not None and self.baseline.times.best < _TELLING * self.baseline.call:
+            return self.baseline.name
         return "the program" if self.report.best < _TELLING * self.report.call else ""
 
     @property
     def verdict(self) -> str:
         """Return in words how it compares."""
-        if self.peer is None:
+        if self.baseline is None:
             return f"not compared: {self.why}" if self.why else ""
-        took = f"{self.peer.name} takes {duration(self.peer.times.best)} (median {duration(self.peer.times.median)})"
+        best, median = duration(self.baseline.times.best), duration(self.baseline.times.median)
+        took = f"{self.baseline.name} takes {best} (median {median})"
         if self.ratio is None or self.median_ratio is None:
-            call = self.peer.call if self.unclear == self.peer.name else self.report.call
+            call = self.baseline.call if self.unclear == self.baseline.name else self.report.call
             return f"{took}; not compared: most of what {self.unclear} takes is the call, {duration(call)}"
         return f"{took}: {times(self.ratio)} its speed ({times(self.median_ratio)} by medians)"
 
@@ -84,7 +97,7 @@ class Speed:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        report, peer = self.report, self.peer
+        report, baseline = self.report, self.baseline
         return {
             "cpu_seconds": _as_dict(report.cpu),
             "wall_seconds": _as_dict(report.wall),
@@ -97,15 +110,15 @@ class Speed:
             "gbytes": report.gbytes,
             "load": report.load,
             "busy": list(report.busy),
-            "against": peer
+            "against": baseline
             and {
-                "library": peer.library,
-                "version": peer.version,
-                "note": peer.note,
-                "threads": peer.threads,
-                "cpu_seconds": _as_dict(peer.cpu),
-                "wall_seconds": _as_dict(peer.wall),
-                "call_seconds": peer.call,
+                "library": baseline.library,
+                "version": baseline.version,
+                "note": baseline.note,
+                "threads": baseline.threads,
+                "cpu_seconds": _as_dict(baseline.cpu),
+                "wall_seconds": _as_dict(baseline.wall),
+                "call_seconds": baseline.call,
             },
             "not_compared": self.why or (f"most of what {self.unclear} takes is the call" if self.unclear else None),
             "times_as_fast": self.ratio,
@@ -130,6 +143,8 @@ def measure(kernel: CompiledKernel, library: str, min_time: float, seed: int, th
     report = kernel.bench(min_time, _REPEATS, seed, threads)
     if library == NONE:
         return Speed(report, None)
+    from morello_baselines import NotOffered, compare
+
     try:
         return Speed(report, compare(kernel.spec.logical, library, report.threads, min_time, _REPEATS, seed))
     except NotOffered as error:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from morello_baselines.native.base import NotInstalled
 
 import call
 from morello import api
-from peers.base import Missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ def test_problems_are_specs_and_loops(problem: call.Problem) -> None:
 def test_libraries_that_are_not_there_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     problem, array = call.PROBLEMS["add 4"], np.ones((4, 4), np.float32)
-    with pytest.raises(Missing, match="numba is not installed"):
+    with pytest.raises(NotInstalled, match="numba is not installed"):
         call.runners("x86_avx2")["numba"](problem, array, array)
 
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from morello_baselines import native
+from morello_baselines.native.base import Baseline, NotInstalled
+from morello_baselines.native.problems import Problem
+from morello_baselines.native.tvm import Tvm
 from rich.console import Console
 
-import peers
 from harness import report
 from harness.crew import Worker
 from harness.limits import FOOTPRINTS, VECTORS, multiply_adds, reading
 from harness.measure import Result, measure, reason
-from harness.problems import Problem
 from harness.suite import PROBLEMS, SUITES
 from morello import api
-from peers.base import Missing, Peer
-from peers.tvm import Tvm
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {
@@ -38,8 +38,8 @@ def timed(problem: str, runner: str, *seconds: float, group: str = "any", packs:
 class Answers(Worker):
     """A worker without a process: one answer to what is to be prepared, and calls of a millisecond."""
 
-    def __init__(self, peer: Peer, answer: dict[str, Any]):
-        super().__init__(peer, [0], 1)
+    def __init__(self, baseline: Baseline, answer: dict[str, Any]):
+        super().__init__(baseline, [0], 1)
         self._prepared = answer
         self.allowed = 0.0
 
@@ -96,24 +96,24 @@ def test_suites_are_not_empty() -> None:
 
 
 def test_names_of_runners_are_distinct() -> None:
-    names = [one.name for one in (*peers.ours(["x86_avx2", "x86_avx512"], ""), *peers.PEERS)]
+    names = [one.name for one in (*native.ours(["x86_avx2", "x86_avx512"], ""), *native.BASELINES)]
     assert len(set(names)) == len(names)
 
 
 def test_slow_peers_are_to_be_asked_for() -> None:
-    assert not [one for one in peers.chosen([]) if one.name.startswith("TVM")]
-    assert [one.name for one in peers.chosen(["TVM", "libxsmm avx2"])] == ["libxsmm avx2", "TVM avx2", "TVM"]
-    assert peers.chosen([""]) == [*peers.PEERS]
+    assert not [one for one in native.chosen([]) if one.name.startswith("TVM")]
+    assert [one.name for one in native.chosen(["TVM", "libxsmm avx2"])] == ["libxsmm avx2", "TVM avx2", "TVM"]
+    assert native.chosen([""]) == [*native.BASELINES]
 
 
 def test_tvm_that_is_not_installed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tvm", None)
-    with pytest.raises(Missing, match="tvm"):
+    with pytest.raises(NotInstalled, match="tvm"):
         Tvm()
 
 
 def test_a_peer_has_its_own_patience_and_its_tuning_is_told() -> None:
-    tuner = Peer("tuner", "", "any", asked=True, patience=1200.0)
+    tuner = Baseline("tuner", "", "any", asked=True, patience=1200.0)
     worker = Answers(tuner, {"error": 0.0, "note": "", "facts": {"search_seconds": 90.0}})
     (found,) = measure(PROBLEMS["16³"], [worker], 0.01, 5.0, lambda _: None)
     assert worker.allowed == 1200.0
@@ -132,7 +132,7 @@ def test_only_peers_of_the_class_count_for_avx2() -> None:
         timed("64³", "packs", 0.5, packs=True),
     ]
     found = report.comparisons(results)
-    assert [(one.ours.runner, one.peer.runner, one.ratio) for one in found] == [
+    assert [(one.ours.runner, one.baseline.runner, one.ratio) for one in found] == [
         ("x86_avx2", "narrow", 0.75),
         ("x86_avx512", "wide", 0.5),
     ]
@@ -140,18 +140,18 @@ def test_only_peers_of_the_class_count_for_avx2() -> None:
 
 def test_means_are_geometric_and_misses_come_worst_first() -> None:
     results = [
-        *(timed("64³", "x86_avx512", 1.0), timed("64³", "peer", 0.8)),
-        *(timed("16³", "x86_avx512", 1.0), timed("16³", "peer", 0.2)),
-        *(timed("32³", "x86_avx512", 1.0), timed("32³", "peer", 6.25)),
+        *(timed("64³", "x86_avx512", 1.0), timed("64³", "baseline", 0.8)),
+        *(timed("16³", "x86_avx512", 1.0), timed("16³", "baseline", 0.2)),
+        *(timed("32³", "x86_avx512", 1.0), timed("32³", "baseline", 6.25)),
     ]
     found = report.comparisons(results)
     assert report.mean_ratio(found) == pytest.approx(1.0)
     assert [one.ours.problem.name for one in report.misses(found)] == ["16³", "64³"]
     assert report.summary([*results, Result(PROBLEMS["100³"], "x86_avx512", "any", True, False, why="no program")]) == [
-        "x86_avx512: 1.00 of the best peer in geometric mean of 3 problems",
+        "x86_avx512: 1.00 of the best baseline (geometric mean of 3 problems)",
         "x86_avx512: 2 below 0.9, 1 without a program",
-        "  16³ 0.20 of peer",
-        "  64³ 0.80 of peer",
+        "  16³ 0.20 of baseline",
+        "  64³ 0.80 of baseline",
         "  100³: no program",
     ]
 
@@ -175,13 +175,13 @@ def test_reasons_are_told_in_words() -> None:
 def test_a_small_problem_is_timed(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "kernels.py"), "--only", "16³", "--target", "x86_avx2"]
     done = subprocess.run(
-        [*command, "--peer", "OpenBLAS Haswell", "--seconds", "0.1", "--json"], capture_output=True, text=True
+        [*command, "--baseline", "OpenBLAS Haswell", "--seconds", "0.1", "--json"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    ours, peer = found["results"]
+    ours, baseline = found["results"]
     assert ours["runner"] == "x86_avx2"
     assert len(ours["seconds"]) >= 7
     assert ours["error"] < 1e-5
-    assert peer["why"].startswith("missing") or peer["error"] < 1e-5
+    assert baseline["why"].startswith("missing") or baseline["error"] < 1e-5
     assert found["limits"][multiply_adds("f32", "avx2")] > 1

@@ -14,9 +14,9 @@ import attrs
 from morello.errors import MorelloError
 from morello.ir.spec import LogicalSpec
 from morello.runtime import process
-from morello.runtime.peers.calls import NotOffered
-from morello.runtime.peers.worker import Order
 from morello.runtime.timing import Times, measurement_seconds
+from morello_baselines.calls import NotOffered
+from morello_baselines.worker import TimingRequest
 
 #: Libraries that programs can be compared with, and the package that each takes.
 LIBRARIES: Mapping[str, str] = MappingProxyType({"numpy": "numpy", "torch": "torch", "onednn": "torch"})
@@ -27,7 +27,7 @@ _START, _PATIENCE = 120.0, 20.0
 
 
 @attrs.frozen
-class PeerReport:
+class BaselineReport:
     """Times of a library's calls for a Spec, in seconds: of the calling thread's CPU and on the wall.
 
     `call` is what the same calls take at the least sizes, where there is next to nothing to compute; of the CPU if
@@ -54,7 +54,9 @@ class PeerReport:
 
 
 def require(library: str) -> None:
-    """Raise MorelloError for a library whose package is not installed, naming that."""
+    """Raise MorelloError for an unknown library, or one whose package is not installed."""
+    if library not in LIBRARIES:
+        raise MorelloError(f"unknown library {library!r}", "compare with numpy, torch, onednn or none")
     package = LIBRARIES[library]
     if find_spec(package) is None:
         what = f"there is nothing to compare with: {package} is not installed"
@@ -63,17 +65,17 @@ def require(library: str) -> None:
 
 def compare(
     logical: LogicalSpec, library: str, threads: int = 1, min_time: float = 0.3, repeats: int = 5, seed: int = 0
-) -> PeerReport:
+) -> BaselineReport:
     """Time the library's calls for a Spec on random data, in a process of its own.
 
     Raises NotOffered where there is no honest call, or short chain of calls; MorelloError for a library that is not
     installed, or one that failed.
     """
     require(library)
-    order = Order(library, logical, seed, threads, min_time, repeats, measurement_seconds(min_time, repeats))
+    order = TimingRequest(library, logical, seed, threads, min_time, repeats, measurement_seconds(min_time, repeats))
     environment = {f"{name}_NUM_THREADS": str(threads) for name in _THREADS}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", "-m", "morello.runtime.peers.worker", order.text()]
+    command = [sys.executable, "-P", "-m", "morello_baselines.worker", order.text()]
     try:
         outcome = process.run(command, _START + _PATIENCE * min_time, environment=environment)
     except TimeoutError as error:
@@ -84,4 +86,4 @@ def compare(
     if "none" in found:
         raise NotOffered(found["none"])
     cpu, wall = Times(tuple(found["cpu"])), Times(tuple(found["wall"]))
-    return PeerReport(library, found["version"], found["note"], cpu, wall, found["call"], threads)
+    return BaselineReport(library, found["version"], found["note"], cpu, wall, found["call"], threads)

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peers.base import Peer
+from morello_baselines.native.base import Baseline
 
 _SCIPY = {"library": "libscipy_openblas64*.so", "symbol": "scipy_cblas_sgemm64_", "integers": "64"}
 
 
-def _blas(name: str, group: str, library: dict[str, str], **environment: str) -> Peer:
-    return Peer(name, "peers.blas:Blas", group, library, environment)
+def _blas(name: str, group: str, library: dict[str, str], **environment: str) -> Baseline:
+    return Baseline(name, "morello_baselines.native.blas:Blas", group, library, environment)
 
 
-def _onednn(group: str, isa: str) -> list[Peer]:
+def _onednn(group: str, isa: str) -> list[Baseline]:
     """Return oneDNN for a class of instructions: plain, its sgemm, and with packed weights."""
     environment = {"ONEDNN_MAX_CPU_ISA": isa}
-    runner = "peers.onednn:OneDnn"
+    runner = "morello_baselines.native.onednn:OneDnn"
     suffix = "" if group == "any" else f" {group}"
     return [
-        Peer(f"oneDNN{suffix}", runner, group, {}, environment),
-        Peer(f"oneDNN sgemm{suffix}", runner, group, {"call": "sgemm"}, environment),
-        Peer(f"oneDNN packed{suffix}", runner, group, {"weights": "any"}, environment, packs=True),
+        Baseline(f"oneDNN{suffix}", runner, group, {}, environment),
+        Baseline(f"oneDNN sgemm{suffix}", runner, group, {"call": "sgemm"}, environment),
+        Baseline(f"oneDNN packed{suffix}", runner, group, {"weights": "any"}, environment, packs=True),
     ]
 
 
-def _tvm(group: str, cpu: str) -> Peer:
+def _tvm(group: str, cpu: str) -> Baseline:
     """Return TVM for a CPU that LLVM knows, the machine's own if empty. It tunes for long, so is to be asked for."""
     name = "TVM" if group == "any" else f"TVM {group}"
     # It would choose its CPU by itself.
     environment = {"TVM_BIND_THREADS": "0"}
-    return Peer(name, "peers.tvm:Tvm", group, {"cpu": cpu}, environment, asked=True, patience=1200.0)
+    return Baseline(
+        name, "morello_baselines.native.tvm:Tvm", group, {"cpu": cpu}, environment, asked=True, patience=1200.0
+    )
 
 
 #: All but Morello. The class `any` is without matrix units (AMX), which is why some are told of a lesser CPU.
-PEERS: tuple[Peer, ...] = (
+BASELINES: tuple[Baseline, ...] = (
     _blas("OpenBLAS Haswell", "avx2", _SCIPY, OPENBLAS_CORETYPE="Haswell"),
     _blas("OpenBLAS Zen", "avx2", _SCIPY, OPENBLAS_CORETYPE="Zen"),
     _blas("OpenBLAS SkylakeX", "any", _SCIPY, OPENBLAS_CORETYPE="SkylakeX"),
@@ -46,29 +48,34 @@ PEERS: tuple[Peer, ...] = (
     _blas("BLIS skx", "any", {"library": "libblis.so*"}, BLIS_ARCH_TYPE="0"),
     *_onednn("avx2", "AVX2"),
     *_onednn("any", "AVX512_CORE_FP16"),
-    Peer("libxsmm avx2", "peers.xsmm:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
-    Peer("libxsmm", "peers.xsmm:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
-    Peer(
+    Baseline("libxsmm avx2", "morello_baselines.native.xsmm:Xsmm", "avx2", {}, {"LIBXSMM_TARGET": "hsw"}),
+    Baseline("libxsmm", "morello_baselines.native.xsmm:Xsmm", "any", {}, {"LIBXSMM_TARGET": "cpx"}),
+    Baseline(
         "torch avx2",
-        "peers.pytorch:Torch",
+        "morello_baselines.native.pytorch:Torch",
         "avx2",
         {},
         {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
     ),
-    Peer("torch", "peers.pytorch:Torch", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}),
+    Baseline("torch", "morello_baselines.native.pytorch:Torch", "any", {}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}),
     _tvm("avx2", "haswell"),
     _tvm("any", ""),
 )
 
 
-def chosen(names: Sequence[str]) -> list[Peer]:
-    """Return the peers whose names begin with one of these; without names, all that need not be asked for."""
-    return [one for one in PEERS if (one.name.startswith(tuple(names)) if names else not one.asked)]
+def chosen(names: Sequence[str]) -> list[Baseline]:
+    """Return the baselines whose names begin with one of these; without names, all that need not be asked for."""
+    return [one for one in BASELINES if (one.name.startswith(tuple(names)) if names else not one.asked)]
 
 
-def ours(targets: Sequence[str], database: str) -> list[Peer]:
+def ours(targets: Sequence[str], database: str) -> list[Baseline]:
     """Return Morello for each target: AVX2 competes with its class, everything else with all."""
     return [
-        Peer(target, "peers.ours:Ours", "avx2" if "avx2" in target else "any", {"target": target, "database": database})
+        Baseline(
+            target,
+            "morello_baselines.native.ours:Ours",
+            "avx2" if "avx2" in target else "any",
+            {"target": target, "database": database},
+        )
         for target in targets
     ]

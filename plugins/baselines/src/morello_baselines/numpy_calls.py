@@ -23,7 +23,7 @@ from morello.ir.ops.reduce import Mean, Reduction, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
-from morello.runtime.peers.calls import Arrays, Function, Maker, NotOffered, Place
+from morello_baselines.calls import Arrays, Function, GraphNode, Maker, NotOffered
 
 
 def _same(function: np.ufunc) -> Maker:
@@ -35,14 +35,14 @@ def _same(function: np.ufunc) -> Maker:
 def _with(function: np.ufunc, number: Callable[[Any], float]) -> Maker:
     """Return the maker of a function of values and a number that the operation has."""
 
-    def maker(place: Place) -> Function:
+    def maker(place: GraphNode) -> Function:
         value = place.arrays[-1].dtype.type(number(place.op))
         return lambda x, out: function(x, value, out=out)
 
     return maker
 
 
-def _matmul(place: Place) -> Function:
+def _matmul(place: GraphNode) -> Function:
     op, out = place.op, place.arrays[-1]
     assert isinstance(op, Matmul)
     if op.saturating:
@@ -60,7 +60,7 @@ def _matmul(place: Place) -> Function:
 
 
 def _reduction(reduce: Callable[..., Any], add: np.ufunc) -> Maker:
-    def maker(place: Place) -> Function:
+    def maker(place: GraphNode) -> Function:
         op, out = place.op, place.arrays[-1]
         assert isinstance(op, Reduction)
         axis = op.axis(out.ndim)
@@ -72,7 +72,7 @@ def _reduction(reduce: Callable[..., Any], add: np.ufunc) -> Maker:
     return maker
 
 
-def _softmax(place: Place) -> Function:
+def _softmax(place: GraphNode) -> Function:
     op, out = place.op, place.arrays[-1]
     assert isinstance(op, Softmax)
     axis = op.axis(out.ndim)
@@ -86,7 +86,7 @@ def _softmax(place: Place) -> Function:
     return function
 
 
-def _sigmoid(place: Place) -> Function:
+def _sigmoid(place: GraphNode) -> Function:
     one = np.float32(1)
 
     def function(x: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def _sigmoid(place: Place) -> Function:
     return function
 
 
-def _silu(place: Place) -> Function:
+def _silu(place: GraphNode) -> Function:
     one = np.float32(1)
 
     def function(x: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -106,11 +106,11 @@ def _silu(place: Place) -> Function:
     return function
 
 
-def _rsqrt(place: Place) -> Function:
+def _rsqrt(place: GraphNode) -> Function:
     return lambda x, out: np.reciprocal(np.sqrt(x, out), out)
 
 
-def _gelu(place: Place) -> Function:
+def _gelu(place: GraphNode) -> Function:
     op = place.op
     assert isinstance(op, Gelu)
     one, half = np.float32(1), np.float32(0.5)
@@ -145,7 +145,7 @@ def _tanh_of_cubic(like: np.ndarray) -> Function:
     return function
 
 
-def _fill(place: Place) -> Function:
+def _fill(place: GraphNode) -> Function:
     op, out = place.op, place.arrays[-1]
     assert isinstance(op, Fill)
     low = -math.inf if out.dtype.kind == "f" else np.iinfo(out.dtype).min
@@ -158,7 +158,7 @@ def _fill(place: Place) -> Function:
     return function
 
 
-def _copy(place: Place) -> Function:
+def _copy(place: GraphNode) -> Function:
     def function(x: np.ndarray, out: np.ndarray) -> np.ndarray:
         np.copyto(out, x)
         return out
@@ -166,7 +166,7 @@ def _copy(place: Place) -> Function:
     return function
 
 
-def _divided(place: Place) -> Function:
+def _divided(place: GraphNode) -> Function:
     return lambda by, x, out: np.divide(x, by, out)
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from harness import native
-from harness.problems import Problem
 from morello import api
 from morello.db.store import SpecStore
 from morello.errors import NoImplementation
 from morello.runtime.arrays import empty, pack, unpack
 from morello.runtime.compiled import CompiledKernel
-from peers.base import NotOffered, Prepared, unpinned
+from morello_baselines.native import timer
+from morello_baselines.native.base import NotOffered, Prepared, unpinned
+from morello_baselines.native.problems import Problem
 
 #: The program's own call, with all arguments in a context; a file of its own, so that nothing is hoisted.
 _SOURCE = """\
@@ -75,7 +75,7 @@ def operands(kernel: CompiledKernel, inputs: list[np.ndarray]) -> list[np.ndarra
 def prepared(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> Prepared:
     """Return a kernel as something to run on these arrays."""
     function, context = _call(kernel, arrays, kernel.threads(threads))
-    run = native.timer(function, context, wall=threads > 1)
+    run = timer.timer(function, context, wall=threads > 1)
     output = next(argument for argument in kernel.arguments if argument.writes)
     return Prepared(run, lambda: unpack(arrays[output.index], kernel.spec.operands[output.operand]))
 
@@ -103,7 +103,7 @@ def _call(kernel: CompiledKernel, arrays: list[np.ndarray], threads: int) -> tup
         numbers=max(1, len(numbers)),
     )
     loaded = kernel.load()
-    library = native.compiled(source)
+    library = timer.compiled(source)
 
     class Call(ctypes.Structure):
         _fields_ = (

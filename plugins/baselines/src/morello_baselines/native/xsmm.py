@@ -6,10 +6,10 @@ import ctypes
 
 import numpy as np
 
-from harness import native
-from harness.problems import Problem
 from morello.errors import ToolchainError
-from peers.base import Missing, NotOffered, Prepared
+from morello_baselines.native import timer
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.problems import Problem
 
 #: Libraries that are static only, with their own stand-in for a BLAS; they come first, and so are asked for by symbol.
 _FLAGS = ("-Wl,-u,libxsmm_smmdispatch", "-l:libxsmm.a", "-l:libxsmmnoblas.a", "-ldl", "-lpthread")
@@ -27,9 +27,9 @@ _MOST = 512**3
 class Xsmm:
     def __init__(self) -> None:
         try:
-            self._kernel = native.compiled(_SOURCE, *_FLAGS).kernel
+            self._kernel = timer.compiled(_SOURCE, *_FLAGS).kernel
         except (ToolchainError, OSError) as error:
-            raise Missing("libxsmm does not link (libxsmm-dev of Debian)") from error
+            raise NotInstalled("libxsmm does not link (libxsmm-dev of Debian)") from error
         self._kernel.restype = ctypes.c_void_p
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
@@ -42,5 +42,5 @@ class Xsmm:
         if not function:
             raise NotOffered("no kernel for these sizes")
         c = problem.output()
-        context = native.Gemm(function, batch, m, k, n, *map(native.address, (*inputs, c)))
-        return Prepared(native.timer(native.library().run_xsmm, context, wall=False), lambda: c)
+        context = timer.Gemm(function, batch, m, k, n, *map(timer.address, (*inputs, c)))
+        return Prepared(timer.timer(timer.library().run_xsmm, context, wall=False), lambda: c)

@@ -1,4 +1,4 @@
-"""The problems that programs and peers are timed on: Spec text, data, and the result in float64."""
+"""The problems that programs and baselines are timed on: Spec text, data, and the result in float64."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from harness.meanings import MEANINGS
 from morello.runtime.arrays import aligned_bytes
+from morello_baselines.native.references import REFERENCES
 
 NUMPY = {
     "f32": np.dtype(np.float32),
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 @attrs.frozen
 class Problem:
-    """Something to compute: `what` says it to peers, `specs` to Morello.
+    """Something to compute: `what` says it to baselines, `specs` to Morello.
 
     `shapes` are those of the inputs, in the order of the Spec's operands, `types` theirs and the output's. `specs`
     are one, or several of which the cheapest is taken; each ends with `serial`, which is left out for several threads.
@@ -63,7 +63,7 @@ class Problem:
 
     def expected(self) -> np.ndarray:
         """Return the result in float64, in its logical shape."""
-        return MEANINGS[self.what](*(each.astype(np.float64) for each in self.inputs()))
+        return REFERENCES[self.what](*(each.astype(np.float64) for each in self.inputs()))
 
     @property
     def bytes(self) -> int:

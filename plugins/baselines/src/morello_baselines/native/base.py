@@ -1,4 +1,4 @@
-"""Peers: each is a class that prepares problems, in a process of its own."""
+"""Baselines: each is a class that prepares problems, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Protocol
 import attrs
 import numpy as np
 
-from harness.problems import Problem
-from morello.runtime.peers import NotOffered
+from morello_baselines import NotOffered
+from morello_baselines.native.problems import Problem
 
-__all__ = ["CLASSES", "PATIENCE", "Missing", "NotOffered", "Peer", "Prepared", "Runner", "unpinned"]
+__all__ = ["CLASSES", "PATIENCE", "Baseline", "NotInstalled", "NotOffered", "Prepared", "Runner", "unpinned"]
 
-#: Peers that may use 256-bit vectors only, and those that may use all but matrix units.
+#: Baselines that may use 256-bit vectors only, and those that may use all but matrix units.
 CLASSES = ("avx2", "any")
-#: How long a peer may take to prepare, and longer than its calls should take, before it is ended.
+#: How long a baseline may take to prepare, and longer than its calls should take, before it is ended.
 PATIENCE = 120.0
 
 
-class Missing(Exception):
-    """Tells why a peer is not there."""
+class NotInstalled(Exception):
+    """Tells why a baseline is not there."""
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Prepared:
 
 
 class Runner(Protocol):
-    """Prepares problems. Its constructor takes the options of its `Peer` and raises Missing."""
+    """Prepares problems. Its constructor takes the options of its `Baseline` and raises NotInstalled."""
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         """Raise NotOffered for a problem that it does not do."""
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
 
 @attrs.frozen
-class Peer:
+class Baseline:
     """A way to have problems computed: the runner's `module:class` and options, its class, its environment.
 
     `packs` says that weights are packed before the clock starts, `asked` that it takes part only when it is named.
@@ -66,7 +66,7 @@ class Peer:
 
     @property
     def ours(self) -> bool:
-        return self.runner.startswith("peers.ours:")
+        return self.runner.startswith("morello_baselines.native.ours:")
 
 
 @contextlib.contextmanager

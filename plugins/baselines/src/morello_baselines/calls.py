@@ -1,4 +1,4 @@
-"""Calls of a library that compute a logical Spec, made ready so that calling them is all that is left to do."""
+"""CallChain of a library that compute a logical Spec, made ready so that calling them is all that is left to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotOffered(Exception):
 
 
 @attrs.frozen
-class Place:
+class GraphNode:
     """An operation in a graph: the arrays of its inputs and of its output.
 
     `known` says for each input that it is there before the clock starts; of others only shape and type are as they
@@ -38,10 +38,10 @@ class Place:
 
 
 #: Makes the function for an operation of a class. Raises NotOffered.
-Maker: TypeAlias = Callable[[Place], Function]
+Maker: TypeAlias = Callable[[GraphNode], Function]
 
 
-class Library(Protocol):
+class CallLibrary(Protocol):
     """A library: its calls by class of operation, and its arrays."""
 
     calls: Mapping[type[Operation], Maker]
@@ -73,7 +73,7 @@ class _Step:
 
 
 @attrs.frozen
-class Calls:
+class CallChain:
     """All calls for a logical Spec: `run()` makes them, `values[output]` is the result of the last time."""
 
     steps: tuple[_Step, ...]
@@ -87,7 +87,7 @@ class Calls:
             values[step.output] = step.function(*[values[each] for each in step.inputs], values[step.output])
 
 
-def calls_for(logical: LogicalSpec, library: Library, seed: int) -> Calls:
+def calls_for(logical: LogicalSpec, library: CallLibrary, seed: int) -> CallChain:
     """Return the calls that compute a Spec on random data. Raises NotOffered."""
     library.check(logical)
     rng = np.random.default_rng(seed)
@@ -103,20 +103,20 @@ def calls_for(logical: LogicalSpec, library: Library, seed: int) -> Calls:
     return arranged(logical, [library.given(each) for each in arrays], library)
 
 
-def arranged(logical: LogicalSpec, arrays: list[Any], library: Library) -> Calls:
+def arranged(logical: LogicalSpec, arrays: list[Any], library: CallLibrary) -> CallChain:
     """Return the calls that compute a Spec on arrays of the library, one for each operand. Raises NotOffered."""
     op, output = logical.op, len(arrays) - 1
     if not isinstance(op, Compose):
         inputs = tuple(at for at, one in enumerate(op.operands(len(logical.shape))) if one.reads)
-        place = Place(op, [*(arrays[at] for at in inputs), arrays[output]], [True] * len(inputs))
-        return Calls((_Step(_maker(op, library)(place), inputs, output),), arrays, output)
+        place = GraphNode(op, [*(arrays[at] for at in inputs), arrays[output]], [True] * len(inputs))
+        return CallChain((_Step(_maker(op, library)(place), inputs, output),), arrays, output)
     whole = library.whole(op, arrays)
     if whole is not None:
-        return Calls((_Step(whole, tuple(range(op.inputs)), output),), arrays, output)
+        return CallChain((_Step(whole, tuple(range(op.inputs)), output),), arrays, output)
     return _chained(op, logical, arrays, library)
 
 
-def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: Library) -> Calls:
+def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: CallLibrary) -> CallChain:
     """Return a call for each stage of a graph, or chain of calls, with arrays for what they hand on."""
     shape, dtypes = tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
     values, output, steps = list(arrays), len(arrays) - 1, list[_Step]()
@@ -128,16 +128,16 @@ def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: Libr
             target = len(values)
             values.append(library.given(made))
         stage = op.stages[number].op
-        place = Place(stage, [*(values[at] for at in inputs), values[target]], [at < output for at in inputs])
+        place = GraphNode(stage, [*(values[at] for at in inputs), values[target]], [at < output for at in inputs])
         steps.append(_Step(_maker(stage, library)(place), tuple(inputs), target))
         return target
 
     read = [at for at, each in enumerate(op.operands(len(shape))) if each.reads]
     op.run(read, one)
-    return Calls(tuple(steps), values, output)
+    return CallChain(tuple(steps), values, output)
 
 
-def _maker(op: Operation, library: Library) -> Maker:
+def _maker(op: Operation, library: CallLibrary) -> Maker:
     # No class that it is derived from: that may mean something else.
     maker = library.calls.get(type(op))
     if maker is None:

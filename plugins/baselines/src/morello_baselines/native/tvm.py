@@ -1,4 +1,4 @@
-"""TVM: its MetaSchedule tunes a TensorIR program on the core that it is then timed on. Calls come from C."""
+"""TVM: its MetaSchedule tunes a TensorIR program on the core that it is then timed on. CallChain come from C."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from harness import native
-from harness.problems import NUMPY, Problem
-from peers.base import Missing, NotOffered, Prepared, unpinned
+from morello_baselines.native import timer
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared, unpinned
+from morello_baselines.native.problems import NUMPY, Problem
 
 #: How many programs it measures for a problem, all in one round, as is its default.
 _TRIALS = 64
@@ -61,7 +61,7 @@ class Tvm:
             for name in ("cloudpickle", "psutil", "xgboost", "tvm.s_tir.tensor_intrin"):
                 importlib.import_module(name)
         except ImportError as error:
-            raise Missing(f"{error.name or error} is not installed (benchmarks/requirements.txt)") from error
+            raise NotInstalled(f"{error.name or error} is not installed (benchmarks/requirements.txt)") from error
         cpu = cpu or self._tvm.target.codegen.llvm_get_system_cpu()
         self._target: Any = self._tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
 
@@ -156,10 +156,10 @@ class Tvm:
         function = ctypes.cast(ctypes.CDLL(path)["__tvm_ffi_main"], ctypes.c_void_p)
         tensors = [_tensor(each) for each in arrays]
         listed = (_Argument * len(tensors))(*(_Argument(_TENSOR, 0, ctypes.addressof(each)) for each in tensors))
-        context = native.Packed(function, ctypes.cast(listed, ctypes.c_void_p), len(tensors))
+        context = timer.Packed(function, ctypes.cast(listed, ctypes.c_void_p), len(tensors))
         # They must live as long as what uses them.
         context.kept = (module, tensors, listed)
-        return native.timer(native.library().run_tvm, context, wall=False)
+        return timer.timer(timer.library().run_tvm, context, wall=False)
 
 
 def _built(module: Any, target: Any, _: object = None) -> Any:
@@ -174,6 +174,6 @@ def _tensor(array: np.ndarray) -> _Tensor:
     strides = (ctypes.c_int64 * array.ndim)(*(each // array.itemsize for each in array.strides))
     sizes = [ctypes.cast(each, ctypes.c_void_p) for each in (shape, strides)]
     scalar = (_CODES[kind], 8 * array.itemsize, 1)
-    made = _Tensor(native.address(array), (_CPU, 0), array.ndim, *scalar, *sizes, 0)
+    made = _Tensor(timer.address(array), (_CPU, 0), array.ndim, *scalar, *sizes, 0)
     made.kept = (array, shape, strides)
     return made

@@ -26,7 +26,7 @@ def _layer_norm(beta: np.ndarray, gamma: np.ndarray, x: np.ndarray) -> np.ndarra
 
 
 #: Arguments are in the order of the Spec's operands: for Composes, what is used last comes first.
-MEANINGS: dict[str, Callable[..., np.ndarray]] = {
+REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "matmul": np.matmul,
     "chain": lambda c, a, b: a @ b @ c,
     "softmax": _softmax,

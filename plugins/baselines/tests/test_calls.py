@@ -1,4 +1,4 @@
-"""Calls of other libraries: they compute what Specs say, and what is not an honest comparison is refused."""
+"""CallChain of other libraries: they compute what Specs say, and what is not an honest comparison is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from morello_baselines import NotOffered, compare, require
+from morello_baselines.calls import CallLibrary, arranged, calls_for, least
+from morello_baselines.numpy_calls import Numpy
+from morello_baselines.torch_calls import OneDnn, Torch
 
 from morello.errors import MorelloError
 from morello.frontend.parser import parse_spec
@@ -15,10 +19,6 @@ from morello.ir.dtypes import BF16
 from morello.ir.ops import BY_NAME
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Target
-from morello.runtime.peers import NotOffered, compare, require
-from morello.runtime.peers.calls import Library, arranged, calls_for, least
-from morello.runtime.peers.numpy_calls import Numpy
-from morello.runtime.peers.torch_calls import OneDnn, Torch
 
 ROWS = ["Relu", "Gelu", "Gelu[form=tanh]", "Silu", "Sigmoid", "Tanh", "Exp", "Scale[by=0.5]", "Shift[by=-0.75]"]
 ROWS += ["Softmax", "Softmax[dim=0]", "Move"]
@@ -83,7 +83,7 @@ def logical(text: str, target: Target) -> LogicalSpec:
     return parse_spec(text, target).logical
 
 
-def check(found: LogicalSpec, library: Library) -> None:
+def check(found: LogicalSpec, library: CallLibrary) -> None:
     """Hold what the calls compute against the meaning of the operation."""
     calls = calls_for(found, library, seed=1)
     operands = found.op.operands(len(found.shape))
@@ -158,7 +158,9 @@ def test_onednn_computes_the_meaning_by_its_own_primitives(
         ("Exp(4, GL, GL)", OneDnn, "no call for Exp"),
     ],
 )
-def test_what_is_no_honest_call_is_refused(text: str, library: Callable[[], Library], why: str, target: Target) -> None:
+def test_what_is_no_honest_call_is_refused(
+    text: str, library: Callable[[], CallLibrary], why: str, target: Target
+) -> None:
     if library is not Numpy:
         pytest.importorskip("torch")
     with pytest.raises(NotOffered, match=why):
@@ -229,7 +231,7 @@ def test_a_library_that_fails_is_told(target: Target, monkeypatch: pytest.Monkey
 
 
 def test_missing_libraries_name_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("morello.runtime.peers.times.find_spec", lambda name: None)
+    monkeypatch.setattr("morello_baselines.times.find_spec", lambda name: None)
     with pytest.raises(MorelloError, match="torch is not installed") as caught:
         require("onednn")
     assert "pip install torch" in str(caught.value)

@@ -1,4 +1,4 @@
-"""torch, with its kernels and those of MKL and oneDNN that it is built with. Calls go through Python."""
+"""torch, with its kernels and those of MKL and oneDNN that it is built with. CallChain go through Python."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from harness.problems import Problem
 from morello import api
 from morello.ir.dtypes import BF16
 from morello.runtime.arrays import empty
-from morello.runtime.peers.calls import arranged
-from morello.runtime.peers.torch_calls import Torch as Calls
-from peers.base import Missing, NotOffered, Prepared
+from morello_baselines.calls import arranged
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.problems import Problem
+from morello_baselines.torch_calls import Torch as CallChain
 
 #: Results in bf16 have eight bits.
 _BF16_TOLERANCE = 2**-8
@@ -24,9 +24,9 @@ _BF16_TOLERANCE = 2**-8
 class Torch:
     def __init__(self) -> None:
         try:
-            self._calls = Calls()
+            self._calls = CallChain()
         except ImportError as error:
-            raise Missing("torch is not installed") from error
+            raise NotInstalled("torch is not installed") from error
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         self._calls.torch.set_num_threads(threads)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness import native
-from harness.problems import Problem
-from peers.base import Missing, NotOffered, Prepared
+from morello_baselines.native import timer
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.problems import Problem
 
 
 class Blas:
@@ -19,20 +19,20 @@ class Blas:
     def __init__(self, library: str, symbol: str = "cblas_sgemm", integers: str = "32"):
         files = [*installed_files(library)]
         if not files:
-            raise Missing(f"there is no {library}")
+            raise NotInstalled(f"there is no {library}")
         try:
             self._library = ctypes.CDLL(files[0])
             self._function = ctypes.cast(getattr(self._library, symbol), ctypes.c_void_p).value
         except (OSError, AttributeError) as error:
-            raise Missing(str(error)) from error
-        self._call = getattr(native.library(), f"run_cblas{integers}")
+            raise NotInstalled(str(error)) from error
+        self._call = getattr(timer.library(), f"run_cblas{integers}")
 
     def prepare(self, problem: Problem, inputs: list[np.ndarray], threads: int) -> Prepared:
         if problem.what != "matmul" or not problem.f32:
             raise NotOffered("only products of f32")
         c = problem.output()
-        context = native.Gemm(self._function, *problem.product, *map(native.address, (*inputs, c)))
-        return Prepared(native.timer(self._call, context, wall=threads > 1), lambda: c)
+        context = timer.Gemm(self._function, *problem.product, *map(timer.address, (*inputs, c)))
+        return Prepared(timer.timer(self._call, context, wall=threads > 1), lambda: c)
 
 
 def installed_files(pattern: str) -> list[str]:

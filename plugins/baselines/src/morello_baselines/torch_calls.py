@@ -25,7 +25,7 @@ from morello.ir.ops.reduce import Mean, Reduction, Sum
 from morello.ir.ops.softmax import Softmax
 from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, Silu, Tanh
 from morello.ir.spec import LogicalSpec
-from morello.runtime.peers.calls import Arrays, Function, Maker, NotOffered, Place
+from morello_baselines.calls import Arrays, Function, GraphNode, Maker, NotOffered
 
 #: Names of torch's functions that take inputs and then `out`.
 _PLAIN: Mapping[type[Operation], str] = MappingProxyType(
@@ -99,13 +99,13 @@ class Torch:
     def _with(self, name: str, number: Callable[[Any], float]) -> Maker:
         function = getattr(self.torch, name)
 
-        def maker(place: Place) -> Function:
+        def maker(place: GraphNode) -> Function:
             value = number(place.op)
             return lambda x, out: function(x, value, out=out)
 
         return maker
 
-    def _matmul(self, place: Place) -> Function:
+    def _matmul(self, place: GraphNode) -> Function:
         op, torch, out = place.op, self.torch, place.arrays[-1]
         assert isinstance(op, Matmul)
         if op.saturating or not out.is_floating_point():
@@ -117,12 +117,12 @@ class Torch:
         # A batch of one is a product of matrices, which another kernel computes.
         return lambda lhs, rhs, out: torch.mm(lhs[0], rhs[0], out=out[0])[None]
 
-    def _gelu(self, place: Place) -> Function:
+    def _gelu(self, place: GraphNode) -> Function:
         assert isinstance(place.op, Gelu)
         form = "tanh" if place.op.form == "tanh" else "none"
         return lambda x, out: self.functions.gelu(x, approximate=form)
 
-    def _softmax(self, place: Place) -> Function:
+    def _softmax(self, place: GraphNode) -> Function:
         assert isinstance(place.op, Softmax)
         axis = place.op.axis(place.arrays[-1].ndim)
         return lambda x, out: self.torch.softmax(x, axis, out=out)
@@ -130,7 +130,7 @@ class Torch:
     def _reduction(self, name: str, add: str) -> Maker:
         reduce, both = getattr(self.torch, name), getattr(self.torch, add)
 
-        def maker(place: Place) -> Function:
+        def maker(place: GraphNode) -> Function:
             op, out = place.op, place.arrays[-1]
             assert isinstance(op, Reduction)
             axis = op.axis(out.ndim)
@@ -141,7 +141,7 @@ class Torch:
 
         return maker
 
-    def _conv(self, place: Place) -> Function:
+    def _conv(self, place: GraphNode) -> Function:
         op, pads = place.op, self.functions.pad
         assert isinstance(op, Conv | GroupedConv)
         if op.accumulate:
@@ -161,13 +161,13 @@ class Torch:
 
         return function
 
-    def _divided(self, place: Place) -> Function:
+    def _divided(self, place: GraphNode) -> Function:
         return lambda by, x, out: self.torch.div(x, by, out=out)
 
-    def _copy(self, place: Place) -> Function:
+    def _copy(self, place: GraphNode) -> Function:
         return lambda x, out: out.copy_(x)
 
-    def _fill(self, place: Place) -> Function:
+    def _fill(self, place: GraphNode) -> Function:
         op, kind = place.op, place.arrays[-1].dtype
         assert isinstance(op, Fill)
         limits = self.torch.finfo(kind) if kind.is_floating_point else self.torch.iinfo(kind)
@@ -249,7 +249,7 @@ class OneDnn(Torch):
         """Return the values."""
         return super().plain(array.to_dense())
 
-    def _matmul(self, place: Place) -> Function:
+    def _matmul(self, place: GraphNode) -> Function:
         op, rhs = place.op, place.arrays[1]
         assert isinstance(op, Matmul)
         if op.accumulate or rhs.shape[0] > 1 or not place.known[1]:
@@ -257,18 +257,18 @@ class OneDnn(Torch):
         weights = rhs.to_dense()[0].t().contiguous().to_mkldnn()
         return lambda lhs, rhs, out: self.functions.linear(lhs, weights)
 
-    def _gelu(self, place: Place) -> Function:
+    def _gelu(self, place: GraphNode) -> Function:
         assert isinstance(place.op, Gelu)
         if place.op.form != "erf":
             raise NotOffered("no Gelu[form=tanh]")
         return lambda x, out: self.functions.gelu(x)
 
-    def _softmax(self, place: Place) -> Function:
+    def _softmax(self, place: GraphNode) -> Function:
         assert isinstance(place.op, Softmax)
         axis = place.op.axis(place.arrays[-1].ndim)
         return lambda x, out: self.torch.softmax(x, axis)
 
-    def _conv(self, place: Place) -> Function:
+    def _conv(self, place: GraphNode) -> Function:
         op = place.op
         assert isinstance(op, Conv)
         if op.pads[:2] != op.pads[2:] or op.accumulate:
@@ -279,7 +279,7 @@ class OneDnn(Torch):
     def _values(self, name: str) -> Maker:
         function = getattr(self.torch, name)
 
-        def maker(place: Place) -> Function:
+        def maker(place: GraphNode) -> Function:
             if place.arrays[0].shape != place.arrays[1].shape:
                 raise NotOffered("no values used for whole rows")
             return lambda lhs, rhs, out: function(lhs, rhs)

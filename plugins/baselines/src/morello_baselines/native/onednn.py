@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness import native
-from harness.meanings import EPSILON
-from harness.problems import NUMPY, Problem
-from peers.base import Missing, NotOffered, Prepared
-from peers.blas import installed_files
+from morello_baselines.native import timer
+from morello_baselines.native.base import NotInstalled, NotOffered, Prepared
+from morello_baselines.native.blas import installed_files
+from morello_baselines.native.problems import NUMPY, Problem
+from morello_baselines.native.references import EPSILON
 
 _TYPES = {"bf16": 2, "f32": 3, "i32": 4, "i8": 5, "u8": 6}
 _CPU, _IN_ORDER, _ANY = 1, 1, 1
@@ -39,7 +39,7 @@ class OneDnn:
     def __init__(self, weights: str = "plain", call: str = "primitive"):
         files = installed_files("libdnnl.so.*")
         if not files:
-            raise Missing("there is no libdnnl.so (onednn-cpu-gomp)")
+            raise NotInstalled("there is no libdnnl.so (onednn-cpu-gomp)")
         self._library = ctypes.CDLL(files[0])
         self._any = weights == "any"
         self._sgemm = call == "sgemm"
@@ -68,8 +68,8 @@ class OneDnn:
         if problem.what != "matmul" or not problem.f32:
             raise NotOffered("only products of f32")
         function = ctypes.cast(self._library.dnnl_sgemm, ctypes.c_void_p).value
-        context = native.Gemm(function, *problem.product, *map(native.address, (*inputs, output)))
-        return Prepared(native.timer(native.library().run_dnnl_sgemm, context, wall), lambda: output)
+        context = timer.Gemm(function, *problem.product, *map(timer.address, (*inputs, output)))
+        return Prepared(timer.timer(timer.library().run_dnnl_sgemm, context, wall), lambda: output)
 
     def _product(self, inputs: list[np.ndarray], output: np.ndarray) -> _Ready:
         """Return a product, with a bias and Gelu where the problem has them."""
@@ -80,7 +80,7 @@ class OneDnn:
         descriptor = self._new(
             "dnnl_matmul_primitive_desc_create", self._engine, x, wanted, shift, y, self._gelu() if bias else None
         )
-        memory = self._memory(weights, native.address(b))
+        memory = self._memory(weights, timer.address(b))
         if self._any:
             chosen = self._query(descriptor, _QUERY_WEIGHTS)
             packed = self._memory(chosen, -1)
@@ -89,7 +89,7 @@ class OneDnn:
         places = [(_SRC, x, a), (_DST, y, output), *([(_BIAS, shift, bias[0])] if bias else [])]
         return descriptor, [
             (_WEIGHTS, memory),
-            *((place, self._memory(d, native.address(each))) for place, d, each in places),
+            *((place, self._memory(d, timer.address(each))) for place, d, each in places),
         ]
 
     def _gelu(self) -> ctypes.c_void_p:
@@ -104,8 +104,8 @@ class OneDnn:
         target = output.T if problem.what == "transpose" else output
         x, y = self._plain(inputs[-1]), self._plain(target)
         arguments = [
-            (_SRC, self._memory(x, native.address(inputs[-1]))),
-            (_DST, self._memory(y, native.address(output))),
+            (_SRC, self._memory(x, timer.address(inputs[-1]))),
+            (_DST, self._memory(y, timer.address(output))),
         ]
         start = (self._engine, _INFERENCE)
         if problem.what in ("transpose", "copy"):
@@ -123,12 +123,12 @@ class OneDnn:
                 "dnnl_layer_normalization_forward_primitive_desc_create", *start, x, y, None, epsilon, flags, None
             )
             for place, array in ((_SHIFT, inputs[0]), (_SCALE, inputs[1])):
-                arguments.append((place, self._memory(self._plain(array.reshape(-1)), native.address(array))))
+                arguments.append((place, self._memory(self._plain(array.reshape(-1)), timer.address(array))))
         return descriptor, arguments
 
     def _timer(self, descriptor: ctypes.c_void_p, arguments: Sequence[tuple[int, ctypes.c_void_p]], wall: bool) -> Any:
         listed = (_Argument * len(arguments))(*(_Argument(index, memory.value) for index, memory in arguments))
-        context = native.Primitive(
+        context = timer.Primitive(
             ctypes.cast(self._library.dnnl_primitive_execute, ctypes.c_void_p),
             ctypes.cast(self._library.dnnl_stream_wait, ctypes.c_void_p),
             self._new("dnnl_primitive_create", descriptor),
@@ -136,7 +136,7 @@ class OneDnn:
             len(arguments),
             ctypes.cast(listed, ctypes.c_void_p),
         )
-        timed = native.timer(native.library().run_primitive, context, wall)
+        timed = timer.timer(timer.library().run_primitive, context, wall)
         # The list must live as long as what uses it.
         return lambda calls, _listed=listed: timed(calls)
 

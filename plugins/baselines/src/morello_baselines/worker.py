@@ -1,6 +1,6 @@
-"""A process that times a library, with its own environment: python -m morello.runtime.peers.worker ORDER
+"""A process that times a library, with its own environment: python -m morello_baselines.worker ORDER
 
-ORDER is a pickled `Order`, in base64. It answers with a line of JSON: times, or why there are none.
+ORDER is a pickled `TimingRequest`, in base64. It answers with a line of JSON: times, or why there are none.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import attrs
 
 from morello.ir.spec import LogicalSpec
-from morello.runtime.peers.calls import Library, NotOffered, calls_for, least
+from morello_baselines.calls import CallLibrary, NotOffered, calls_for, least
 
 
 @attrs.frozen
-class Order:
+class TimingRequest:
     """A Spec to time with a library, in `repeats` measurements or more that take `min_time` seconds in all.
 
     Each is of as many calls as take `measurement` seconds.
@@ -42,7 +42,7 @@ class Order:
         return base64.b64encode(pickle.dumps(self)).decode("ascii")
 
 
-def answer(order: Order) -> dict[str, Any]:
+def answer(order: TimingRequest) -> dict[str, Any]:
     """Return times, the fastest way if there are several; `none` says why there are no calls."""
     try:
         found = [_timed(order, library, note) for library, note in _ways(order)]
@@ -51,14 +51,14 @@ def answer(order: Order) -> dict[str, Any]:
     return min(found, key=lambda one: min(one["wall" if order.threads > 1 else "cpu"]))
 
 
-def _ways(order: Order) -> Iterator[tuple[Library, str]]:
+def _ways(order: TimingRequest) -> Iterator[tuple[CallLibrary, str]]:
     """Yield the library as it is to be timed, with a word on that."""
     if order.library == "numpy":
-        from morello.runtime.peers.numpy_calls import Numpy
+        from morello_baselines.numpy_calls import Numpy
 
         yield Numpy(), ""
         return
-    from morello.runtime.peers.torch_calls import OneDnn, Torch
+    from morello_baselines.torch_calls import OneDnn, Torch
 
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(order.threads)
@@ -71,7 +71,7 @@ def _ways(order: Order) -> Iterator[tuple[Library, str]]:
                 yield Torch(), f"oneDNN {'on' if on else 'off'}"
 
 
-def _timed(order: Order, library: Library, note: str) -> dict[str, Any]:
+def _timed(order: TimingRequest, library: CallLibrary, note: str) -> dict[str, Any]:
     calls = calls_for(order.logical, library, order.seed)
     nothing = calls_for(least(order.logical), library, order.seed)
     count, few = _count(calls.run, order.measurement), _count(nothing.run, order.measurement)
@@ -117,4 +117,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Under its own name the class is the one that was pickled.
-    importlib.import_module("morello.runtime.peers.worker").main()
+    importlib.import_module("morello_baselines.worker").main()
