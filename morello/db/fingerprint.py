@@ -1,27 +1,33 @@
-"""A hash of everything that the answer to a Spec depends on besides the Spec."""
+"""The fingerprint of a target: a hash of everything on which the answer to a Spec depends."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import uuid
 from collections.abc import Iterator
-from functools import partial
-from types import MethodType
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from morello.db.file import FORMAT
-from morello.db.sources import core, package_of
-from morello.db.values import Values
+from morello.db.sources import core, package_of, package_root, package_sources
+from morello.db.values import ValueHasher, module_of
 from morello.errors import PluginError
 from morello.kernels.target import Target
+
+#: Packages whose sources do not count: Python's own, and those that the core builds on.
+_GIVEN = (sys.stdlib_module_names - {"__main__"}) | {"attr", "attrs", "ml_dtypes", "morello", "numpy"}
+#: Where versioned distributions are installed.
+_INSTALLED = ("site-packages", "dist-packages")
 
 _known: WeakKeyDictionary[Target, str] = WeakKeyDictionary()
 
 
 def fingerprint(target: Target) -> str:
-    """Return the hash of a target by value, of the sources of Morello and of its plugins, and of the format.
+    """Return the hash of a target's data, of the sources of Morello and of the target's plugins, and of the format.
 
-    Raises PluginError for a target that holds what has no value.
+    Raises PluginError for a target that holds an object whose content cannot be read.
     """
     if target not in _known:
         _known[target] = _fingerprint(target)
@@ -29,23 +35,20 @@ def fingerprint(target: Target) -> str:
 
 
 def _fingerprint(target: Target) -> str:
-    packages = {package_of(module) for module in {_module(one) for one in _contributed(target)}}
-    values = Values(name for name in packages if name and name != "morello")
-    parts = [str(FORMAT), core()]
+    parts, hasher = [str(FORMAT), core()], ValueHasher()
     for label, value in _rules(target):
         try:
-            parts += [label, values.of(value).hex()]
-        except PluginError as error:
-            raise PluginError(f"target {target.name}, {label}: {error.message}", error.hint) from error
-        except RecursionError as error:
-            what = f"target {target.name}, {label}: what it holds is nested too deeply to tell it from others"
-            raise PluginError(what, "hold tables in arrays, lists or dicts") from error
-    parts += [f"{name} {found}" for name, found in sorted(values.packages.items())]
+            parts += [label, hasher.hash(value).hex()]
+        except (TypeError, RecursionError) as error:
+            what = "it holds objects nested too deeply" if isinstance(error, RecursionError) else str(error)
+            hint = "let it hold plain data: numbers, texts, arrays, tuples, lists, dicts, or attrs classes"
+            raise PluginError(f"target {target.name}, {label}: {what}", hint) from error
+    parts += _packages(hasher.modules | {module_of(one) for one in _printers(target)})
     return hashlib.sha256("\n".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _rules(target: Target) -> Iterator[tuple[str, Any]]:
-    """Return what answers depend on of a target, in the order in which ties are broken. Costs count, C does not."""
+    """Yield the parts of a target on which answers depend, in the order that breaks ties. Emitted C has no part."""
     yield f"name {target.name}", type(target)
     yield "levels", target.levels
     yield "weights", target.weights
@@ -61,14 +64,43 @@ def _rules(target: Target) -> Iterator[tuple[str, Any]]:
         yield f"microkernel {one.name}", rule
 
 
-def _contributed(target: Target) -> Iterator[Any]:
-    """Return what plugins contributed that has sources."""
-    yield from (target.emitter, target.info.layouts, target.info.offers, *target.rewrites, *target.operations.values())
+def _printers(target: Target) -> Iterator[Any]:
+    """Yield what prints C, as its package may hold rules, too."""
+    yield target.emitter
     for one in target.kernels:
-        yield from (type(one), one.op, *one.cost_parts, one.emit, one.template, one.when, *one.registers.values())
+        yield from (one.emit, one.template)
 
 
-def _module(value: Any) -> str:
-    while isinstance(value, partial | MethodType):
-        value = value.func if isinstance(value, partial) else value.__func__
-    return getattr(value, "__module__", None) or ""
+def _packages(modules: set[str]) -> list[str]:
+    """Return the packages of modules, and those that they import, with a hash of their sources or a version."""
+    found: dict[str, str] = {}
+    imports: set[str] = set()
+    for module in modules:
+        name = None if module.partition(".")[0] in _GIVEN else package_of(module)
+        if name is None and module.partition(".")[0] not in _GIVEN:
+            # A prompt or a notebook: the sources are not known, so no other process may use the answers.
+            found[module] = uuid.uuid4().hex
+        elif name is not None and name not in found:
+            sources = package_sources(name)
+            found[name] = sources.hash
+            imports |= sources.imports
+    while imports:
+        module = imports.pop()
+        name = None if module.partition(".")[0] in _GIVEN else package_of(module)
+        if name is not None and name not in found:
+            found[name] = _release(name) or ""
+            if not found[name]:
+                sources = package_sources(name)
+                found[name] = sources.hash
+                imports |= sources.imports
+    return [f"{name} {one}" for name, one in sorted(found.items())]
+
+
+def _release(package: str) -> str | None:
+    """Return the version of a package that was installed, None for one that is used in its source tree."""
+    if not any(folder in str(package_root(package)) for folder in _INSTALLED):
+        return None
+    try:
+        return f"version {version(package.partition('.')[0])}"
+    except PackageNotFoundError:
+        return None

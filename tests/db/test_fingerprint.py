@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import enum
 import functools
+import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,15 @@ import numpy as np
 import pytest
 
 import morello
-from morello.db import values as values_module
 from morello.db.file import FORMAT
 from morello.db.fingerprint import fingerprint
+from morello.db.normalize import normal_c, normal_python
 from morello.db.sources import ASIDE, core, hash_of
 from morello.db.store import SpecStore
 from morello.errors import PluginError
 from morello.ir.impl import cost_and_peak
 from morello.kernels.target import Target
-from morello.plugins.registry import Registry, installed
+from morello.plugins.registry import installed
 
 ROOT = Path(__file__).parents[2]
 #: The packages whose sources count for each target, by their folders. That of x86_avx2 has nothing but data, which
@@ -67,7 +68,7 @@ def prints():
 found = [prints()]
 for file in sys.argv[1:]:
     with open(file, "a") as text:
-        text.write("# changed\\n")
+        text.write("CHANGED = 1\\n")
     found.append(prints())
 print(json.dumps(found))
 """
@@ -109,10 +110,113 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_rule_of_the_core_counts(tree: Path, rule: str) -> None:
     file = tree / RULES[rule]
     before = file.read_bytes()
-    assert hash_of(tree, ASIDE) == core()
+    assert hash_of(tree, ASIDE).hash == core()
     edit(tree, rule, "return None")
-    assert hash_of(tree, ASIDE) != core()
+    assert hash_of(tree, ASIDE).hash != core()
     file.write_bytes(before)
+
+
+#: Edits of sources that have no effect, by the file that they are in.
+NO_EFFECT = [
+    ("ir/layout.py", "from __future__", "# A comment\nfrom __future__"),
+    ("ir/layout.py", "    @property\n", "\n    @property  # a comment\n"),
+    ("kernels/machine.py", '        """Return', '        """Another docstring. Return'),
+    ("kernels/machine.py", "return ", "return  "),
+    ("search/solve/solve.c", ";\n", " ; /* a comment */\n\n"),
+    ("search/solve/solve.c", ", ", ",\n    "),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), NO_EFFECT)
+def test_edits_without_effect_do_not_count(tree: Path, name: str, old: str, new: str) -> None:
+    file = tree / name
+    before = file.read_text(encoding="utf-8")
+    assert old in before
+    file.write_text(before.replace(old, new), encoding="utf-8")
+    found = hash_of(tree, ASIDE).hash
+    file.write_text(before, encoding="utf-8")
+    assert found == core()
+
+
+def test_constants_in_c_count(tree: Path) -> None:
+    file = tree / "search" / "solve" / "solve.c"
+    before = file.read_text(encoding="utf-8")
+    (found, *_) = re.finditer(r" [1-9]\b", before)
+    file.write_text(f"{before[: found.start()]} 77{before[found.end() :]}", encoding="utf-8")
+    assert hash_of(tree, ASIDE).hash != core()
+    file.write_text(before, encoding="utf-8")
+
+
+SAME = {
+    "local variable": ("def f(a):\n    b = a\n    return b", "def f(a):\n    c = a\n    return c"),
+    "loop": ("def f(a):\n    for b in a: g(b)", "def f(a):\n    for c in a: g(c)"),
+    "comprehension": ("x = [a + y for a in z if a]", "x = [b + y for b in z if b]"),
+    "closure": (
+        "def f():\n    a = 1\n    def g():\n        nonlocal a\n        a += 1\n    return g",
+        "def f():\n    b = 1\n    def g():\n        nonlocal b\n        b += 1\n    return g",
+    ),
+    "exception": ("def f():\n    try: g()\n    except E as a: h(a)", "def f():\n    try: g()\n    except E as b: h(b)"),
+    "pattern": (
+        "def f(x):\n    match x:\n        case [a, *b]: g(a, b)",
+        "def f(x):\n    match x:\n        case [c, *d]: g(c, d)",
+    ),
+    "walrus": ("def f(x):\n    return [a for b in x if (a := b)]", "def f(x):\n    return [c for d in x if (c := d)]"),
+    "docstrings": ('"""A."""\nclass A:\n    """B."""\n    x = 1', "class A:\n    x = 1\n    pass"),
+    "quotes": ("x = 'a'  # b", 'x = ("a")'),
+}
+OTHER = {
+    "parameter": ("def f(a):\n    return a", "def f(b):\n    return b"),
+    "module": ("a = 1", "b = 1"),
+    "attribute": ("class A:\n    a = 1", "class A:\n    b = 1"),
+    "constant": ("def f():\n    return 1", "def f():\n    return 1.0"),
+    "global": ("def f(x):\n    [a for a in x]\n    return a", "def f(x):\n    [b for b in x]\n    return b"),
+    "declared": ("def f():\n    global a\n    a = 1", "def f():\n    global b\n    b = 1"),
+    "swap": ("def f():\n    a = 1; b = 2\n    return a - b", "def f():\n    a = 1; b = 2\n    return b - a"),
+    "method": (
+        "def f():\n    a = 1\n    class A:\n        a = 2\n        def g(self): return a",
+        "def f():\n    a = 1\n    class A:\n        b = 2\n        def g(self): return a",
+    ),
+    "names in text": ("def f():\n    a = 1\n    return eval('a')", "def f():\n    b = 1\n    return eval('a')"),
+    "text": ("def f():\n    return 'a'", "def f():\n    return 'b'"),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_names_of_locals_and_texts_for_people_have_no_part(case: str) -> None:
+    one, other = SAME[case]
+    assert normal_python(one) == normal_python(other)
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_all_other_names_and_values_count(case: str) -> None:
+    one, other = OTHER[case]
+    assert normal_python(one) != normal_python(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("int a = b+1; // c", "int a=b + 1;", True),
+        ('x("/* a */")', 'x("")', False),
+        ("a - -b", "a --b", False),
+        ("#define F(x) x", "#define F (x) x", False),
+        ("#if A\nx;\n#endif", "#if A x;\n#endif", False),
+        ("#define A 1 \\\n + 2\n", "#define A 1 + 2\n", True),
+        ("'\"' // '\"'", "'\"'", True),
+    ],
+)
+def test_white_space_in_c_counts_where_it_has_an_effect(one: str, other: str, same: bool) -> None:
+    assert (normal_c(one) == normal_c(other)) is same
+
+
+def test_kept_normal_forms_that_are_damaged_are_made_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORELLO_CACHE_DIR", str(tree.parent / "cache"))
+    folder = tree / "rewrites"
+    first = hash_of(folder)
+    (kept,) = (tree.parent / "cache").iterdir()
+    assert hash_of(folder) == first
+    kept.write_text('[["a"')
+    assert hash_of(folder) == first
 
 
 def test_an_older_release_is_not_believed(tmp_path: Path, avx2: Target) -> None:
@@ -172,17 +276,6 @@ def test_nothing_that_counts_imports_what_is_aside() -> None:
                     assert head != "morello" or (rest and rest.split(".")[0] not in aside), f"{file} imports {name}"
 
 
-def test_versions_of_python_have_no_part_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytecode would; it is only taken of functions that have no sources."""
-
-    def refuse(code: types.CodeType) -> Any:
-        raise AssertionError(f"{code} is hashed")
-
-    monkeypatch.setattr(values_module, "_code", refuse)
-    registry = Registry.discover()
-    assert len({fingerprint(registry.target(name)) for name in PLUGINS}) == 3
-
-
 @attrs.frozen
 class Costs:
     table: Any
@@ -216,13 +309,6 @@ class Speed(enum.Enum):
     FAST = 41
 
 
-TABLE: dict[str, Any] = {}
-
-
-def of_module(spec: Any, target: Any) -> Any:
-    return TABLE["cost"]
-
-
 def closure(held: Any) -> Callable[..., Any]:
     lock = threading.Lock()
 
@@ -246,31 +332,6 @@ def recursive(held: Any) -> Callable[..., Any]:
     return lambda spec, target: table[0]
 
 
-def made(held: Any) -> Callable[..., Any]:
-    """A method of a class that is made at run time."""
-    kind: Any = type("Made", (), {"table": held, "cost": lambda self, spec, target: self.table})
-    return kind().cost
-
-
-def with_global(held: Any) -> Callable[..., Any]:
-    space: dict[str, Any] = {"__name__": __name__, "LIMIT": held}
-    exec(compile("def cost(spec, target):\n    return LIMIT", __file__, "exec"), space)
-    return space["cost"]
-
-
-def typed_in(held: Any) -> Callable[..., Any]:
-    """A function of a module that has a file, in which it is not."""
-    space: dict[str, Any] = {"__name__": __name__}
-    exec(f"def cost(spec, target):\n    return {held}", space)
-    return space["cost"]
-
-
-def without_sources(held: Any) -> Callable[..., Any]:
-    space: dict[str, Any] = {"__name__": "nowhere"}
-    exec(f"def cost(spec, target):\n    return {held}", space)
-    return space["cost"]
-
-
 WAYS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "array": lambda cost: closure(np.array([1, cost])),
     "array of objects": lambda cost: closure(np.array([1, [cost]], dtype=object)),
@@ -288,11 +349,6 @@ WAYS: dict[str, Callable[[int], Callable[..., Any]]] = {
     "default": default,
     "cache": lambda cost: functools.cache(closure([cost])),
     "recursive": recursive,
-    "class": made,
-    "module": with_global,
-    "typed in": typed_in,
-    "no sources": without_sources,
-    "one line": lambda cost: (lambda spec, target: 40) if cost == 40 else (lambda spec, target: 41),
 }
 
 
@@ -317,7 +373,10 @@ def test_what_moves_are_offered_counts(avx2: Target) -> None:
     def offering(offers: Callable[..., bool] | None) -> str:
         return fingerprint(attrs.evolve(avx2, info=attrs.evolve(avx2.info, offers=offers)))
 
-    rules = (None, lambda layout, buffer: True, lambda layout, buffer: buffer.cast)
+    def always(layout: Any, buffer: Any) -> bool:
+        return True
+
+    rules = (None, always, lambda layout, buffer: buffer.cast)
     assert len({fingerprint(avx2), *map(offering, rules)}) == 4
     assert offering(avx2.info.offers) == fingerprint(avx2)
 
@@ -331,12 +390,26 @@ def test_what_kernels_ask_for_counts(avx2: Target) -> None:
     assert len({with_needs(**fields) for fields in ways}) == len(ways)
 
 
-def test_tables_of_a_module_count_by_value(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = set()
-    for cost in (np.array([40]), np.array([41]), {"a": 40}, [40]):
-        monkeypatch.setitem(TABLE, "cost", cost)
-        found.add(fingerprint(with_cost(avx2, of_module)))
-    assert len(found) == 4
+def test_functions_without_sources_are_of_this_process(avx2: Target) -> None:
+    space: dict[str, Any] = {"__name__": __name__}
+    exec("def cost(spec, target):\n    return 40", space)
+    one, other = (with_cost(avx2, space["cost"]) for _ in range(2))
+    assert fingerprint(one) == fingerprint(one) != fingerprint(other)
+
+
+def test_what_a_plugin_imports_counts(tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "costly.py").write_text(
+        "from costly_helper import cost\n\ndef total(spec, target):\n    return cost()\n"
+    )
+    found: list[str] = []
+    for body in ("return 1", "return 1  # one", "return 2"):
+        (tmp_path / "costly_helper.py").write_text(f"def cost():\n    {body}\n")
+        total = importlib.import_module("costly").total
+        found.append(fingerprint(with_cost(avx2, total)))
+    assert found[0] == found[1] != found[2]
+    for name in ("costly", "costly_helper"):
+        sys.modules.pop(name, None)
 
 
 def test_what_is_only_kept_does_not_count(avx2: Target) -> None:

@@ -128,10 +128,11 @@ def test_wheels_believe_what_the_tree_has_solved(python: Callable[[str], str], r
     """All that answers depend on is in the wheels: its hashes are those of the tree."""
     code = """
         import morello_x86_avx2.plugin, morello_x86_avx512.plugin, morello_reference_c.plugin
-        from morello.db.sources import core, package
-        print(core(), *map(package, ("morello_reference_c", "morello_x86", "morello_x86_avx2", "morello_x86_avx512")))
+        from morello.db.sources import core, package_sources
+        names = ("morello_reference_c", "morello_x86", "morello_x86_avx2", "morello_x86_avx512")
+        print(core(), *(package_sources(name).hash for name in names))
     """
-    tree = [hash_of(root / "plugins" / name / "src" / f"morello_{name}") for name in OWN]
+    tree = [hash_of(root / "plugins" / name / "src" / f"morello_{name}").hash for name in OWN]
     assert python(textwrap.dedent(code)).split() == [core(), *tree]
 
 
