@@ -29,7 +29,7 @@ from morello.search.solve.engine import Engine
 from morello.search.solve.one_by_one import Uncovered
 from morello.search.solve.solver import Coarse, Solver
 from morello.search.step_kinds import is_known
-from morello.search.tables.search_tables import SearchTables
+from morello.search.tables.step_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched
 
 #: Specs taken apart before search knows layouts: where that is the proof, it would be later by what these bounds take.

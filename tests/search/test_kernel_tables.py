@@ -18,7 +18,7 @@ from morello.plugins.registry import Registry
 from morello.rewrites.select import accepted, checked_cost, checked_needs
 from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
-from morello.search.tables.search_tables import SearchTables
+from morello.search.tables.step_tables import SearchTables
 from tools.fuzz.sweep import toy_plugin
 
 GOALS = (

@@ -164,5 +164,5 @@ def test_search_hears_of_layouts_that_only_some_operations_offer() -> None:
 def test_moves_that_depend_on_a_register_are_an_error(avx2: Target) -> None:
     rewrites = tuple(FickleMove if rewrite is MoveStep else rewrite for rewrite in avx2.rewrites)
     target = attrs.evolve(avx2, rewrites=rewrites)
-    with pytest.raises(PluginError, match=r"did not hear of before: layout\[0, 1, 0p2\] in VRF"):
+    with pytest.raises(PluginError, match=r"no table of search has: layout\[0, 1, 0p2\] in VRF"):
         BlockSearch(target).programs([parse_spec("Move(8×8, (f32, VRF, v8), (f32, L1), serial)", target)])

@@ -19,8 +19,8 @@ from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit
 from morello.search.structs import Structs
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.operand_states import least
-from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
+from morello.search.tables.step_tables import SearchTables
 
 #: Bounds that one space may have: 0.8 gigabytes. Above this, whole levels are dropped from the index, which only
 #: loosens the bounds.

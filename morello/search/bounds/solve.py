@@ -15,8 +15,8 @@ from morello.ir.limits import Limits
 from morello.search.bounds.class_tuples import Classes, SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds
 from morello.search.structs import Structs
-from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key
+from morello.search.tables.step_tables import SearchTables
 from morello.search.watch import check
 
 #: No program costs less: each has a microkernel, and each microkernel costs at least this.

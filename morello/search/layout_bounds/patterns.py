@@ -19,7 +19,7 @@ from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.operand_states import NEVER, least
 from morello.search.tables.pipelines import PipelineTables
-from morello.search.tables.search_tables import SearchTables
+from morello.search.tables.step_tables import SearchTables
 from morello.search.tables.tiles import Kinds, Tiles
 from morello.search.watch import check
 

@@ -12,8 +12,8 @@ from morello.search.bounds.solve import Bounds
 from morello.search.solve.core import Core
 from morello.search.solve.packing import Lanes
 from morello.search.tables.operand_states import States
-from morello.search.tables.search_tables import ranked_states
 from morello.search.tables.shapes import Space, key_of
+from morello.search.tables.step_tables import ranked_states
 
 
 class Directory:

@@ -25,9 +25,8 @@ from morello.search.step_kinds import KINDS
 from morello.search.structs import Pointer
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.pipelines import PipelineTables
-from morello.search.tables.priorities import Priority
-from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key, key_of
+from morello.search.tables.step_tables import Priority, SearchTables
 from morello.search.watch import Full, Late
 
 

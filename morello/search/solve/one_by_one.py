@@ -18,7 +18,7 @@ from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory
 from morello.search.solve.packing import Lanes
 from morello.search.step_kinds import is_known
-from morello.search.tables.priorities import Priority
+from morello.search.tables.step_tables import Priority
 
 
 class Uncovered(Exception):

@@ -1,19 +1,19 @@
-"""Tables: all that is known before any cost, as arrays.
+"""Tables: all steps of the reachable Specs, as arrays, before any cost is compared.
 
-In go the logical Specs of some goals and a target. Out comes `SearchTables`: the shapes that Specs below the goals can
-have, the operand states that there are, and one table per step, made by calling the rewrites' and kernels' own
-functions on whole batches::
+The input is the logical Specs of some goals and a target. The output is `SearchTables`: the reachable shapes, the
+operand states, and one table per step, built by calling the rewrites' and kernels' own functions on whole batches::
 
     goals ──> shapes ──┬── loops ──────┐
                        ├── pipelines ──┼──> operand_states ──> kernels
                        └── moves ──────┘
 
-`shapes` asks each kind of step which sizes it leads to, until there are no new ones; `operand_states` asks each which
-states it makes of a state, until there are no new ones. `step_tables.py` says what a kind has to answer; `limits.py`
-numbers memory limits, and `priorities.py` the places of steps in the target's order, which break ties.
+`shapes` and `operand_states` compute closures: each kind of step lists the sizes and states it leads to, until none is
+new. `step_tables.py` defines the interface of a kind, and the priorities of steps, which break ties; `limits.py`
+numbers memory limits.
 
-*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. A Matmul becomes a FillZero and a MatmulAccum, and
-its operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccum has all eight shapes of sizes 1 and 2:
+*A product of two 2×2 matrices* of u8 in the L1 cache of x86_avx2. A Matmul expands to a FillZero and a
+MatmulAccum, and Moves copy its operands. Only MatmulAccum may split the sum, so it alone has all eight shapes of sizes
+1 and 2:
 
 ```pycon
 >>> from morello.frontend.parser import parse_spec
@@ -21,7 +21,7 @@ its operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccu
 >>> from morello.search.step_kinds import KINDS
 >>> from morello.search.tables.kernels import KernelTables
 >>> from morello.search.tables.loops import LoopTables
->>> from morello.search.tables.search_tables import SearchTables
+>>> from morello.search.tables.step_tables import SearchTables
 >>> target = installed().target("x86_avx2")
 >>> goal = parse_spec("Matmul(1×2×2×2, (u8, L1), (u8, L1), (u8, L1), serial)", target).logical
 >>> tables = SearchTables([goal], target, [kind.tables for kind in KINDS])
@@ -30,7 +30,7 @@ its operands are copied by Moves. Matmul keeps its sum whole, so only MatmulAccu
 
 ```
 
-Matrices, their rows, columns and values have eight states, in L1 and in scalar registers: four bytes fill no vector.
+Matrices, rows, columns and single values have eight states, in L1 and in scalar registers: four bytes fill no vector.
 
 ```pycon
 >>> len(tables.states), [target.levels[cls.level].name for cls in tables.states.classes]
@@ -38,8 +38,8 @@ Matrices, their rows, columns and values have eight states, in L1 and in scalar 
 
 ```
 
-Three loops take the MatmulAccum apart, each into two halves. One kernel does what is left, a single multiplication:
-it costs 10, and 2 for each of three operands that it finds in L1.
+Three loops split the MatmulAccum into halves. One kernel implements the single multiplication that remains: it costs
+10, plus 2 for each of its three operands that is in L1.
 
 ```pycon
 >>> accum = next(key for key in tables.spaces.by_key if str(key.op) == "MatmulAccum")

@@ -1,4 +1,4 @@
-"""Microkernels: for all tuples of operand states that a kernel takes, its costs on all shapes at once."""
+"""Microkernels: the costs of each, for all tuples of operand states it takes, on all shapes at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import attrs
 import numpy as np
@@ -20,39 +19,39 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
-from morello.search.tables.asked import Choices, answers, box
+from morello.search.tables.memoize import StateList, box, evaluated
 from morello.search.tables.operand_states import States
-from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import Key, Space, Spaces
-from morello.search.tables.step_tables import StepTables, overridden
+from morello.search.tables.step_tables import Priority, StepTables, overridden
 from morello.search.watch import check
 
-#: More than search counts exactly, which it says where it comes to that.
+#: Costs are capped here; search raises an error for costs past 2^53.
 _MOST = 1 << 62
-#: Costs that are worked out at once: so many stay in caches.
+#: Costs combined per call, so that the arrays fit into caches.
 _AT_ONCE = 1 << 17
-#: Bytes of each level that calls need, on which shapes, and their places among those asked for.
+#: The bytes of each level that calls need, the shapes of these calls, and the places of these shapes.
 _Needs = tuple[tuple[int, ...], Ints, CellIndices]
-#: Costs of calls, [distinct, shapes], which of them each tuple of states has, and what calls need.
+#: Distinct costs of calls, [distinct, shapes], the row of each tuple of states, and the needs.
 _Calls = tuple[Floats, Ints, list[_Needs]]
 
 
 @attrs.frozen
-class _Choice:
-    """States of an operand that go with the same other ones, `state` among them, and the cells they describe."""
+class _StateGroup:
+    """Interchangeable states of an operand: alike in all that the kernel compares and in the shapes they describe."""
 
+    #: One of them.
     state: OperandState
     described: Bools
     states: list[int] = attrs.field(factory=list[int])
 
 
-#: By what must be the same in all operands.
-_Choices = dict[tuple[object, ...], list[_Choice]]
+#: Groups of states by the fields that must be equal in all operands.
+_Groups = dict[tuple[object, ...], list[_StateGroup]]
 
 
 @attrs.frozen(eq=False)
-class _Values:
-    """Distinct values of a part of costs: [distinct, shapes], or [distinct, values, shapes] where it `is_tuple`."""
+class _PartValues:
+    """Distinct values of a part of a cost: [distinct, shapes], or [distinct, values, shapes] if it `is_tuple`."""
 
     values: Ints
     is_tuple: bool
@@ -61,15 +60,16 @@ class _Values:
         return len(self.values)
 
     def at(self, which: Ints) -> Ints | tuple[Ints, ...]:
-        """Return some of them, as the kernel combines them."""
+        """Return the chosen values in the form that the kernel's `combine` takes."""
         return tuple(np.moveaxis(self.values[which], 1, 0)) if self.is_tuple else self.values[which]
 
 
 @attrs.frozen(eq=False)
 class KernelTable:
-    """One kernel on some `shapes`, [m], and on operands in some `states`, [n, operands].
+    """One kernel on some `shapes`, [m], for operands in some tuples of `states`, [n, operands].
 
-    It needs `needs` bytes of each level, and its cost is one of `costs`, [distinct, m]: `which` says for each n.
+    It needs `needs` bytes of each level. `costs`, [distinct, m], are its distinct costs; `which`, [n], gives the row
+    of each tuple.
     """
 
     step: Select
@@ -81,24 +81,25 @@ class KernelTable:
     needs: tuple[int, ...]
 
     def least(self, groups: Ints) -> tuple[Ints, Floats]:
-        """Return the least costs, [groups, m], of states that are grouped by a number, [n], and these numbers."""
+        """Return the distinct numbers in `groups`, [n], and the minimal costs, [distinct, m], of each group."""
         group, which = np.divmod(distinct_numbers(groups * len(self.costs) + self.which), len(self.costs))
         first = np.flatnonzero(np.diff(group, prepend=-1))
         return group[first], np.minimum.reduceat(self.costs[which], first, axis=0)
 
 
 class KernelTables(StepTables):
-    """Every way to implement Specs by one kernel, by space."""
+    """Every implementation of Specs by one kernel, by space."""
 
     def __init__(self, spaces: Spaces, target: Target):
         super().__init__(spaces, target)
         self.by_key: dict[Key, list[KernelTable]] = {}
-        self._choices: dict[tuple[int, bytes], Choices] = {}
+        #: Shared by kernels with the same patterns.
+        self._lists: dict[tuple[int, bytes], StateList] = {}
         self._accepting: dict[tuple[OperandPattern, int], list[int]] = {}
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
-        # Search asks for `cases`, of every kernel; the rest it takes to be as it is in Select.
+        # Search calls `cases`, for every kernel, and assumes that the rest is that of Select.
         return issubclass(rewrite, Select) and overridden(rewrite, Select) <= {"cases"}
 
     def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
@@ -106,7 +107,7 @@ class KernelTables(StepTables):
 
     def finish(self, states: States) -> None:
         self.by_key = {key: [*self._tabulate(space, states)] for key, space in self.spaces.by_key.items()}
-        self._choices.clear()
+        self._lists.clear()
         self._accepting.clear()
 
     def _step(self, place: int, kernel: Microkernel) -> Select:
@@ -125,34 +126,34 @@ class KernelTables(StepTables):
         self, step: Select, kernel: Microkernel, space: Space, states: States, priority: int
     ) -> Iterator[KernelTable]:
         cells = np.flatnonzero(_fitting_shapes(kernel, space))
-        ask = self._by_cases if overridden(type(step), Select) else partial(self._by_parts, kernel)
-        accepted = [self._choices_of(kernel, each, space, states, cells) for each in range(len(kernel.operands))]
-        for described, numbers, together in _agreeing(kernel, accepted, cells):
-            choices = [self._asked_about(operand, own, states) for operand, own in enumerate(numbers)]
-            for places, (costs, which, needs) in ask(step, space, cells[described], choices, together):
+        groups = [self._groups(kernel, each, space, states, cells) for each in range(len(kernel.operands))]
+        for described, numbers, together in _compatible(kernel, groups, cells):
+            lists = [self._state_list(operand, own, states) for operand, own in enumerate(numbers)]
+            calls = _KernelCalls(self.target, step, kernel, space, cells[described])
+            for places, (costs, which, needs) in calls.of(lists, together):
                 chosen = np.nonzero(together[box(places)])
                 tuples = np.stack([own[at][one] for own, at, one in zip(numbers, places, chosen, strict=True)], axis=-1)
                 for need, shapes, part in needs:
                     taken = costs if part is None else costs[:, part]
                     yield KernelTable(step, priority, tuples, which, shapes, taken, need)
 
-    def _choices_of(self, kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Choices:
-        """Return states that an operand's pattern accepts, by what the kernel asks to be the same in all operands."""
+    def _groups(self, kernel: Microkernel, index: int, space: Space, states: States, cells: Ints) -> _Groups:
+        """Return the states that an operand's pattern accepts, in groups."""
         tensors = space.tensors[index][cells]
-        choices: dict[tuple[object, ...], _Choice] = {}
+        groups: dict[tuple[object, ...], _StateGroup] = {}
         for number in self._accepted(kernel.operands[index], len(space.operands[index].dims), states):
             _, state = states.states[number]
             described = states.describes(number)[tensors]
             key = (*kernel.compared(state), described.tobytes())
-            choices.setdefault(key, _Choice(state, described)).states.append(number)
-        by_same: _Choices = {}
-        for choice in choices.values():
-            if choice.described.any():
-                by_same.setdefault(kernel.shared(choice.state), []).append(choice)
-        return by_same
+            groups.setdefault(key, _StateGroup(state, described)).states.append(number)
+        by_shared: _Groups = {}
+        for group in groups.values():
+            if group.described.any():
+                by_shared.setdefault(kernel.shared(group.state), []).append(group)
+        return by_shared
 
     def _accepted(self, pattern: OperandPattern, rank: int, states: States) -> list[int]:
-        """Return the states of a rank that a pattern accepts: many kernels have the same patterns."""
+        """Return the states of a rank that a pattern accepts."""
         if (pattern, rank) not in self._accepting:
             self._accepting[pattern, rank] = [
                 number
@@ -161,116 +162,112 @@ class KernelTables(StepTables):
             ]
         return self._accepting[pattern, rank]
 
-    def _asked_about(self, operand: int, numbers: Ints, states: States) -> Choices:
-        """Return some states as those of one operand: many kernels are asked about the same."""
+    def _state_list(self, operand: int, numbers: Ints, states: States) -> StateList:
         key = operand, numbers.tobytes()
-        if key not in self._choices:
-            self._choices[key] = Choices([states.states[int(number)][1] for number in numbers])
-        return self._choices[key]
+        if key not in self._lists:
+            self._lists[key] = StateList([states.states[int(number)][1] for number in numbers])
+        return self._lists[key]
 
-    def _by_cases(
-        self, step: Select, space: Space, inside: Ints, choices: Sequence[Choices], together: Bools
-    ) -> Iterator[tuple[list[Ints], _Calls]]:
-        """Yield the calls of a kernel where `cases` are not those of Select."""
 
-        def ask(states: Sequence[OperandState]) -> list[tuple[Floats, list[_Needs]]]:
+@attrs.frozen(eq=False)
+class _KernelCalls:
+    """Calls of one kernel on some `shapes` of a space."""
+
+    target: Target
+    step: Select
+    kernel: Microkernel
+    space: Space
+    shapes: Ints
+
+    def of(self, operands: Sequence[StateList], wanted: Bools) -> Iterator[tuple[list[Ints], _Calls]]:
+        """Yield the calls on the wanted tuples of states, with the places of these states (see `evaluated`)."""
+        return (self._by_cases if overridden(type(self.step), Select) else self._by_parts)(operands, wanted)
+
+    def _by_cases(self, operands: Sequence[StateList], wanted: Bools) -> Iterator[tuple[list[Ints], _Calls]]:
+        """Yield the calls by a class that overrides Select's `cases`."""
+
+        def cases(states: Sequence[OperandState]) -> list[tuple[Floats, list[_Needs]]]:
             check()
             found: list[tuple[Floats, list[_Needs]]] = []
             with contextlib.suppress(Inapplicable):
-                for case in step.cases(space.batch(states, inside), self.target):
-                    fitting = inside if case.cells is None else inside[case.cells]
+                for case in self.step.cases(self.space.batch(states, self.shapes), self.target):
+                    fitting = self.shapes if case.cells is None else self.shapes[case.cells]
                     cost = np.broadcast_to(np.asarray(case.expansion.cost, dtype=np.float64), (1, len(fitting)))
                     found.append((cost, [*_by_needs(case.expansion.needs, fitting)]))
             return found
 
-        for places, found in answers(ask, choices, together):
-            which = np.zeros(np.count_nonzero(together[box(places)]), dtype=np.int64)
+        for places, found in evaluated(cases, operands, wanted):
+            which = np.zeros(np.count_nonzero(wanted[box(places)]), dtype=np.int64)
             for cost, needs in found:
                 yield places, (cost, which, needs)
 
-    def _by_parts(
-        self,
-        kernel: Microkernel,
-        step: Select,
-        space: Space,
-        inside: Ints,
-        choices: Sequence[Choices],
-        together: Bools,
-    ) -> Iterator[tuple[list[Ints], _Calls]]:
-        """Yield the calls of a kernel: its condition and needs look at fewer fields of states than its cost."""
+    def _by_parts(self, operands: Sequence[StateList], wanted: Bools) -> Iterator[tuple[list[Ints], _Calls]]:
+        """Yield the calls of a kernel: its condition and needs read fewer fields of states than its cost."""
+        sizes = [*self.space.sizes[:, self.shapes]]
+        # Python ints are faster than arrays of length 1.
+        shape: tuple[Num, ...] = tuple(sizes) if len(self.shapes) > 1 else tuple([int(size[0]) for size in sizes])
 
-        sizes = [*space.sizes[:, inside]]
-        # Numbers take less time than arrays of one.
-        shape: tuple[Num, ...] = tuple(sizes) if len(inside) > 1 else tuple([int(size[0]) for size in sizes])
-
-        def ask(states: Sequence[OperandState]) -> tuple[LogicalSpec, Ints, list[_Needs]] | None:
+        def calls(states: Sequence[OperandState]) -> tuple[LogicalSpec, Ints, list[_Needs]] | None:
             check()
-            logical = LogicalSpec(space.key.op, shape, tuple(states), space.key.serial)
-            mask = fulfilled(kernel, logical, self.target)
+            logical = LogicalSpec(self.space.key.op, shape, tuple(states), self.space.key.serial)
+            mask = fulfilled(self.kernel, logical, self.target)
             if not anywhere(mask):
                 return None
             cells = masked(None, mask)
-            taken, fitting = select_cells(logical, cells), inside if cells is None else inside[cells]
-            return taken, fitting, [*_by_needs(checked_needs(kernel, taken, self.target), fitting)]
+            taken, fitting = select_cells(logical, cells), self.shapes if cells is None else self.shapes[cells]
+            return taken, fitting, [*_by_needs(checked_needs(self.kernel, taken, self.target), fitting)]
 
-        for places, found in answers(ask, choices, together):
+        for places, found in evaluated(calls, operands, wanted):
             if found:
                 taken, fitting, needs = found
-                chosen = [own.at(each) for own, each in zip(choices, places, strict=True)]
-                yield places, (*self._costs(kernel, taken, len(fitting), chosen, together[box(places)]), needs)
+                chosen = [own.at(each) for own, each in zip(operands, places, strict=True)]
+                yield places, (*self._costs(taken, len(fitting), chosen, wanted[box(places)]), needs)
 
     def _costs(
-        self, kernel: Microkernel, taken: LogicalSpec, shapes: int, choices: Sequence[Choices], together: Bools
+        self, taken: LogicalSpec, shapes: int, operands: Sequence[StateList], wanted: Bools
     ) -> tuple[Floats, Ints]:
-        """Return the distinct costs of a kernel, [distinct, shapes], and which of them each tuple of states has."""
-        codes = np.zeros(together.shape, dtype=np.int64)
-        parts: list[tuple[int, _Values]] = []
+        """Return the distinct costs, [distinct, shapes], and the row of each wanted tuple of states."""
+        codes = np.zeros(wanted.shape, dtype=np.int64)
+        parts: list[tuple[int, _PartValues]] = []
         count = 1
-        for part in kernel.cost_parts:
-            number, values = self._values(kernel, part, taken, shapes, choices, together)
+        for part in self.kernel.cost_parts:
+            number, values = self._part(part, taken, shapes, operands, wanted)
             parts.append((count, values))
             codes, count = codes + count * number, count * len(values)
-        distinct, which = np.unique(codes[together], return_inverse=True)
+        distinct, which = np.unique(codes[wanted], return_inverse=True)
         size = shapes * len(distinct)
         check(8 * size)
         costs = [
-            combined_costs(kernel, [own.at(some // weight % len(own)) for weight, own in parts], self.target)
+            combined_costs(self.kernel, [own.at(some // weight % len(own)) for weight, own in parts], self.target)
             for some in np.array_split(distinct, size // _AT_ONCE + 1)
         ]
         return np.concatenate(costs, dtype=np.float64), which.reshape(-1)
 
-    def _values(
-        self,
-        kernel: Microkernel,
-        part: CostPart,
-        taken: LogicalSpec,
-        shapes: int,
-        choices: Sequence[Choices],
-        together: Bools,
-    ) -> tuple[Ints, _Values]:
-        """Return what goes into the costs of a kernel, and which of it each tuple of states has."""
+    def _part(
+        self, part: CostPart, taken: LogicalSpec, shapes: int, operands: Sequence[StateList], wanted: Bools
+    ) -> tuple[Ints, _PartValues]:
+        """Return the distinct values of a part of the cost, and the row of each tuple of states."""
 
-        def ask(states: Sequence[OperandState]) -> Num | tuple[Num, ...]:
+        def value(states: Sequence[OperandState]) -> Num | tuple[Num, ...]:
             logical = LogicalSpec(taken.op, taken.shape, tuple(states), taken.serial)
-            return checked_part(kernel, part, logical, self.target)
+            return checked_part(self.kernel, part, logical, self.target)
 
-        number, rows = np.zeros(together.shape, dtype=np.int64), dict[bytes, int]()
+        number, rows = np.zeros(wanted.shape, dtype=np.int64), dict[bytes, int]()
         sizes: set[int | None] = set()
-        for places, found in answers(ask, choices, together):
+        for places, found in evaluated(value, operands, wanted):
             sizes.add(len(found) if isinstance(found, tuple) else None)
             each = found if isinstance(found, tuple) else (found,)
-            # In many states operands cost the same.
             row = b"".join([_in_bytes(one, shapes) for one in each])
             number[box(places)] = rows.setdefault(row, len(rows))
         if len(sizes) > 1:
-            raise self.target.fault(kernel, "each part of its cost has as many values for all Specs")
+            raise self.target.fault(self.kernel, "each part of its cost has as many values for all Specs")
         of_tuples = [size for size in sizes if size is not None]
         values = np.frombuffer(b"".join(rows), dtype=np.int64).reshape(len(rows), *of_tuples, shapes)
-        return number, _Values(values, bool(of_tuples))
+        return number, _PartValues(values, bool(of_tuples))
 
 
 def _in_bytes(value: Num, shapes: int) -> bytes:
-    """Return a value per shape, or one of all, as bytes that differ where values do."""
+    """Return the bytes of one int64 per shape."""
     if isinstance(value, int):
         return min(value, _MOST).to_bytes(8, sys.byteorder, signed=True) * shapes
     values = np.asarray(value, dtype=np.int64)
@@ -278,7 +275,7 @@ def _in_bytes(value: Num, shapes: int) -> bytes:
 
 
 def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:
-    """Yield the bytes per level that calls on some shapes need, which shapes need them, and their places."""
+    """Yield the distinct needs of calls on some shapes, with the shapes of each and their places."""
     if all(isinstance(need, int) for need in needs):
         yield tuple(map(int, needs)), shapes, None
         return
@@ -298,40 +295,40 @@ def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
     return allowed
 
 
-def _agreeing(
-    kernel: Microkernel, choices: Sequence[_Choices], cells: Ints
+def _compatible(
+    kernel: Microkernel, operands: Sequence[_Groups], cells: Ints
 ) -> Iterator[tuple[Bools, list[Ints], Bools]]:
-    """Yield tuples of states that go together, those at once that describe the same of the cells.
+    """Yield the tuples of states that a kernel takes together, batched by the cells that they describe.
 
-    These are a mask of cells, the numbers of each operand's states, and which of all their tuples go together.
+    A batch is a mask of cells, the numbers of each operand's states, and a mask of the compatible tuples of these.
     """
-    alike: dict[bytes, tuple[Bools, list[tuple[_Choice, ...]]]] = {}
-    for chosen, described in _extended((), np.ones(len(cells), dtype=np.bool_), choices, kernel):
+    alike: dict[bytes, tuple[Bools, list[tuple[_StateGroup, ...]]]] = {}
+    for chosen, described in _extended((), np.ones(len(cells), dtype=np.bool_), operands, kernel):
         alike.setdefault(described.tobytes(), (described, []))[1].append(chosen)
     for described, tuples in alike.values():
         numbers: list[Ints] = []
         places: list[dict[int, Ints]] = []
         for own in zip(*tuples, strict=True):
-            distinct = {id(choice): choice for choice in own}
-            ends = np.cumsum([0, *(len(choice.states) for choice in distinct.values())])
-            numbers.append(np.array([number for choice in distinct.values() for number in choice.states]))
+            distinct = {id(group): group for group in own}
+            ends = np.cumsum([0, *(len(group.states) for group in distinct.values())])
+            numbers.append(np.array([number for group in distinct.values() for number in group.states]))
             places.append({name: np.arange(*ends[at : at + 2]) for at, name in enumerate(distinct)})
         together = np.zeros([len(own) for own in numbers], dtype=np.bool_)
         for chosen in tuples:
-            together[box([own[id(choice)] for own, choice in zip(places, chosen, strict=True)])] = True
+            together[box([own[id(group)] for own, group in zip(places, chosen, strict=True)])] = True
         yield described, numbers, together
 
 
 def _extended(
-    chosen: tuple[_Choice, ...], described: Bools, choices: Sequence[_Choices], kernel: Microkernel
-) -> Iterator[tuple[tuple[_Choice, ...], Bools]]:
-    """Yield one of each of the choices after those `chosen`, such that all go together and describe some cell."""
-    if len(chosen) == len(choices):
+    chosen: tuple[_StateGroup, ...], described: Bools, operands: Sequence[_Groups], kernel: Microkernel
+) -> Iterator[tuple[tuple[_StateGroup, ...], Bools]]:
+    """Yield every compatible extension of `chosen` to one group per operand, with the cells it describes, if any."""
+    if len(chosen) == len(operands):
         yield chosen, described
         return
-    own = choices[len(chosen)]
-    known = [choice.state for choice in chosen]
-    for choice in own.get(kernel.shared(known[0]), []) if known else itertools.chain(*own.values()):
-        both = described & choice.described
-        if kernel.agreed([*known, choice.state]) and both.any():
-            yield from _extended((*chosen, choice), both, choices, kernel)
+    own = operands[len(chosen)]
+    known = [group.state for group in chosen]
+    for group in own.get(kernel.shared(known[0]), []) if known else itertools.chain(*own.values()):
+        both = described & group.described
+        if kernel.agreed([*known, group.state]) and both.any():
+            yield from _extended((*chosen, group), both, operands, kernel)

@@ -1,4 +1,4 @@
-"""Codes of memory limits: every value that a limit can have, numbered, so that limits are small ints in arrays."""
+"""Codes of memory limits: the possible values of a limit, numbered, so that arrays hold limits as small ints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Codes = TypeVar("_Codes", int, Ints)
 
 
 class LimitCodes:
-    """Codes of limits, per level: the place of a limit among the values of the level's grid.
+    """Codes of limits, per level: the index of a limit in the level's grid, up to the `ceilings`.
 
-    No limit is above the `ceilings`, by default all memory of the target.
+    By default, these are all memory of the target.
     """
 
     def __init__(self, target: Target, ceilings: Limits | None = None):
         self.grids = target.grids
-        #: How many codes the limits of each level have.
+        #: The number of codes of each level.
         self.counts = tuple(int(code) + 1 for code in self.encode(ceilings or target.full_limits()))
         #: The codes of the largest limits, [levels].
         self.full = np.array(self.counts, dtype=np.int64) - 1
@@ -37,8 +37,8 @@ class LimitCodes:
         return self.grids[level].array[codes]
 
     def lower(self, level: int, codes: Num, used: Num) -> Num:
-        """Return the codes of what is left of limits while `used` bytes are held; negative where they do not fit.
+        """Return the codes of the limits left while `used` bytes are held; negative where they do not fit.
 
-        The same as `morello.ir.limits.lower`, on codes.
+        This is `morello.ir.limits.lower` on codes.
         """
         return self.grids[level].index(np.asarray(self.grids[level].array[codes] - used))

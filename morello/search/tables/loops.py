@@ -1,6 +1,6 @@
-"""Loops, and all steps that treat operand states alike: what they make of every shape, and of operands their tiles.
+"""Loops, and all other structural steps, on every shape; and the states of the tiles that they cut.
 
-Such a step (`Rewrite.structural`) leads to the node's own operands, or tiles of them, whatever states they are in.
+A structural step (`Rewrite.structural`) leads to the node's own operands, or tiles of them, in any states.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite
 from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.tables.operand_states import States
-from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import (
     DTypes,
     Key,
@@ -32,19 +31,19 @@ from morello.search.tables.shapes import (
     searched_cases,
     searched_parts,
 )
-from morello.search.tables.step_tables import StepTables
+from morello.search.tables.step_tables import Priority, StepTables
 from morello.search.tables.tiles import CutGroup, Kinds, Tiles
 
-#: In place of the number of a cut: the tile is the whole operand.
+#: The number of a cut whose tile is the whole operand.
 WHOLE = -1
 
 
 @attrs.frozen
 class LoopPart:
-    """One child of a loop, over all shapes of the space that the loop is in.
+    """One child of a loop, over all shapes of the loop's space.
 
-    `args` are the loop's operands that the child's are tiles of. `shape`, [shapes], is the number of the child's
-    shape, -1 where there is no such child; `times`, [shapes], how often it runs.
+    The child's operands are tiles of the loop's operands `args`. `shape`, [shapes], is the number of the child's
+    shape, -1 where the child is absent; `times`, [shapes], its number of runs.
     """
 
     space: Space
@@ -55,9 +54,9 @@ class LoopPart:
 
 @attrs.frozen
 class LoopTable:
-    """One step over all shapes of a space: `valid`, [shapes], where it applies, and `cost`, [shapes], of its own.
+    """One step over all shapes of a space: where it is `valid`, [shapes], and its own `cost`, [shapes].
 
-    `suits` says, per level of the target, whether it applies to operands there.
+    `suits` has, per level of the target, whether the step applies to operands there.
     """
 
     step: Rewrite
@@ -71,8 +70,7 @@ class LoopTable:
 class LoopTables(StepTables):
     """All loops, by space, and the states of the tiles that they cut.
 
-    A cut is a way to take a tile of one shape from a tensor of another; they are numbered per rank. `tile` has the
-    tiles of each state.
+    A cut is a pair of a tensor's shape and a tile's; cuts are numbered per rank. `tile` has the tiles of each state.
     """
 
     def __init__(self, spaces: Spaces, target: Target):
@@ -83,7 +81,7 @@ class LoopTables(StepTables):
         self._cuts = self._all_cuts()
         self._cut_tensors: dict[int, tuple[Ints, Ints]] = {}
         self._by_sliding: dict[int, list[CutGroup]] = {}
-        #: Tiles of states that differ in level have the same codes, and those of many states are of the same kinds.
+        #: Codes and kinds of tiles, which states that differ only in level share.
         self._known: dict[tuple[object, ...], tuple[list[tuple[int, ...]], Kinds]] = {}
         self._kinds: dict[bytes, Kinds] = {}
         self.tile: list[Tiles] = []
@@ -100,7 +98,7 @@ class LoopTables(StepTables):
                 reached = key_of(part.logical), tuple(whole[arg] for arg in part.args)
                 yield reached, part.logical.shape
                 if part.logical.serial != space.key.serial:
-                    # Bounds compare the tiles of a parallel loop with the whole.
+                    # Bounds compare the tiles of a parallel loop with the serial whole.
                     yield reached, list(space.sizes)
 
     def step(self, logical: LogicalSpec, priority: Priority) -> Rewrite:
@@ -114,7 +112,7 @@ class LoopTables(StepTables):
                 yield from self._tabulate(space, batch, step, Priority(place, index).pack())
 
     def _tabulate(self, space: Space, batch: LogicalSpec, step: Rewrite, priority: int) -> Iterator[LoopTable]:
-        """Yield the step on every shape: one table, or several if its children differ in kind from shape to shape."""
+        """Yield the step on every shape: one table per distinct sequence of children."""
         tables: dict[tuple[tuple[Key, tuple[int, ...]], ...], LoopTable] = {}
         with contextlib.suppress(Inapplicable):
             for case in searched_cases(step, batch, self.target):
@@ -151,14 +149,14 @@ class LoopTables(StepTables):
     # The states of tiles.
 
     def cut_numbers(self, sliding: Sequence[bool], whole: Ints, tile: Ints) -> Ints:
-        """Return the numbers of cuts of tensors `tile` from tensors `whole`; WHOLE where they are the same."""
+        """Return the numbers of cuts of tensors `tile` from tensors `whole`; WHOLE where the two are equal."""
         known = self._cuts[len(sliding)]
         wanted = _cut_code(whole, tile, len(self.spaces.tensors[len(sliding)]), sliding)
         number = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         return np.where(whole == tile, WHOLE, number)
 
     def cut_tensors(self, rank: int) -> tuple[Ints, Ints]:
-        """Return the tensors that are cut and their tiles, [cuts] each, of all cuts of a rank."""
+        """Return the tensors and the tiles of all cuts of a rank, [cuts] each."""
         if rank not in self._cut_tensors:
             tensors = len(self.spaces.tensors[rank])
             self._cut_tensors[rank] = np.divmod(self._cuts[rank] % tensors**2, tensors)
@@ -171,9 +169,9 @@ class LoopTables(StepTables):
         self.tile.append(Tiles(kinds, np.array(made, dtype=np.int32)))
 
     def _tiles(self, states: States, number: int) -> tuple[list[tuple[int, ...]], Kinds]:
-        """Return the `tile_codes` of each kind of tile that a state has, and the kinds, [cuts]."""
+        """Return the `tile_codes` of each kind of tile of a state, and the kind of each cut, [cuts]."""
         rank, state = states.states[number]
-        # Of the level they look at the alignment only, and of the type at the size.
+        # Codes depend on the alignment of the level and the size of the type only.
         place = state.layout, state.contig, state.vector, state.aligned, state.spacing, state.dtype.bytes
         key = rank, place, self.target.level(state.level).alignment
         if key not in self._known:
@@ -188,10 +186,10 @@ class LoopTables(StepTables):
         return self._known[key]
 
     def _cuts_by_sliding(self, rank: int) -> list[CutGroup]:
-        """Return all cuts of a rank by the dimensions that slide."""
+        """Return all cuts of a rank, grouped by sliding dimensions."""
         if rank not in self._by_sliding:
             (whole, tile), dims = self.cut_tensors(rank), self.spaces.tensors[rank].sizes
-            # They are sorted by it.
+            # Cuts are sorted by their sliding dimensions.
             slides, first = np.unique(self._cuts[rank] // dims.shape[1] ** 2, return_index=True)
             self._by_sliding[rank] = [
                 CutGroup([bool(bits >> dim & 1) for dim in range(rank)], whole[begin:end], tile[begin:end], dims)
@@ -205,7 +203,7 @@ class LoopTables(StepTables):
         self._by_sliding.clear()
 
     def _all_cuts(self) -> dict[int, Ints]:
-        """Return every way that a loop cuts an operand (`_cut_code`), sorted, per rank."""
+        """Return the codes (`_cut_code`) of all cuts by loops, sorted, per rank."""
         codes: dict[int, list[Ints]] = {rank: [np.zeros(0, dtype=np.int64)] for rank in self.spaces.tensors}
         for key, loops in self.by_key.items():
             space = self.spaces.by_key[key]
@@ -224,16 +222,16 @@ class LoopTables(StepTables):
 
 
 def _cut_code(whole: Ints, tile: Ints, tensors: int, sliding: Sequence[bool]) -> Ints:
-    """Return one number for along which dimensions tiles may begin anywhere, and what is cut from what."""
+    """Return one number for each cut: its sliding dimensions, its tensor and its tile."""
     bits = sum(1 << dim for dim, slides in enumerate(sliding) if slides)
     return (bits * tensors + whole) * tensors + tile
 
 
 def _check(expansion: Expansion, step: Rewrite) -> None:
-    """Raise PluginError if a step that calls itself structural takes memory."""
+    """Raise PluginError if a structural step takes memory."""
     held = [expansion.needs, *(part.live for part in expansion.parts)]
     if expansion.tensors or any(np.any(np.asarray(amount)) for amounts in held for amount in amounts):
         raise PluginError(
-            f"rewrite {step.keyword} calls itself structural, but `{step}` takes memory",
-            "its class should not say `structural = True`",
+            f"rewrite {step.keyword} is declared structural, but `{step}` takes memory",
+            "remove `structural = True` from its class",
         )

@@ -1,4 +1,4 @@
-"""Moves: the states that they give to operands, and the moves that search tries on operands of each state class."""
+"""Moves: the operand states that they make, and the moves that search tries on operands of each state class."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from morello.rewrites.base import Rewrite, pending_dims
 from morello.rewrites.move import MoveStep, seen_in
 from morello.search.arrays import Ints
 from morello.search.tables.operand_states import StateClass, StateMap, States
-from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import DTypes, Key, Reached, Space, Spaces, key_of
-from morello.search.tables.step_tables import StepTables, overridden
+from morello.search.tables.step_tables import Priority, StepTables, overridden
 
 
 @attrs.frozen
 class MoveTable:
-    """Moves of one operand to one class of states, as search tries them: `steps` and their `priorities`, [steps].
+    """Moves of one operand to one class of states: `steps` and their `priorities`, [steps].
 
-    `into[i]` numbers the new operand's state: per tensor shape, [tensors], or, where `keeps[i]`, per state that is
-    moved, [states]; -1: none.
+    `into[i]` numbers the new operand's state, or -1: per tensor shape, [tensors], or, where `keeps[i]`, per state of
+    the moved operand, [states].
     """
 
     target: StateClass
@@ -42,14 +41,15 @@ class MoveTable:
 
 
 class MoveTables(StepTables):
-    """The operand states that moves make. `seen` has, per cache, the number of each state seen in it: [states].
+    """The operand states that moves make.
 
-    A move to a state as it is seen in a cache is a view: nothing is copied.
+    Per cache, `seen`, [states], numbers each state as seen in the cache. A move there to that state is a view: it
+    copies nothing.
     """
 
     def __init__(self, spaces: Spaces, target: Target):
         super().__init__(spaces, target)
-        #: The operands that are moved, by rank.
+        #: The operands that search moves, by rank.
         self._moved: dict[int, list[tuple[Space, int]]] = {}
         for space in spaces.by_key.values():
             for index, operand in enumerate(space.operands if is_moved(space.key.op, target) else ()):
@@ -63,7 +63,7 @@ class MoveTables(StepTables):
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
-        # Search asks for these two; the rest it takes to be as it is in MoveStep.
+        # Search calls these two, and assumes that the rest is that of MoveStep.
         return issubclass(rewrite, MoveStep) and overridden(rewrite, MoveStep) <= {"steps", "fresh"}
 
     @classmethod
@@ -91,7 +91,7 @@ class MoveTables(StepTables):
         return next(step for step, place in self._steps_of(space, priority.operand, cls) if place == packed)
 
     def tables(self, states: States, space: Space, operand: int, cls: StateClass) -> list[MoveTable]:
-        """Return the moves of one operand that search tries where the operand's state is of class `cls`."""
+        """Return the moves that search tries on an operand in a state of class `cls`."""
         grouped: dict[StateClass, list[tuple[MoveStep, int]]] = {}
         for step, priority in self._steps_of(space, operand, cls):
             dtype = cls.dtype if step.dtype is None else by_name(step.dtype)
@@ -115,7 +115,7 @@ class MoveTables(StepTables):
 
     def _steps_of(self, space: Space, operand: int, cls: StateClass) -> list[tuple[MoveStep, int]]:
         """Return the moves of an operand of this class, with their priorities."""
-        # Moves of one operand do not depend on others, so those of all are asked for at once.
+        # The moves of an operand do not depend on other operands, so one batch lists those of all.
         state = OperandState(cls.dtype, self.target.levels[cls.level].name, None, vector=cls.vector)
         if (space.key, state) not in self._searched:
             batch = space.batch([state] * len(space.operands))
@@ -150,12 +150,12 @@ class MoveTables(StepTables):
         self.seen = {name: views.padded(states) for name, views in self._seen.items()}
 
     def _all_steps(self, cls: StateClass) -> list[MoveStep]:
-        """Return every move of an operand of this class, whatever operation it is of."""
+        """Return every move of an operand of this class, for all operations."""
         steps = (step for space, index in self._moved[cls.rank] for step, _ in self._steps_of(space, index, cls))
         return [*dict.fromkeys(map(_general, steps))]
 
     def _into_caches(self, steps: Sequence[MoveStep]) -> dict[str, list[MoveStep]]:
-        """Return the caches that steps move to, each with the steps that keep the layout."""
+        """Return the caches to which steps move operands, each with the steps that keep the layout."""
         caches: dict[str, list[MoveStep]] = {}
         for step in steps:
             if self.target.level(step.level).kind == "cache":
@@ -163,7 +163,7 @@ class MoveTables(StepTables):
         return caches
 
     def _new_states(self, states: States, rank: int, dtype: DType, step: MoveStep) -> Ints:
-        """Return the numbers of the states that a move to a layout of its own makes, [tensors], -1 for none."""
+        """Return the numbers of the states that a move to a given layout makes, [tensors], or -1."""
         general = attrs.evolve(_general(step), dtype=step.dtype or dtype.name)
         if (rank, general) not in self._into:
             into = np.full(len(self.spaces.tensors[rank]), -1, dtype=np.int64)
@@ -174,7 +174,7 @@ class MoveTables(StepTables):
         return self._into[rank, general]
 
     def _enter_new_states(self, into: Ints, states: States, rank: int, dtype: DType, step: MoveStep) -> None:
-        """Enter the states that a move makes. Raises Inapplicable where its layout describes none of the shapes."""
+        """Store the states that a move makes. Raises Inapplicable if its layout describes none of the shapes."""
         dims = tuple(self.spaces.tensors[rank].sizes)
         tensor = TensorSpec(dims, OperandState(dtype, step.level, None))
         for state, group in step.fresh("operand", tensor, self.target):
@@ -186,12 +186,12 @@ class MoveTables(StepTables):
 
 
 def is_moved(op: Operation, target: Target) -> bool:
-    """Return whether search moves operands of an operation."""
+    """Return whether search moves the operands of an operation."""
     return bool(MoveTables.rewrites(target)) and pending_dims(op, target) is None
 
 
 def _casts(dtype: DType, target: Target) -> list[DType]:
-    """Return a data type, and those that values of it can be cast to on moves."""
+    """Return a data type and all types to which chains of moves can cast it."""
     reached = [dtype]
     for known in reached:
         for name, to in sorted(target.info.casts):
@@ -201,5 +201,5 @@ def _casts(dtype: DType, target: Target) -> list[DType]:
 
 
 def _general(step: MoveStep) -> MoveStep:
-    """Return the step without the number of the operand, which makes no difference to the new state."""
+    """Return the step for operand 0: the new state does not depend on the operand's number."""
     return attrs.evolve(step, operand=0)

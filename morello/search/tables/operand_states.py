@@ -1,4 +1,4 @@
-"""Operand states, numbered: what each costs and takes, over all tensor shapes."""
+"""Operand states, numbered: the cost of a move and the memory of each, over all tensor shapes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from morello.search.watch import check
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-#: More bytes than any memory has.
+#: Bytes of a tensor that cannot be in a state: more than any memory.
 NEVER = np.int64(1) << 60
 
 
 @attrs.frozen(cache_hash=True)
 class StateClass:
-    """All that bounds know of an operand state: not its layout, contiguity and alignment."""
+    """The part of an operand state that bounds distinguish: not layout, contiguity and alignment."""
 
     rank: int
     level: int
@@ -36,24 +36,24 @@ class StateClass:
 
 
 class MakesStates:
-    """A kind of step, as far as operand states are concerned: by default it makes none."""
+    """A kind of step that leads from operand states to operand states. By default it leads to none."""
 
     def start(self, states: States) -> None:
-        """Number the states that steps bring up of themselves."""
+        """Number the states that steps make regardless of the operands' states."""
 
     def follow(self, states: States, number: int) -> None:
-        """Number the states that steps make of a state."""
+        """Number the states that steps make from a state."""
 
     def finish(self, states: States) -> None:
-        """Tabulate what depends on all states, which are known now."""
+        """Build the tables that depend on the complete list of states."""
 
 
 class States:
-    """All operand states that Specs in `spaces` can have, beginning with those of the goals.
+    """All operand states of the Specs in `spaces`, those of the goals first.
 
-    `cost` and `bytes` are, per state, [tensors of its rank]: what a move of such a tensor costs (m of [Kaufman2025];
-    infinite where the state does not describe the shape), and the bytes it takes of its own level. States that cost or
-    take the same share the array. `cls` and `level`, [states], number the class and the level of each.
+    Per state, `cost` and `bytes`, [tensors of its rank], are the cost of a move (m in [Kaufman2025]; infinite where
+    the state does not describe the shape) and the bytes taken of the state's own level. States of equal costs or bytes
+    share the array. `cls` and `level`, [states], number the class and the level of each.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class States:
         return len(self.states)
 
     def number(self, rank: int, state: OperandState) -> int:
-        """Return the number of a state of operands of this rank, a new one if need be.
+        """Return the number of a state of operands of this rank; add it if it is new.
 
-        Raises PluginError for a new one when all are known.
+        Raises PluginError for a new state once the list is complete.
         """
         number = self.numbers.get((rank, state))
         if number is None:
             if self._complete:
                 what = f"{state.layout} in {state.level}"
                 raise PluginError(
-                    f"a move makes an operand state that search did not hear of before: {what}",
+                    f"a move makes an operand state that no table of search has: {what}",
                     "let the moves of an operand depend on its operation, rank, level and type alone",
                 )
             number = self.numbers[rank, state] = len(self.states)
@@ -118,13 +118,13 @@ class States:
         return number
 
     def describes(self, number: int) -> Bools:
-        """Return whether a state can be that of each tensor of its rank, [tensors]."""
+        """Return which tensors of its rank can be in a state, [tensors]."""
         return self.cost[number] < np.inf
 
     def described_by(self, rank: int, layout: Layout | None, contig: int, vector: int | None) -> Bools:
-        """Return which tensors of a rank states of a layout, contiguity and vector size can be those of, [tensors].
+        """Return which tensors of a rank can have a layout, contiguity and vector size, [tensors].
 
-        It is known while states are being numbered; levels and types make no difference to it.
+        Available while states are being numbered. Levels and data types make no difference.
         """
         key = rank, layout, contig, vector
         if key not in self._described:
@@ -139,7 +139,7 @@ class States:
             self._own_codes[rank, layout] = _own_codes(layout, tensors.sizes)
         described = np.zeros(len(tensors), dtype=np.bool_)
         for codes, cells in self._own_codes[rank, layout]:
-            # In normal form a layout is that of the whole as a tile of itself.
+            # In normal form, the layout of a tensor is that of the tensor as a tile of itself.
             described[cells] = layout.tiled(contig, codes) == (layout, contig)
         if vector is not None:
             cells = np.flatnonzero(described)
@@ -148,7 +148,7 @@ class States:
         return described
 
     def _measure(self, number: int) -> None:
-        """Work out what a state costs and takes."""
+        """Append the costs and bytes of a state."""
         rank, state = self.states[number]
         tensors = self.tensors[rank]
         cells = np.flatnonzero(self.described_by(rank, state.layout, state.contig, state.vector))
@@ -162,30 +162,31 @@ class States:
 
 
 class StateMap:
-    """A map of states: each one's image, -1 if it has none; `padded` gives it for all states, [states]."""
+    """A partial map from states to states, by number."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
 
     def enter(self, state: int, into: int) -> None:
-        """Let a state become another."""
+        """Map a state to another."""
         self._numbers += [-1] * (state + 1 - len(self._numbers))
         self._numbers[state] = into
 
     def padded(self, states: States) -> Ints:
+        """Return the image of every state, [states], or -1."""
         return np.array([*self._numbers, *[-1] * (len(states) - len(self._numbers))], dtype=np.int64)
 
 
 def least(rows: Iterable[npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
-    """Return the least of each column of some rows, of which some may be the same array."""
+    """Return the minimum of each column. Rows that are the same object are compared once."""
     distinct = [*{id(row): row for row in rows}.values()]
     return distinct[0] if len(distinct) == 1 else np.minimum.reduce(distinct)
 
 
 def _own_codes(layout: Layout, dims: Ints) -> list[tuple[tuple[int, ...], Ints]]:
-    """Return the `tile_codes` of tensors, [rank, tensors], as tiles of themselves, each with those that have it.
+    """Return the distinct `tile_codes` of tensors, [rank, tensors], as tiles of themselves, with the tensors of each.
 
-    Tensors that the layout does not describe are left out.
+    Tensors that the layout does not describe are omitted.
     """
     cells = np.flatnonzero(np.broadcast_to(np.asarray(layout.applies(tuple(dims))), dims.shape[1:]))
     if not len(cells):

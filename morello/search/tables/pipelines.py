@@ -1,7 +1,7 @@
-"""Pipelines: steps that make new tensors, or see operands under other dimensions, on all shapes of a space.
+"""Pipelines: steps that make new tensors, or view operands under other dimensions, on all shapes of a space.
 
-The parts that a `PipelineRewrite` makes of a shape depend on the operands' data types, but neither on their other state
-nor on where new tensors live. Steps that differ only in the states of new tensors share one table.
+The expansion of a shape by such a step (`PipelineRewrite`) depends on no operand state but the data types, and not on
+the states of the new tensors. Steps that differ only in the latter share one table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from morello.rewrites.base import Rewrite, masked, select_cells, within
 from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage, lifetimes
 from morello.search.arrays import Ints
 from morello.search.tables.operand_states import StateMap, States
-from morello.search.tables.priorities import Priority
 from morello.search.tables.shapes import (
     DTypes,
     Key,
@@ -33,18 +32,18 @@ from morello.search.tables.shapes import (
     neutral_batch,
     typed_key_of,
 )
-from morello.search.tables.step_tables import StepTables, overridden
+from morello.search.tables.step_tables import Priority, StepTables, overridden
 
-#: What steps of one table have in common of a part: its space, its operands, how it sees them, what it holds.
+#: A part of all steps of one table: its space, its operands, their dimension maps, and the tensors held.
 _Shared = tuple[Key, tuple[int, ...], tuple[DimMap, ...] | None, tuple[int, ...]]
 
 
 @attrs.frozen(eq=False)
 class _Planned:
-    """Tells what steps make of some shapes, `cells`, [n], wherever their new tensors are.
+    """The expansion of the shapes `cells`, [n], except for the states of new tensors.
 
-    `parts` has what is in common of each part, and `shapes` its shapes, [n], by number; `tensors` has the ranks of new
-    tensors, and the numbers of their shapes, [n].
+    `shapes` has the number of each part's shape, [n]; `tensors` the rank of each new tensor and the numbers of its
+    shapes, [n].
     """
 
     plan: PipelinePlan
@@ -56,10 +55,10 @@ class _Planned:
 
 @attrs.frozen
 class PipelinePart:
-    """One child of a pipeline. `args` from the number of operands on are new tensors.
+    """One child of a pipeline. Numbers in `args` from the number of operands on are new tensors.
 
-    `shape`, [shapes], is the number of the child's shape, -1 where there is no such child; `holds` are the new
-    tensors that are held while it runs; `dim_maps` the dimensions under which it sees each operand, None: its own.
+    `shape`, [shapes], is the number of the child's shape, -1 where the child is absent; `holds` are the new tensors
+    held while it runs; `dim_maps` the dimensions under which it views each operand, None: its own.
     """
 
     space: Space
@@ -74,7 +73,7 @@ class PipelineTable:
     """Steps with the same parts, and their `priorities`.
 
     `tensors[i]`, [shapes], numbers the shape of new tensor i among those of its rank; `new_states[step][i]`, [shapes],
-    its state in `PipelineTables.states`, -1: none.
+    its state in `PipelineTables.states`, or -1.
     """
 
     steps: list[Rewrite]
@@ -84,7 +83,7 @@ class PipelineTable:
     new_states: list[list[Ints]]
 
     def states_of(self, step: Rewrite, priority: int, count: int) -> list[Ints]:
-        """Return the states of the new tensors of one step, to be filled in."""
+        """Return the arrays of states of the new tensors of one step, filled with -1 at first."""
         if priority not in self.priorities:
             self.steps.append(step)
             self.priorities.append(priority)
@@ -95,8 +94,8 @@ class PipelineTable:
 class PipelineTables(StepTables):
     """All pipelines on some spaces, by space and data types of the operands.
 
-    `states` are those of new tensors, each with its rank; `numbers`, [states], their numbers in `States`.
-    `under` has, per rank and map of dimensions, the number of each state seen so, [all states], -1 where it cannot be.
+    `states` are those of new tensors, each with its rank; `numbers`, [states], their numbers in `States`. Per rank and
+    dimension map, `under`, [all states], is the number of each state viewed so, or -1.
     """
 
     def __init__(self, spaces: Spaces, target: Target):
@@ -113,7 +112,7 @@ class PipelineTables(StepTables):
 
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
-        # Search asks for plans and states; the rest it takes to be as it is in PipelineRewrite.
+        # Search calls `plans` and `new_states`, and assumes that the rest is that of PipelineRewrite.
         return issubclass(rewrite, PipelineRewrite) and "cases" not in overridden(rewrite, PipelineRewrite)
 
     @classmethod
@@ -207,7 +206,7 @@ class PipelineTables(StepTables):
         known: _Planned,
         states: Sequence[OperandState],
     ) -> PipelineTable:
-        """Return the table of steps with the same parts, a new one if need be."""
+        """Return the table of steps with the same parts; add it if it is new."""
         classes = tuple((state.level, state.dtype, state.vector) for state in states)
         if (known.parts, classes) not in tables:
             parts = tuple(self._part(space, part) for part in known.parts)
@@ -223,7 +222,7 @@ class PipelineTables(StepTables):
         cells: CellIndices,
         rows: Sequence[Ints],
     ) -> None:
-        """Enter what a step makes of some of the shapes of a plan."""
+        """Store the expansion of some of the shapes of a plan."""
         of_space = known.cells if cells is None else known.cells[cells]
         for part, shapes in zip(table.parts, known.shapes, strict=True):
             part.shape[of_space] = take(shapes, cells)
@@ -242,8 +241,8 @@ class PipelineTables(StepTables):
             if dim_map is not None:
                 if arg >= len(space.operands):
                     raise PluginError(
-                        "a pipeline rewrite sees a new tensor under other dimensions than its own",
-                        "its class should not be a PipelineRewrite one",
+                        "a pipeline rewrite views a new tensor under other dimensions than its own",
+                        "derive its class from Rewrite, not PipelineRewrite",
                     )
                 self._dim_maps.add((len(space.operands[arg].dims), dim_map))
         return PipelinePart(child, args, seen, holds, np.full(space.count, -1))
@@ -261,7 +260,7 @@ def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterat
 
 
 def _plans(step: PipelineRewrite, batch: LogicalSpec, target: Target) -> Iterator[PipelinePlan]:
-    """Yield a step's plans for those shapes of a batch on which search tries it. Raises Inapplicable."""
+    """Yield a step's plans for the shapes of a batch on which search tries it. Raises Inapplicable."""
     tried = masked(None, step.worth_trying(batch, target))
     for plan in step.plans(select_cells(batch, tried), target):
         yield attrs.evolve(plan, cells=within(tried, plan.cells))

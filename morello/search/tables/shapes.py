@@ -1,8 +1,8 @@
-"""Shapes: the sizes that Specs below some goals can have.
+"""Shapes: all sizes of the Specs reachable from some goals.
 
-A space is one operation on all shapes that it can have, which are numbered. Shapes are closed under what steps do:
-tiles of every size and the remainders they leave, copies of operands, parts of pipelines. What pipelines make depends
-on the operands' data types too, so these are followed along with the shapes.
+A space is one operation with all its reachable shapes, which are numbered. Shapes are closed under steps: tiles and
+their remainders, copies of operands, stages of pipelines. Since pipelines also depend on the data types of operands,
+those are tracked along with the shapes.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ DTypes = tuple[DType, ...]
 
 @attrs.frozen(cache_hash=True)
 class Key:
-    """All that Specs of one space have in common."""
+    """The properties shared by all Specs of a space."""
 
     op: Operation
     rank: int
     serial: bool
 
 
-#: A space, and the data types of its operands.
+#: A space and the data types of its operands.
 TypedKey = tuple[Key, DTypes]
-#: A space with data types, and shapes in it: a size or an array of sizes per dimension.
+#: A typed space and shapes in it: per dimension, one size or an array of sizes.
 Reached = tuple[TypedKey, Sequence[Num]]
 
 
 def key_of(logical: LogicalSpec) -> Key:
-    """Return the key of the space that a Spec, or a batch of Specs, is in."""
+    """Return the key of the space of a Spec or a batch of Specs."""
     return Key(logical.op, len(logical.shape), logical.serial)
 
 
 def typed_key_of(logical: LogicalSpec) -> TypedKey:
-    """Return the space that a Spec, or a batch of Specs, is in, and its operands' data types."""
+    """Return the space of a Spec or a batch of Specs, and the data types of its operands."""
     return key_of(logical), tuple(state.dtype for state in logical.states)
 
 
 class Shapes:
-    """Distinct shapes of one rank, numbered in lexicographic order; `sizes` has them as [dimensions, shapes]."""
+    """Distinct shapes of one rank in lexicographic order, numbered from 0: `sizes`, [dimensions, shapes]."""
 
     def __init__(self, columns: Ints):
         distinct = [np.unique(row, return_inverse=True) for row in columns]
@@ -70,7 +70,7 @@ class Shapes:
         return self.count
 
     def number(self, shape: Sequence[int]) -> int:
-        """Return the number of one shape, -1 if it is not among them."""
+        """Return the number of one shape, or -1."""
         code = 0
         for known, size in zip(self.sizes_per_dim, shape, strict=True):
             place = bisect_left(known, size)
@@ -81,7 +81,7 @@ class Shapes:
         return number if number < self.count and self._sorted_codes[number] == code else -1
 
     def numbers(self, shape: Sequence[Ints]) -> Ints:
-        """Return the numbers, [n], of shapes given as one array [n] per dimension; -1 where they are not among them."""
+        """Return the numbers, [n], or -1, of shapes given as one array [n] per dimension."""
         places: list[Ints] = []
         present: Bools = np.ones(1, dtype=np.bool_)
         for known, size in zip(self.sizes_per_dim, shape, strict=True):
@@ -93,7 +93,7 @@ class Shapes:
         return np.where(present & (self._sorted_codes[number] == codes), number, -1)
 
     def _codes(self, places: Sequence[Ints]) -> Ints:
-        """Return one number per shape, [n], given the places of its sizes among `sizes_per_dim`."""
+        """Return one number per shape, [n], given the places of its sizes in `sizes_per_dim`."""
         codes: Ints = np.zeros(1, dtype=np.int64)
         for place, known in zip(places, self.sizes_per_dim, strict=True):
             codes = codes * len(known) + place
@@ -101,13 +101,12 @@ class Shapes:
 
 
 class Space(Shapes):
-    """Shapes of one operation."""
+    """All shapes of one operation. `tensors[i]`, [shapes], numbers the shape of operand i among those of its rank."""
 
     def __init__(self, key: Key, columns: Ints):
         super().__init__(columns)
         self.key = key
         self.operands = key.op.operands(key.rank)
-        #: Per operand, the number of its shape among all tensors of its rank: [shapes].
         self.tensors: list[Ints] = []
 
     def operand_shapes(self, operand: int) -> Ints:
@@ -117,12 +116,12 @@ class Space(Shapes):
         return np.stack(columns) if columns else np.zeros((0, self.count), dtype=np.int64)
 
     def batch(self, states: Sequence[OperandState], cells: Ints | None = None) -> LogicalSpec:
-        """Return Specs of these shapes (all of them by default) as one batch."""
+        """Return a batch of Specs of the shapes with the given numbers, by default of all."""
         sizes = self.sizes if cells is None else self.sizes[:, cells]
         return LogicalSpec(self.key.op, tuple(sizes), tuple(states), self.key.serial)
 
     def layers(self) -> list[Ints]:
-        """Return the numbers of all shapes in layers, smaller shapes first; no shape of a layer contains another."""
+        """Partition the shapes into layers, smaller ones first, such that no shape contains another of its layer."""
         depth: Ints = np.zeros(self.count, dtype=np.int64)
         for dim, known in enumerate(self.sizes_per_dim):
             depth = depth + cast(Ints, np.searchsorted(known, self.sizes[dim]))
@@ -130,27 +129,27 @@ class Space(Shapes):
 
 
 class ReachesShapes(Protocol):
-    """A kind of step, as far as shapes are concerned."""
+    """A kind of step that leads from shapes to shapes."""
 
     def reach(self, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
-        """Yield what one step leads to from all shapes of a space, whose operands can have any of these types."""
+        """Yield the shapes reachable by one step from all shapes of a space with any of these data types."""
         ...
 
 
 class Spaces:
-    """Every space that Specs below the goals can be in. `dtypes` are the types that operands of each can have."""
+    """All spaces reachable from the goals. `dtypes` has the data types of the operands of each."""
 
     def __init__(self, goals: Iterable[LogicalSpec], target: Target, kinds: Sequence[ReachesShapes]):
         self.target = target
         self.by_key: dict[Key, Space] = {}
         self.dtypes: dict[Key, dict[DTypes, None]] = {}
-        #: Spaces to which data types are new.
+        #: Spaces with new data types, and shapes not yet visited.
         self._renewed: set[Key] = set()
         self._waiting: dict[Key, list[Ints]] = {}
         for goal in goals:
             self._note(typed_key_of(goal), goal.shape)
         while self._waiting:
-            # What leads to a space was met before it, but copies come of all: so few spaces are looked at again.
+            # Every space leads to copies, so those go last: few spaces are visited twice.
             key = min((key for key in self.dtypes if key in self._waiting), key=lambda key: key.op.moves_data)
             if new := self._new(key):
                 for kind in kinds:
@@ -159,7 +158,7 @@ class Spaces:
         self.tensors = self._number_tensors()
 
     def _note(self, typed_key: TypedKey, shape: Sequence[Num]) -> None:
-        """Let shapes be looked at, and all of a space if the types are new to it."""
+        """Queue shapes for a visit; queue the whole space if its data types are new."""
         key, dtypes = typed_key
         seen = self.dtypes.setdefault(key, {})
         if dtypes not in seen:
@@ -169,7 +168,7 @@ class Spaces:
         self._waiting.setdefault(key, []).append(columns)
 
     def _new(self, key: Key) -> Space | None:
-        """Enter the shapes that are waiting to be looked at; return those to look at, None if there are none."""
+        """Store the queued shapes of a space; return those to visit, or None."""
         known, columns = self.by_key.get(key), np.concatenate(self._waiting.pop(key), axis=1)
         new = columns if known is None else columns[:, known.numbers(list(columns)) < 0]
         every = new if known is None else np.concatenate([known.sizes, new], axis=1)
@@ -188,27 +187,26 @@ class Spaces:
         tensors = {rank: Shapes(np.concatenate(columns, axis=1)) for rank, columns in found.items()}
         for space in self.by_key.values():
             for index, operand in enumerate(space.operands):
-                shapes = list(space.operand_shapes(index))
-                numbers = tensors[len(operand.dims)].numbers(shapes)
+                numbers = tensors[len(operand.dims)].numbers(list(space.operand_shapes(index)))
                 space.tensors.append(np.broadcast_to(numbers, (space.count,)))
         return tensors
 
 
 def neutral_batch(space: Space, target: Target, dtypes: Sequence[DType] | None = None) -> LogicalSpec:
-    """Return all shapes of a space, with operand states of these types (f32) that no loop or pipeline objects to."""
+    """Return all shapes of a space with operand states, f32 by default, that no loop or pipeline rejects."""
     level = target.levels[-1].name
     return space.batch([OperandState(dtype, level, None) for dtype in dtypes or [F32] * len(space.operands)])
 
 
 def searched_cases(step: Rewrite, batch: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
-    """Yield a step's cases on those shapes of a batch on which search tries it. Raises Inapplicable."""
+    """Yield a step's cases on the shapes of a batch on which search tries it. Raises Inapplicable."""
     cells = masked(None, step.worth_trying(batch, target))
     for case in step.cases(select_cells(batch, cells), target):
         yield RewriteCase(within(cells, case.cells), case.expansion)
 
 
 def searched_parts(rewrites: Iterable[type[Rewrite]], batch: LogicalSpec, target: Target) -> Iterator[Part]:
-    """Yield the parts of all that some rewrites make of a batch where search tries them."""
+    """Yield the parts of all expansions of a batch by some rewrites, as far as search tries them."""
     for rewrite in rewrites:
         for step in rewrite.steps(batch, target):
             with contextlib.suppress(Inapplicable):

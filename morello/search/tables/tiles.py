@@ -1,4 +1,4 @@
-"""The tiles of tensors in one state, for all ways that tensors are cut."""
+"""The tiles of tensors in one state, for all cuts: pairs of a tensor and a tile of it."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from morello.ir.numbers import Num, is_batch, numbered
 from morello.ir.tensor import OperandState
 from morello.search.arrays import Bools, Ints
 
-#: Numbers of kinds: there is one for each state and each way to cut a tensor.
+#: Numbers of kinds of tiles, [cuts].
 Kinds = npt.NDArray[np.int16]
-#: Small numbers, in as few bytes as they take.
+#: Small numbers, in the narrowest type that holds them.
 _Small = npt.NDArray[np.integer[Any]]
 
 
 @attrs.frozen(eq=False)
 class Tiles:
-    """States of tiles, or patterns: `kinds`, [cuts], says which kind each tile is of, and `made`, [kinds], what it is.
+    """The tiles of one state: `kinds`, [cuts], and the number of each kind's state or pattern, `made`, [kinds].
 
-    A kind of -1: there is no tile. Many states have tiles of the same kinds, and share the array.
+    A kind of -1 means that there is no tile. States whose tiles have the same kinds share the array.
     """
 
     kinds: Kinds
     made: npt.NDArray[np.int32]
 
     def __attrs_post_init__(self) -> None:
-        assert len(self.made) <= np.iinfo(self.kinds.dtype).max, "there are few kinds"
+        assert len(self.made) <= np.iinfo(self.kinds.dtype).max, "more kinds than int16 holds"
 
 
-#: Tells which tensors of a rank states of a layout, contiguity and vector size can be those of, [tensors].
+#: `States.described_by` for one rank.
 DescribedBy = Callable[[Layout | None, int, int | None], Bools]
 
 
 @attrs.frozen(eq=False)
 class _Codes:
-    """The distinct `tile_codes` of a state, and which of them follow from facts: `number`, [facts].
+    """The distinct `tile_codes` of a state; `number`, [facts], is the index of the codes that follow from each facts.
 
-    `form`, [codes], numbers the layout and contiguity of a tile among `forms`, from 1 on; 0: it cuts through strips.
+    `form`, [codes], numbers the layout and contiguity of a tile in `forms`, from 1; 0: it cuts through strips.
     """
 
     distinct: list[tuple[int, ...]]
@@ -52,40 +52,40 @@ class _Codes:
 
 
 class CutGroup:
-    """Ways to take tiles from the tensors of a rank, along which the same dimensions are `sliding`.
+    """Cuts of tensors of one rank with the same `sliding` dimensions.
 
-    `whole` and `tile`, [cuts], are the numbers of tensors, whose sizes are `dims`, [rank, tensors].
+    `whole` and `tile`, [cuts], number tensors, whose sizes are `dims`, [rank, tensors].
     """
 
     def __init__(self, sliding: Sequence[bool], whole: Ints, tile: Ints, dims: Ints):
         self._sliding, self._whole, self._tile, self._tensors = sliding, whole, tile, dims.shape[1]
         self._shape, self._part = [*dims[:, whole]], [*dims[:, tile]]
-        #: Per dimension the distinct sizes of tensors and tiles, [2, distinct], and which of them each cut has, [cuts].
+        #: Per dimension the distinct sizes of tensors and tiles, [2, distinct], and the column of each cut, [cuts].
         self._sizes: list[tuple[Ints, Ints]] = []
         for sizes in zip(self._shape, self._part, strict=True):
             distinct, which = numbered(sizes)
             self._sizes.append((np.array(distinct, dtype=np.int64).T, which))
-        #: The distinct `tile_facts` of cuts, [facts] of arrays [distinct], and which of them each cut has, [cuts].
+        #: The distinct `tile_facts`, [facts] of arrays [distinct], and the place of each cut's, [cuts].
         self._facts: dict[tuple[object, ...], tuple[list[Ints], _Small]] = {}
         self._codes: dict[tuple[object, ...], _Codes] = {}
 
     def kinds(
         self, state: OperandState, alignment: int, described_by: DescribedBy, first: int
     ) -> tuple[list[tuple[int, ...]], Kinds]:
-        """Return the `tile_codes` of each kind of tile that a state has, and the kinds, numbered from the `first` one.
+        """Return the `tile_codes` of each kind of tile of a state, and the kind of each cut, [cuts], from `first` on.
 
-        `alignment` is that of its level, in bytes.
+        `alignment` is that of the state's level, in bytes.
         """
         facts, which = self._distinct_facts(state, alignment)
         codes = self._distinct_codes(state, alignment, facts)
         there: Bools = described_by(state.layout, state.contig, state.vector).take(self._whole)
         if state.vector is not None:
-            # Tiles consist of whole vectors where their states describe them.
+            # A tile must consist of whole vectors.
             described = [described_by(*form, state.vector) for form in codes.forms]
             rows = np.concatenate([np.zeros(self._tensors, dtype=np.bool_), *described])
             first_of_row: Ints = np.take(codes.form[codes.number] * self._tensors, which)
             there &= rows.take(first_of_row + self._tile)
-        # From 1 on; 0 is no tile.
+        # Numbered from 1; 0: no tile.
         own: _Small = (which + which.dtype.type(1)) * there
         met = codes.number[np.flatnonzero(np.bincount(own, minlength=len(codes.number) + 1)[1:])]
         found = [each for each in sorted({*met.tolist()}) if codes.form[each]]
@@ -94,14 +94,13 @@ class CutGroup:
         return [codes.distinct[each] for each in found], np.take(np.append(np.int16(-1), place[codes.number]), own)
 
     def _distinct_codes(self, state: OperandState, alignment: int, facts: Sequence[Ints]) -> _Codes:
-        """Return the distinct `tile_codes` of a state, and which of them follow from each of the facts."""
         key = *self._facts_key(state, alignment), state.contig, state.aligned, state.spacing
         if key not in self._codes:
             distinct, number = _numbered(state.codes_of(facts), 1)
             forms: dict[tuple[Layout | None, int], int] = {}
             known: dict[tuple[int, ...], int] = {}
             for codes in distinct:
-                # Alignment and spacing make no difference to the layout.
+                # The layout does not depend on alignment and spacing.
                 if (dims := codes[:-2]) not in known:
                     broken = state.breaks_strips(codes)
                     known[dims] = 0 if broken else forms.setdefault(state.tiled_layout(codes), len(forms) + 1)
@@ -110,14 +109,14 @@ class CutGroup:
         return self._codes[key]
 
     def _facts_key(self, state: OperandState, alignment: int) -> tuple[object, ...]:
-        """Return all that `tile_facts` depend on: many states differ in nothing of it."""
+        """Return the fields on which `tile_facts` depend."""
         return state.layout, state.dtype.bytes, state.vector if any(self._sliding) else None, alignment
 
     def _distinct_facts(self, state: OperandState, alignment: int) -> tuple[list[Ints], _Small]:
-        """Return the distinct `tile_facts` of the cuts of a state, and which of them each cut has, [cuts]."""
+        """Return the distinct `tile_facts` of the cuts of a state, and the place of each cut's, [cuts]."""
         key = self._facts_key(state, alignment)
         if key not in self._facts:
-            # Of tensors that the layout does not describe, nothing is asked.
+            # Tensors that the layout does not describe are ignored later.
             with np.errstate(divide="ignore"):
                 codes = self._layout_codes(state.layout) if state.layout else None
                 facts = state.tile_facts(self._shape, self._part, alignment, None, self._sliding, codes)
@@ -127,7 +126,7 @@ class CutGroup:
         return self._facts[key]
 
     def _layout_codes(self, layout: Layout) -> list[Num]:
-        """Return a layout's `tile_codes`, [cuts] each: of a dimension they depend on its sizes alone."""
+        """Return a layout's `tile_codes`, [cuts] each. The code of a dimension depends on its sizes alone."""
         codes = layout.tile_codes([whole for (whole, _), _ in self._sizes], [tile for (_, tile), _ in self._sizes])
         return [
             np.take(code, self._sizes[one.dim][1]) if isinstance(code, np.ndarray) else code
@@ -136,5 +135,5 @@ class CutGroup:
 
 
 def _numbered(codes: Sequence[Num], count: int) -> tuple[list[tuple[int, ...]], Ints]:
-    """Return the distinct tuples of codes of so many cells, which may all have the same, and which each cell has."""
+    """Return the distinct tuples of codes of `count` cells, and the place of each cell's."""
     return numbered(codes) if is_batch(codes) else ([tuple(map(int, codes))], np.zeros(count, dtype=np.int64))

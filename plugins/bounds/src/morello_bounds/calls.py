@@ -25,9 +25,8 @@ from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.loops import LoopTables
 from morello.search.tables.pipelines import PipelineTables
-from morello.search.tables.search_tables import SearchTables
 from morello.search.tables.shapes import Key, Space, key_of
-from morello.search.tables.step_tables import overridden
+from morello.search.tables.step_tables import SearchTables, overridden
 from morello_bounds.nest import distinct
 
 Ints: TypeAlias = npt.NDArray[np.int64]

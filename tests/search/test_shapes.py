@@ -1,4 +1,4 @@
-"""Spaces: shapes are numbered, in an order that smaller ones come first in."""
+"""Numbers of shapes and priorities: unique, and in order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from morello.ir.ops.matmul import Matmul
 from morello.search.arrays import distinct_numbers
 from morello.search.tables.shapes import Key, Space
+from morello.search.tables.step_tables import Priority
 
 sizes = st.sampled_from([1, 2, 3, 8, 64])
+priorities = st.builds(Priority, st.integers(0, 200), st.integers(0, 10**6), st.integers(0, 100))
 
 
 @given(shapes=st.lists(st.tuples(sizes, sizes, sizes, sizes), min_size=1, max_size=12))
@@ -38,3 +40,12 @@ def test_one_shape_has_the_number_that_it_has_among_many(shapes: list[tuple[int,
 @given(values=st.lists(st.integers(-3, 2**60), max_size=30))
 def test_distinct_numbers_are_sorted(values: list[int]) -> None:
     assert distinct_numbers(np.array(values, dtype=np.int64)).tolist() == sorted({*values})
+
+
+@given(priorities, priorities)
+def test_packing_keeps_the_order(first: Priority, second: Priority) -> None:
+    def place(one: Priority) -> tuple[int, int, int]:
+        return one.rewrite, one.operand, one.step
+
+    assert (first.pack() < second.pack()) == (place(first) < place(second))
+    assert Priority.unpack(first.pack()) == first

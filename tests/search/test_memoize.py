@@ -1,4 +1,4 @@
-"""Answers for all states that agree in what was looked at: always those that the function would give."""
+"""Memoized results for all states that agree in the fields read equal those of the function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from morello.ir.dtypes import F32, U8
 from morello.ir.layout import row_major
 from morello.ir.tensor import OperandState
-from morello.search.tables.asked import Choices, answers
+from morello.search.tables.memoize import StateList, evaluated
 
 _L1 = OperandState(F32, "L1", row_major(2), contig=2)
 _STATES = tuple(
@@ -44,7 +44,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[[Sequence[OperandState]], object]]] = 
 
 
 @pytest.mark.parametrize("name", _FUNCTIONS)
-def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_look_alike(name: str) -> None:
+def test_results_are_those_of_the_function_called_once_per_class_of_states(name: str) -> None:
     most, function = _FUNCTIONS[name]
     calls = 0
 
@@ -55,47 +55,47 @@ def test_answers_are_those_of_the_function_which_is_called_once_for_states_that_
 
     seen = np.zeros((len(_STATES), len(_STATES)), dtype=np.int64)
     together = np.ones(seen.shape, dtype=np.bool_)
-    for places, answer in answers(counted, [Choices(_STATES), Choices(_STATES)], together):
+    for places, result in evaluated(counted, [StateList(_STATES), StateList(_STATES)], together):
         seen[np.ix_(*places)] += 1
         for first, second in product(*(at.tolist() for at in places)):
-            assert answer == function([_STATES[first], _STATES[second]])
+            assert result == function([_STATES[first], _STATES[second]])
     assert np.all(seen == 1)
     assert calls <= most
 
 
-def test_of_tuples_that_do_not_go_together_nothing_is_asked() -> None:
-    asked: list[tuple[str, str]] = []
+def test_unwanted_tuples_are_not_evaluated() -> None:
+    read: list[tuple[str, str]] = []
 
     def levels(states: Sequence[OperandState]) -> object:
-        asked.append((states[0].level, states[1].level))
+        read.append((states[0].level, states[1].level))
         return None
 
     together = np.eye(len(_STATES), dtype=np.bool_)
-    assert len(list(answers(levels, [Choices(_STATES), Choices(_STATES)], together))) == 2
-    assert sorted(asked) == [("GL", "GL"), ("L1", "L1")]
+    assert len(list(evaluated(levels, [StateList(_STATES), StateList(_STATES)], together))) == 2
+    assert sorted(read) == [("GL", "GL"), ("L1", "L1")]
 
 
-def test_functions_are_asked_about_the_same_choices_one_after_another() -> None:
-    every, some = Choices(_STATES), np.array([1, 6, 14])
+def test_functions_may_share_a_state_list() -> None:
+    every, some = StateList(_STATES), np.array([1, 6, 14])
     for name in ("level", "contig", "level"):
-        for choices, states in ((every, _STATES), (every.at(some), [_STATES[at] for at in some])):
+        for operand, states in ((every, _STATES), (every.at(some), [_STATES[at] for at in some])):
             function, together = attrgetter(name), np.ones(len(states), dtype=np.bool_)
-            found = [*answers(lambda asked, read=function: read(asked[0]), [choices], together)]
-            assert {int(at): told for (places,), told in found for at in places} == dict(
+            found = [*evaluated(lambda states, get=function: get(states[0]), [operand], together)]
+            assert {int(at): result for (places,), result in found for at in places} == dict(
                 enumerate(map(function, states))
             )
             assert len(found) == 2
 
 
-def test_states_made_of_watched_ones_are_plain() -> None:
-    only = [Choices([_L1])]
-    ((_, made),) = answers(lambda states: attrs.evolve(states[0], level="GL"), only, np.ones(1, dtype=np.bool_))
+def test_states_made_from_recording_ones_are_plain() -> None:
+    only = [StateList([_L1])]
+    ((_, made),) = evaluated(lambda states: attrs.evolve(states[0], level="GL"), only, np.ones(1, dtype=np.bool_))
     assert type(made) is OperandState
 
 
-def test_what_fails_says_so() -> None:
+def test_errors_of_the_function_propagate() -> None:
     def fails(states: Sequence[OperandState]) -> object:
         raise ValueError(states[0].level)
 
     with pytest.raises(ValueError, match="L1"):
-        next(answers(fails, [Choices([_L1])], np.ones(1, dtype=np.bool_)))
+        next(evaluated(fails, [StateList([_L1])], np.ones(1, dtype=np.bool_)))
