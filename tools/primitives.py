@@ -24,7 +24,8 @@ from morello.ir.ops import Operation
 from morello.ir.ops.base import Value
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.kernels.microkernel import Microkernel, Multiple
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.pattern import Multiple
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
 from morello.rewrites import ExactFit, MoveStep, Select, Split, Tile
@@ -180,7 +181,7 @@ class Survey:
 def shapes(kernel: Microkernel, op: Operation, rank: int) -> Iterator[tuple[int, ...]]:
     """Yield a few that the kernel's size rules allow: one value, and as many in a row or square as fill vectors."""
     if kernel.shape is not None:
-        rules = kernel.shape
+        rules = kernel.size_rules(rank) or ()
         yield from itertools.product(
             *([one] if isinstance(one, int) else [one.of] if isinstance(one, Multiple) else [1, 64] for one in rules)
         )

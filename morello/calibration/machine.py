@@ -145,7 +145,7 @@ def _features(target: Target) -> tuple[str, ...]:
     """Return what this CPU has of the features that some kernels need."""
     needed = {feature for kernel in target.kernels for feature in kernel.cpu_features}
     # The profile that the target has so far may be another machine's.
-    needed |= {feature for lacking in target.withheld.values() for feature in lacking}
+    needed |= {feature for lacking in target.unavailable.values() for feature in lacking}
     return tuple(sorted(needed - {*missing_features(needed)}))
 
 

@@ -10,7 +10,7 @@ import click
 from morello.host import missing_features
 from morello.ir.limits import fits
 from morello.ir.spec import Spec
-from morello.kernels.refusal import OPERATION, refusal
+from morello.kernels.microkernel import OPERATION, mismatch
 from morello.kernels.target import Target
 from morello.report.tables import Column, print_table
 from morello.rewrites.select import checked_cost, checked_needs
@@ -35,8 +35,8 @@ def candidates(spec: Spec, target: Target, base: Target) -> list[Candidate]:
     `base` is the target without a profile, which leaves no microkernel out.
     """
     found = [*_candidates(spec, target)]
-    for name, lacks in target.withheld.items():
-        refused = refusal(base.kernels_by_name[name], spec.logical)
+    for name, lacks in target.unavailable.items():
+        refused = mismatch(base.kernels_by_name[name], spec.logical)
         if refused is not None and refused.rule == OPERATION:
             found.append(Candidate(name, None, OPERATION, refused.detail))
         else:
@@ -48,7 +48,7 @@ def candidates(spec: Spec, target: Target, base: Target) -> list[Candidate]:
 
 def _candidates(spec: Spec, target: Target) -> Iterator[Candidate]:
     for kernel in target.kernels:
-        refused = refusal(kernel, spec.logical)
+        refused = mismatch(kernel, spec.logical)
         if refused is not None:
             yield Candidate(kernel.name, None, refused.rule, refused.detail)
             continue

@@ -131,7 +131,7 @@ def _describe(target: Target, registry: Registry) -> dict[str, Any]:
         "levels": [_level(level) for level in target.levels],
         "rewrites": list(target.rewrites_by_name),
         "microkernels": list(target.kernels_by_name),
-        "left_out": {name: list(lacking) for name, lacking in target.withheld.items()},
+        "left_out": {name: list(lacking) for name, lacking in target.unavailable.items()},
         "extended_by": [
             {**attrs.asdict(plugins[plugin]), "contributes": dict(counts)}
             for plugin, counts in sorted(contributed.items())
@@ -200,10 +200,10 @@ def _print_kernels(target: Target) -> None:
     columns = [Column("operation"), Column("kernels", number=True), Column("names", wraps=True)]
     rows = [(op, f"{len(names)}", ", ".join(names)) for op, names in sorted(by_operation.items())]
     print_table(columns, rows)
-    if target.withheld:
-        lacking = ", ".join(sorted({feature for features in target.withheld.values() for feature in features}))
+    if target.unavailable:
+        lacking = ", ".join(sorted({feature for features in target.unavailable.values() for feature in features}))
         click.echo()
-        print_table([Column(f"left out for lack of {lacking}", wraps=True)], [[", ".join(target.withheld)]])
+        print_table([Column(f"left out for lack of {lacking}", wraps=True)], [[", ".join(target.unavailable)]])
 
 
 def _print_levels(target: Target) -> None:

@@ -11,7 +11,7 @@ from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, Part, StepLike,
 from morello.ir.index import IndexExpr, as_index
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import View
-from morello.kernels.microkernel import Jam, Microkernel
+from morello.kernels.microkernel import Microkernel, UnrollAndJam
 from morello.kernels.site import KernelSite
 from morello.kernels.target import Target
 
@@ -136,7 +136,7 @@ def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
     return Jammed(kernel, jam.emit, count) if count > 1 else None
 
 
-def jammed(impl: Impl, target: Target) -> tuple[Microkernel, Jam] | None:
+def jammed(impl: Impl, target: Target) -> tuple[Microkernel, UnrollAndJam] | None:
     """Return the microkernel that a program is, if several calls of it can be printed together here."""
     if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
         return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -14,7 +14,6 @@ from morello.ir.ops import Operation
 from morello.ir.program import Program
 from morello.ir.signature import Signature
 from morello.kernels.machine import Machine
-from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
 
 #: The name for a target's costs as plugins declare them, without a profile.
@@ -30,6 +29,22 @@ class Emitter(Protocol):
         Raises EmitError for an unfinished implementation.
         """
         ...
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """A measure of programs for targets where time is meaningless, such as models of machines; less is better.
+
+    Either `symbol` names a function `uint64_t symbol(void)` of the program's library that returns a running count: the
+    metric is its increase by a call, in the calling thread. Or `measure` returns the metric of a
+    `morello.runtime.Kernel`, always the same. `unit` is a plural noun.
+    """
+
+    name: str
+    unit: str
+    symbol: str = ""
+    measure: Callable[[Any], float] | None = None
+    description: str = ""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -50,7 +65,7 @@ class Target(Machine):
     #: Neighbouring tile sizes that search tries differ by so many factors of two, besides those that kernels ask for.
     size_bits: int = 1
     #: Kernels that the profile's machine cannot run, by name: the CPU features that it lacks for them.
-    withheld: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
+    unavailable: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict[str, tuple[str, ...]])
 
     @property
     def label(self) -> str:

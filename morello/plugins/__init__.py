@@ -1,9 +1,9 @@
 """The interface of plugin authors: hook marker, and targets, levels, weights and microkernels as data."""
 
 from morello.kernels.machine import Machine, MemoryLevel, NewBuffer, Tables, TargetInfo, Weights
-from morello.kernels.metric import Metric
-from morello.kernels.microkernel import Combined, Jam, LayoutRule, Microkernel, Multiple, OperandPattern
-from morello.kernels.target import Target
+from morello.kernels.microkernel import Combined, Microkernel, UnrollAndJam, per_vector, touching
+from morello.kernels.pattern import LayoutRule, Multiple, OperandPattern
+from morello.kernels.target import Metric, Target
 from morello.plugins.bundle import TargetPlugin
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.measure import Clock, Measurement, Meter, Peak
@@ -26,7 +26,6 @@ __all__ = [
     "Clock",
     "Combined",
     "Feedback",
-    "Jam",
     "LayoutRule",
     "Machine",
     "Measurement",
@@ -51,6 +50,9 @@ __all__ = [
     "TargetPlugin",
     "Task",
     "TuningInfo",
+    "UnrollAndJam",
     "Weights",
     "hookimpl",
+    "per_vector",
+    "touching",
 ]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
-from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
-from morello.kernels.target import Emitter
+from morello.kernels.target import Emitter, Metric
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile

@@ -13,9 +13,8 @@ import pluggy
 
 from morello.ir.ops import Operation
 from morello.kernels.machine import MemoryLevel, Tables, TargetInfo, Weights
-from morello.kernels.metric import Metric
 from morello.kernels.microkernel import Microkernel
-from morello.kernels.target import Emitter
+from morello.kernels.target import Emitter, Metric
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
 from morello.plugins.tuning import MenuItem, Proposer, TuningInfo

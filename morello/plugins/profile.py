@@ -176,15 +176,15 @@ def applied(profile: Profile, base: Target) -> Target:
     """Return a target with the costs of a profile. Raises ProfileError for what the target does not have."""
     if profile.target != base.name:
         profile.broken("target", f"{base.name}, for which it is used", f"it is a profile of {profile.target}")
-    withheld = _withheld(profile, base)
+    unavailable = _unavailable(profile, base)
     return attrs.evolve(
         base, levels=_levels(profile, base), weights=_weights(profile, base), tables=_tables(profile, base),
-        kernels=tuple(kernel for kernel in base.kernels if kernel.name not in withheld), withheld=withheld,
+        kernels=tuple(kernel for kernel in base.kernels if kernel.name not in unavailable), unavailable=unavailable,
         profile=profile.name, mhz=profile.mhz,
     )  # fmt: skip
 
 
-def _withheld(profile: Profile, base: Target) -> dict[str, tuple[str, ...]]:
+def _unavailable(profile: Profile, base: Target) -> dict[str, tuple[str, ...]]:
     """Return the kernels that the machine cannot run, and the features that it lacks for each."""
     has = profile.cpu_features
     if has is None:

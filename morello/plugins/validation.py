@@ -12,9 +12,9 @@ from morello.ir.limits import grid_rule
 from morello.ir.ops.base import Operation
 from morello.kernels import template
 from morello.kernels.machine import MemoryLevel, Weights
-from morello.kernels.metric import Metric
-from morello.kernels.microkernel import Jam, Microkernel, Multiple, OperandPattern
-from morello.kernels.target import Target
+from morello.kernels.microkernel import Microkernel, UnrollAndJam
+from morello.kernels.pattern import Multiple, OperandPattern
+from morello.kernels.target import Metric, Target
 from morello.rewrites.base import Rewrite
 
 #: What emitted code aligns its buffers and workspace to.
@@ -179,19 +179,20 @@ def _kernel_rule(kernel: object, target: Target) -> str | None:
         return "its op is an operation, e.g. from morello.ir.ops, or a class of them"
     if not all(isinstance(pattern, OperandPattern) for pattern in kernel.operands):
         return "its operands are morello.plugins.OperandPattern"
-    if not all(_is_size(size) for size in kernel.shape or ()):
-        return "sizes in its shape are positive integers, Multiple or None"
+    if not (kernel.shape in (None, 1) or (isinstance(kernel.shape, tuple) and all(map(_is_size, kernel.shape)))):
+        return "sizes in its shape are positive integers, Multiple or None; for all dimensions, 1 or None"
     operations = kernel.operations(target)
     if not operations:
         return f"no operation is a {kernel.op_name}: give the language one with the hook morello_operations"
     for op in operations:
-        rank = op.rank if op.rank is not None else len(kernel.shape or (0,))
+        rank = _rank(kernel, op)
         if len(kernel.operands) != len(op.operands(rank)):
             return f"{op} has {len(op.operands(rank))} operands, it lists {len(kernel.operands)}"
-        if op.rank is not None and kernel.shape is not None and len(kernel.shape) != op.rank:
+        if isinstance(kernel.shape, tuple) and op.rank not in (None, len(kernel.shape)):
             return f"{op} has {op.rank} dimensions, its shape lists {len(kernel.shape)}"
     names = {level.name for level in target.levels}
-    registers = [*kernel.registers.items(), *(kernel.jam.registers.items() if isinstance(kernel.jam, Jam) else ())]
+    jam = kernel.jam.registers if isinstance(kernel.jam, UnrollAndJam) else {}
+    registers = [*kernel.registers.items(), *jam.items()]
     used = [name for pattern in kernel.operands for name in pattern.levels] + [name for name, _ in registers]
     unknown = [name for name in used if name not in names]
     if unknown:
@@ -226,15 +227,20 @@ def _printing_rule(kernel: Microkernel, operations: Sequence[Operation]) -> str 
         return "its template is a line of C, or a function that returns one"
     if isinstance(kernel.template, str):
         for op in operations:
-            rank = op.rank if op.rank is not None else len(kernel.shape or (0,))
+            rank = _rank(kernel, op)
             wrong = template.fault(kernel.template, [one.name for one in op.operands(rank)])
             if wrong:
                 return wrong
     if kernel.jam is not None and not (
-        isinstance(kernel.jam, Jam) and kernel.jam.most > 1 and callable(kernel.jam.emit)
+        isinstance(kernel.jam, UnrollAndJam) and kernel.jam.most > 1 and callable(kernel.jam.emit)
     ):
-        return "its jam is a morello.plugins.Jam of at least 2 calls, whose emit is a function"
+        return "its jam is a morello.plugins.UnrollAndJam of at least 2 calls, whose emit is a function"
     return None
+
+
+def _rank(kernel: Microkernel, op: Operation) -> int:
+    """Return the rank of an operation that a kernel implements; where both leave it open, 1."""
+    return op.rank or (len(kernel.shape) if isinstance(kernel.shape, tuple) else 1)
 
 
 def _is_size(size: object) -> bool:

@@ -33,8 +33,8 @@ class Select(Rewrite):
 
     def cases(self, logical: LogicalSpec, target: Target) -> Iterator[RewriteCase]:
         kernel = target.kernels_by_name.get(self.kernel)
-        if self.kernel in target.withheld:
-            lacks = ", ".join(target.withheld[self.kernel])
+        if self.kernel in target.unavailable:
+            lacks = ", ".join(target.unavailable[self.kernel])
             what = f"{target.label} leaves out {self.kernel}: its CPU lacks {lacks}"
             raise Inapplicable(what, "choose another profile with --profile; that named base has all microkernels")
         if kernel is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from morello.errors import EmitError, MorelloError, PluginError, remedy
-from morello.kernels.metric import Metric
+from morello.kernels.target import Metric
 from morello.runtime.timing import random_operands
 
 if TYPE_CHECKING:

@@ -313,7 +313,7 @@ def _judged(
 def _flushes(kernel: Kernel) -> bool:
     """Return True if one of the program's microkernels takes subnormal numbers for zero."""
     calls = (node.expansion for node in walk(kernel.impl) if isinstance(node, Node))
-    return any(kernel.target.kernels_by_name[one.kernel].flushes for one in calls if isinstance(one, KernelCall))
+    return any(kernel.target.kernels_by_name[one.kernel].flush_to_zero for one in calls if isinstance(one, KernelCall))
 
 
 def _from_other(expectation: Expectation, other: np.ndarray) -> Expectation:

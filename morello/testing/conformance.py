@@ -22,7 +22,8 @@ from morello.ir.numbers import Num, product
 from morello.ir.ops.base import Operand, Operation
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState, TensorSpec
-from morello.kernels.microkernel import Microkernel, Multiple, OperandPattern
+from morello.kernels.microkernel import Microkernel
+from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.select import Select, checked_cost
 from morello.rewrites.tile import Tile
@@ -342,7 +343,8 @@ class _Drawing:
 
     def _shape(self, op: Operation) -> tuple[int, ...]:
         rng, kernel = self._rng, self._kernel
-        rules = kernel.shape or (None,) * (op.rank or rng.randint(1, 4))
+        own = len(kernel.shape) if isinstance(kernel.shape, tuple) else 0
+        rules = kernel.size_rules(own or op.rank or rng.randint(1, 4)) or ()
         free = [dim for dim, rule in enumerate(rules) if rule is None]
         sizes = [
             rule

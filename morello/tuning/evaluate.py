@@ -23,7 +23,7 @@ from morello.errors import Inapplicable, MorelloError, NoImplementation, Toolcha
 from morello.frontend.parser import parse_schedule
 from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, Loop, cost_and_peak
-from morello.kernels.metric import Metric
+from morello.kernels.target import Metric
 from morello.plugins.edits import removed, sites
 from morello.plugins.measure import Clock
 from morello.plugins.tuning import Candidate, Feedback

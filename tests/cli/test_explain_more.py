@@ -14,7 +14,7 @@ from morello.cli import roofline
 from morello.cli.candidates import FEATURES, REGISTERS, candidates
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import cost_and_peak
-from morello.kernels.refusal import OPERATION, PATTERN, SAME, SIZE, TYPES, WHEN, refusal
+from morello.kernels.microkernel import OPERATION, PATTERN, SAME, SIZE, TYPES, WHEN, mismatch
 from morello.kernels.target import BASE
 from morello.plugins.registry import installed
 from morello.report.balance import COMPUTING, THREADS, balance
@@ -92,7 +92,7 @@ def test_kernels_are_listed_with_cost_or_rule(cli, write):
     assert any(re.fullmatch(r"RegisterTileBf16 +–  types +types are .*, not f32, f32, f32", line) for line in lines)
     (told,) = json.loads(cli("explain", write(text), "--kernels", "--json").stdout)
     target = installed().target("x86_avx2")
-    assert {one["kernel"] for one in told["kernels"]} == {*target.kernels_by_name, *target.withheld}
+    assert {one["kernel"] for one in told["kernels"]} == {*target.kernels_by_name, *target.unavailable}
 
 
 def test_kernels_of_the_list_can_be_selected(cli, write):
@@ -112,7 +112,7 @@ def test_kernels_of_the_list_can_be_selected(cli, write):
         ("Add(8, GL, GL, GL)", "VectorMove", OPERATION, "it is for Move"),
         ("MatmulAccum(1×1×1×8, L1, L1, L1)", "BroadcastVecMultAdd", PATTERN, "rhs: in VRF, not L1"),
         ("MatmulAccum(1×1×1×8, (bf16, L1), (VRF, v8), (VRF, v8))", "BroadcastVecMultAdd", PATTERN, "lhs: of f32"),
-        ("MatmulAccum(1×1×2×8, L1, (VRF, v8), (VRF, v8))", "BroadcastVecMultAdd", SIZE, "k is 1, not 2"),
+        ("MatmulAccum(1×1×2×1, L1, L1, L1)", "MultAdd", SIZE, "k is 1, not 2"),
     ],
 )
 def test_the_rule_that_is_broken(avx2, text, kernel, rule, detail):
@@ -129,12 +129,12 @@ def test_registers_and_features_are_rules_too(avx2):
     plain = attrs.evolve(
         avx2,
         kernels=tuple(one for one in avx2.kernels if "Vpdpbusd" not in one.name),
-        withheld={one.name: one.cpu_features for one in avx2.kernels if "Vpdpbusd" in one.name},
+        unavailable={one.name: one.cpu_features for one in avx2.kernels if "Vpdpbusd" in one.name},
     )
     found = candidates(parse_spec("Matmul(1×2×4×8, GL, GL, GL)", avx2), plain, avx2)
-    withheld = [one for one in found if one.rule == FEATURES]
-    assert [one.kernel for one in withheld] == ["RegisterTileVpdpbusd"]
-    assert "lacks avx_vnni" in withheld[0].detail
+    unavailable = [one for one in found if one.rule == FEATURES]
+    assert [one.kernel for one in unavailable] == ["RegisterTileVpdpbusd"]
+    assert "lacks avx_vnni" in unavailable[0].detail
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_a_kernel_refuses_just_what_it_does_not_accept(name):
         for spec in specs:
             if not kernel.implements(spec.op) and spec is not first[spec.op]:
                 continue
-            found = refusal(kernel, spec.logical)
+            found = mismatch(kernel, spec.logical)
             assert (found is None) == bool(np.all(kernel.accepts(spec.logical))), (kernel.name, str(spec))
             rules.add(found and found.rule)
     if name != "reference_c":

@@ -134,7 +134,7 @@ def test_verification_knows_which_instructions_flush_subnormals() -> None:
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
     text = "MatmulAccum(1×1×32×1, (bf16, L1), (bf16, L1), (f32, L1), serial)"
     goal = morello.goal(text, target=target.name).select(kernel.name)
-    silent = attrs.evolve(target, kernels=tuple(attrs.evolve(one, flushes=False) for one in target.kernels))
+    silent = attrs.evolve(target, kernels=tuple(attrs.evolve(one, flush_to_zero=False) for one in target.kernels))
     compiled = morello.compile(goal)
     assert compiled.check().worst <= 1
     with pytest.raises(VerificationError, match="subnormals"):

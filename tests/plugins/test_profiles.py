@@ -118,19 +118,19 @@ def test_kernels_are_those_that_the_machine_can_run(toy_plugin: TargetPlugin, mo
     needy = attrs.evolve(first, name="Needy", cpu_features=("sse2", "quick"))
     registry = Registry.of(toy_cpu=attrs.evolve(toy_plugin, kernels=(needy, first, *others)))
 
-    def withheld(features: Any) -> dict[str, tuple[str, ...]]:
+    def unavailable(features: Any) -> dict[str, tuple[str, ...]]:
         target = registry.target("toy_cpu", Profile(name="own", target="toy_cpu", cpu_features=features))
-        assert ("Needy" in target.kernels_by_name) == (not target.withheld)
+        assert ("Needy" in target.kernels_by_name) == (not target.unavailable)
         assert {one.name for one in others} <= {*target.kernels_by_name}
-        return {**target.withheld}
+        return {**target.unavailable}
 
-    assert withheld(None) == withheld(("sse2", "quick")) == {}
-    assert withheld(("sse2",)) == {"Needy": ("quick",)}
-    assert withheld(()) == {"Needy": ("sse2", "quick")}
+    assert unavailable(None) == unavailable(("sse2", "quick")) == {}
+    assert unavailable(("sse2",)) == {"Needy": ("quick",)}
+    assert unavailable(()) == {"Needy": ("sse2", "quick")}
     monkeypatch.setattr(
         "morello.plugins.profile.missing_features", lambda needed: [one for one in needed if one == "quick"]
     )
-    assert withheld("cpu") == {"Needy": ("quick",)}
+    assert unavailable("cpu") == {"Needy": ("quick",)}
 
 
 def test_steps_say_what_the_machine_lacks_for_a_kernel() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -20,6 +21,7 @@ from morello.ir.ops.unary import Relu
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
 from morello.runtime import CompiledKernel, empty
+from morello.testing import kernel_checks
 from morello.testing.generate import RandomPrograms
 from morello.testing.sanitize import run_sanitized
 
@@ -131,6 +133,21 @@ def test_an_extension_adds_a_kernel_to_anothers_target(registry: Registry) -> No
     assert registry.owner("x86_avx2") == "x86_avx2"
     assert target.origins["microkernel OuterProduct4x8"] == "avx2_extra"
     assert target.kernels[-1].name == "OuterProduct4x8"
+
+
+@needs_avx2
+@pytest.mark.parametrize("name", ["FusedMultiplyAdd8", "OuterProduct4x8"])
+def test_added_kernels_compute_what_they_declare(name: str, registry: Registry) -> None:
+    target = registry.target("x86_avx2")
+    only = attrs.evolve(target, kernels=(target.kernels_by_name[name],))
+    for check in kernel_checks(only, sanitize=True):
+        check()
+
+
+def test_a_kernel_of_one_line_is_declared_in_eight(third_party: Path) -> None:
+    source = (third_party / "avx2_extra" / "src" / "avx2_extra" / "plugin.py").read_text()
+    declaration = source.partition("FUSED_MULTIPLY_ADD = ")[2].partition("\n)\n")[0]
+    assert len(declaration.splitlines()) + 1 <= 8
 
 
 @needs_avx2

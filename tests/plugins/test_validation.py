@@ -22,7 +22,6 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import OperandState
 from morello.plugins import (
-    Jam,
     MemoryLevel,
     Metric,
     Microkernel,
@@ -31,6 +30,7 @@ from morello.plugins import (
     Target,
     TargetInfo,
     TargetPlugin,
+    UnrollAndJam,
     Weights,
     hookimpl,
 )
@@ -54,7 +54,7 @@ KERNEL = Microkernel(
     cost=lambda spec, target: 1,
     emit=lambda site: site.line(f"{site.operand(0).scalar()} = 0;"),
 )
-JAM = Jam(most=2, emit=lambda sites: None, registers={"L9": 1})
+JAM = UnrollAndJam(most=2, emit=lambda sites: None, registers={"L9": 1})
 MULT_ADD = attrs.evolve(KERNEL, name="MultAdd", op=Matmul(accumulate=True), operands=(ANY, ANY, ANY))
 
 
@@ -168,8 +168,12 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     (kernel(registers={"R": -1}), "microkernel Zero", "register counts are not negative"),
     (kernel(jam=JAM), "microkernel Zero", "it names the level L9, which is none of MEM, R"),
     (kernel(jam=attrs.evolve(JAM, registers={"R": -1})), "microkernel Zero", "register counts are not negative"),
-    (kernel(jam=attrs.evolve(JAM, registers={}, most=1)), "microkernel Zero", "its jam is a morello.plugins.Jam"),
-    (kernel(jam=8), "microkernel Zero", "its jam is a morello.plugins.Jam"),
+    (
+        kernel(jam=attrs.evolve(JAM, registers={}, most=1)),
+        "microkernel Zero",
+        "its jam is a morello.plugins.Unroll",
+    ),
+    (kernel(jam=8), "microkernel Zero", "its jam is a morello.plugins.Unroll"),
     (kernel(cpu_features="avx2"), "microkernel Zero", "its cpu_features are a tuple of names"),
     (kernel(cost=3), "microkernel Zero", "cost and emit are functions"),
     (kernel(emit="x = 0;"), "microkernel Zero", "cost and emit are functions"),

@@ -13,7 +13,7 @@ from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
 from morello.goals import Goal
 from morello.host import missing_features
-from morello.kernels.metric import Metric
+from morello.kernels.target import Metric
 from morello.plugins.registry import installed
 from morello.tuning.beam import Options
 from morello.tuning.proposers import proposer

@@ -14,7 +14,8 @@ from morello.errors import Inapplicable
 from morello.ir.numbers import CellIndices, Num, anywhere, partition
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import CostPart, Microkernel, Multiple, OperandPattern
+from morello.kernels.microkernel import CostPart, Microkernel
+from morello.kernels.pattern import Multiple, OperandPattern
 from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, masked, rewrites_of, select_cells
 from morello.rewrites.select import Select, checked_needs, checked_part, combined_costs, fulfilled
@@ -287,9 +288,10 @@ def _by_needs(needs: Sequence[Num], shapes: Ints) -> Iterator[_Needs]:
 def _fitting_shapes(kernel: Microkernel, space: Space) -> Bools:
     """Return which shapes the kernel's size rules allow, [shapes]."""
     allowed = np.ones(space.count, dtype=np.bool_)
-    if kernel.shape is not None and len(kernel.shape) != len(space.sizes):
+    rules = kernel.size_rules(len(space.sizes))
+    if rules is None:
         return ~allowed
-    for size, rule in zip(space.sizes, kernel.shape or (), strict=False):
+    for size, rule in zip(space.sizes, rules, strict=True):
         if rule is not None:
             allowed &= size % rule.of == 0 if isinstance(rule, Multiple) else size == rule
     return allowed

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from morello.ir.layout import PhysicalDim
-from morello.ir.numbers import Mask, Num
+from morello.ir.numbers import Mask
 from morello.ir.ops.broadcast import Broadcast
 from morello.ir.ops.one_prefix import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello.plugins import Microkernel, OperandPattern, per_vector, touching
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
 from morello_x86.kernels.convert import scalar_as
 from morello_x86.kernels.lanes import repeat
 
@@ -86,11 +86,6 @@ def _single(spec: LogicalSpec) -> Mask:
     return spec.operand(0).volume == 1
 
 
-def _stores(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost of touching the operands, and half a cycle."""
-    return move_costs(spec, machine) + HALF_CYCLE
-
-
 def _prefixed(spec: LogicalSpec) -> bool:
     """Return True if both tensors have their values in the same order."""
     source, out = (state.layout for state in spec.states)
@@ -109,24 +104,23 @@ KERNELS = (
     Microkernel(
         name="ValueBroadcast",
         op=Broadcast,
-        operands=(SCALAR, SCALAR),
-        when=one_value,
-        cost=scalars_cost,
+        takes="1, RF/L1, RF/L1",
+        cost=touching(HALF_CYCLE),
         template=_value,
     ),
     Microkernel(
         name="VecScalarAssign",
         op=Broadcast,
-        operands=(SCALAR, VECTOR),
+        takes="n, RF/L1, VRF",
         same=("dtype",),
         when=_single,
-        cost=lambda spec, machine: HALF_CYCLE * (spec.operand(1).vectors + 1) + move_costs(spec, machine),
+        cost=lambda spec, machine: HALF_CYCLE * (spec.operand(1).vectors + 1) + touching()(spec, machine),
         emit=_value_to_registers,
     ),
     Microkernel(
         name="VectorBroadcast",
         op=Broadcast,
-        operands=(OperandPattern(levels=("VRF", "L1")), VECTOR),
+        takes="n, VRF/L1, VRF",
         same=("dtype",),
         when=_whole_vectors,
         cost=lambda spec, machine: HALF_CYCLE * spec.operand(1).vectors,
@@ -139,15 +133,14 @@ KERNELS = (
         same=("dtype",),
         # One value fills a tensor of any layout; more of them are copied as they lie.
         when=lambda spec: _single(spec) if not _outermost(spec) else True,
-        cost=_stores,
+        cost=touching(HALF_CYCLE),
         emit=_memory,
     ),
     Microkernel(
         name="ValueOnePrefix",
         op=OnePrefix,
-        operands=(SCALAR, SCALAR),
-        when=one_value,
-        cost=scalars_cost,
+        takes="1, RF/L1, RF/L1",
+        cost=touching(HALF_CYCLE),
         template=_value,
     ),
     Microkernel(
@@ -156,16 +149,16 @@ KERNELS = (
         operands=(MEMORY, MEMORY),
         same=("dtype",),
         when=_prefixed,
-        cost=_stores,
+        cost=touching(HALF_CYCLE),
         emit=_copy,
     ),
     Microkernel(
         name="VectorOnePrefix",
         op=OnePrefix,
-        operands=(VECTOR, VECTOR),
+        takes="n, VRF, VRF",
         same=("dtype", "vector"),
         when=_prefixed,
-        cost=lambda spec, machine: HALF_CYCLE * spec.operand(1).vectors,
+        cost=per_vector(HALF_CYCLE),
         template="{out} = {src};",
     ),
 )

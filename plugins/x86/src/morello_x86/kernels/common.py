@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from morello.ir.numbers import Mask, Num
-from morello.ir.spec import LogicalSpec
-from morello.plugins import Machine, OperandPattern
+from morello.plugins import OperandPattern
 
 NEAR = ("RF", "L1")
 #: The levels of a core that hold tensors in memory.
@@ -24,18 +22,3 @@ SUFFIX = {16: "si128", 32: "si256", 64: "si512"}
 
 #: An instruction of which a core starts two in a cycle, in tenths of a cycle, the unit of all costs.
 HALF_CYCLE = 5
-
-
-def move_costs(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost of touching all operands."""
-    return sum(machine.move_cost(tensor) for tensor in spec.operands)
-
-
-def scalars_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost of one instruction, and of touching its operands."""
-    return move_costs(spec, machine) + HALF_CYCLE
-
-
-def one_value(spec: LogicalSpec) -> Mask:
-    """Return True if every dimension is 1."""
-    return spec.op.volume(spec.shape) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from morello.ir.ops.conv import Conv
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
-from morello_x86.kernels.common import SCALAR, one_value
 from morello_x86.kernels.reduce import accumulates
 from morello_x86.kernels.values import computed, costs, line
 
@@ -22,8 +21,7 @@ KERNELS = (
     Microkernel(
         name="ValueConv",
         op=Conv,
-        operands=(SCALAR,) * 3,
-        when=one_value,
+        takes="1, RF/L1, RF/L1, RF/L1",
         cost=costs(1),
         template=line(_mult_add),
     ),

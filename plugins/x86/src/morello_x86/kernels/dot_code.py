@@ -11,7 +11,7 @@ from morello.ir.numbers import Num
 from morello.ir.ops.binary import Add
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Jam
+from morello.plugins import UnrollAndJam
 from morello_x86.kernels.convert import unsigned
 from morello_x86.kernels.reduce import combine_lanes
 
@@ -178,8 +178,8 @@ class DotProduct:
         return f"{site.helper(f'add_up_four_{kind}', text)}({', '.join(totals)})"
 
     @property
-    def jam(self) -> Jam:
-        return Jam(most=SIDE_BY_SIDE, registers={"VRF": SIDE_BY_SIDE + 4}, emit=self.emit_all)
+    def jam(self) -> UnrollAndJam:
+        return UnrollAndJam(most=SIDE_BY_SIDE, registers={"VRF": SIDE_BY_SIDE + 4}, emit=self.emit_all)
 
     def _kind(self, site: KernelSite) -> str:
         lanes = _lanes(site)

@@ -19,7 +19,7 @@ from morello.ir.ops.unary import Exp, Gelu, Relu, Rsqrt, Scale, Shift, Sigmoid, 
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, PREFIX, SCALAR, one_value
+from morello_x86.kernels.common import HALF_CYCLE, PREFIX, SCALAR
 from morello_x86.kernels.lanes import (
     ANYWHERE,
     FLOAT_ANYWHERE,
@@ -96,7 +96,7 @@ def _binary(site: KernelSite) -> str:
 
 def _scalar(name: str, op: type[Operation], operands: int, cycles: int, **printing: Any) -> Microkernel:
     """Return a kernel on single values; `printing` is its template or its `emit`."""
-    return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, when=one_value, cost=costs(cycles), **printing)
+    return Microkernel(name=name, op=op, operands=(SCALAR,) * operands, shape=1, cost=costs(cycles), **printing)
 
 
 _BINARIES = (Add, Sub, Mul, Div, Maximum, Minimum)

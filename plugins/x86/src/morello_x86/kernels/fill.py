@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from morello.ir.dtypes import DType
-from morello.ir.numbers import Num
 from morello.ir.ops.fill import Fill, FillZero
-from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, SCALAR, VECTOR, move_costs, one_value, scalars_cost
+from morello.plugins import Microkernel, per_vector, touching
+from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.lanes import repeat
 from morello_x86.kernels.values import literal
 
@@ -17,11 +15,6 @@ def _zero_memory(site: KernelSite) -> None:
     out = site.operand(0)
     # Given a whole array, compilers warn if as many bytes as it has elements are to be set.
     site.line(f"memset(&{out.scalar()}, 0, {out.tensor.bytes});")
-
-
-def _zero_memory_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: every line is touched, unlike in [Kaufman2025], and a call takes half a cycle."""
-    return move_costs(spec, machine) + HALF_CYCLE
 
 
 def _constant(site: KernelSite) -> tuple[DType, str]:
@@ -56,24 +49,24 @@ _ZEROING = (
     Microkernel(
         name="ValueZero",
         op=FillZero(),
-        operands=(SCALAR,),
-        when=one_value,
-        cost=scalars_cost,
+        takes="1, RF/L1",
+        cost=touching(HALF_CYCLE),
         template="{out} = 0;",
     ),
     Microkernel(
         name="VectorZero",
         op=FillZero(),
-        operands=(VECTOR,),
+        takes="n, VRF",
         when=lambda spec: spec.operand(0).vectors == 1,
-        cost=lambda spec, machine: HALF_CYCLE,
+        cost=per_vector(HALF_CYCLE),
         template="{out} = ({out_type}){{0}};",
     ),
     Microkernel(
         name="MemsetZero",
         op=FillZero(),
-        operands=(OperandPattern(levels=MEMORIES),),
-        cost=_zero_memory_cost,
+        takes="n, L1/L2/GL",
+        # Unlike in [Kaufman2025], every line is touched; a call takes half a cycle.
+        cost=touching(HALF_CYCLE),
         emit=_zero_memory,
     ),
 )
@@ -85,23 +78,22 @@ def _filling(op: Fill) -> tuple[Microkernel, ...]:
         Microkernel(
             name=f"Value{op.value}",
             op=op,
-            operands=(SCALAR,),
-            when=one_value,
-            cost=scalars_cost,
+            takes="1, RF/L1",
+            cost=touching(HALF_CYCLE),
             template=_fill_value,
         ),
         Microkernel(
             name=f"Vector{op.value}",
             op=op,
-            operands=(VECTOR,),
-            cost=lambda spec, machine: HALF_CYCLE * spec.operand(0).vectors,
+            takes="n, VRF",
+            cost=per_vector(HALF_CYCLE),
             template=_fill_vector,
         ),
         Microkernel(
             name=f"{op.value}Loop",
             op=op,
-            operands=(OperandPattern(levels=MEMORIES),),
-            cost=_zero_memory_cost,
+            takes="n, L1/L2/GL",
+            cost=touching(HALF_CYCLE),
             emit=_fill_memory,
         ),
     )

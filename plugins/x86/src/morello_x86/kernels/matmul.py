@@ -10,14 +10,13 @@ from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
 from morello_x86.kernels.common import (
     HALF_CYCLE,
     INTEGERS,
     NEAR,
     PREFIX,
     SCALAR,
-    move_costs,
 )
 from morello_x86.kernels.convert import even_and_odd, scalar_as, unsigned, values_at, vector_as
 
@@ -43,7 +42,7 @@ def _mult_add_cost(integer: int, bf16: int):
         *factors, out = (state.dtype for state in spec.states)
         sums = bf16 if out == BF16 else integer
         main = 1 + 4 * sum(factor != F32 for factor in factors) if out == F32 else sums
-        return move_costs(spec, machine) + HALF_CYCLE * main
+        return touching()(spec, machine) + HALF_CYCLE * main
 
     return cost
 
@@ -97,12 +96,6 @@ def _odd_even_mult_add(site: KernelSite) -> None:
             site.line(f"{total} = {prefix}_fmadd_ps({prefix}_set1_ps({once}), {factor}, {total});")
 
 
-def _same_registers(spec: LogicalSpec, vector: int) -> bool:
-    """Return True if registers of the vector operand and of the output hold the same places, in the same order."""
-    factor, total = spec.states[vector], spec.states[2]
-    return (factor.layout, factor.vector) == (total.layout, total.vector)
-
-
 def _widens(spec: LogicalSpec, scalar: int, vector: int) -> bool:
     """Return True if the factors are narrower than the sums, in their order, and convert to them without loss."""
     value, factor, total = spec.states[scalar], spec.states[vector], spec.states[2]
@@ -149,9 +142,8 @@ def _with_vectors(name: str, vector: int, types: tuple[str, ...], sizes: tuple[i
         name=name,
         op=Matmul(accumulate=True),
         operands=(value, total, total) if vector == 1 else (total, value, total),
-        same=("dtype",),
+        same=("dtype", "lanes"),
         shape=_dims(vector),
-        when=lambda spec: _same_registers(spec, vector),
         cost=_cost,
         registers={"VRF": 1},
         template=_broadcast_mult_add(*_names(vector)),
@@ -192,8 +184,7 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         Microkernel(
             name="MultAdd",
             op=Matmul(accumulate=True),
-            operands=(SCALAR,) * 3,
-            shape=(1, 1, 1, 1),
+            takes="1×1×1×1, RF/L1, RF/L1, RF/L1",
             cost=_mult_add_cost(*((1, 6) if 64 in vectors else (2, 30))),
             template=_mult_add,
         ),

@@ -10,16 +10,9 @@ from morello.ir.numbers import Num
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Machine, Microkernel, per_vector, touching
 from morello_x86.kernels.common import (
-    F32_SCALAR,
-    F32_VECTOR,
     HALF_CYCLE,
-    NEAR,
-    SCALAR,
-    move_costs,
-    one_value,
-    scalars_cost,
 )
 from morello_x86.kernels.convert import even_and_odd, put_values, scalar_as, values_at, vector_as
 
@@ -35,9 +28,9 @@ def _other_cast(spec: LogicalSpec) -> bool:
     return source != out and (source, out) != (BF16, F32)
 
 
-def _vectors(spec: LogicalSpec, machine: Machine) -> Num:
-    """Return the cost: one instruction per vector register."""
-    return HALF_CYCLE * (spec.operand(0).volume // max(state.vector or 0 for state in spec.states))
+def _cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
+    """Return the cost of one instruction; rounding to bf16 takes five more."""
+    return touching(6 * HALF_CYCLE if spec.states[1].dtype == BF16 else HALF_CYCLE)(spec, machine)
 
 
 def _same_vectors(spec: LogicalSpec) -> bool:
@@ -71,7 +64,7 @@ def _vector_cast_cost(spec: LogicalSpec, machine: Machine) -> Num:
     """By measurement, per vector: 2 to widen, 4 to narrow, and 12 to round to bf16."""
     source, out = (state.dtype for state in spec.states)
     each = 12 if out == BF16 else 4 if out.bytes < source.bytes else 2
-    return each * _vectors(spec, machine)
+    return per_vector(each * HALF_CYCLE)(spec, machine)
 
 
 def _interleave(site: KernelSite) -> None:
@@ -102,44 +95,39 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         Microkernel(
             name="Assign",
             op=Move(),
-            operands=(SCALAR, SCALAR),
+            takes="1, RF/L1, RF/L1",
             same=("dtype",),
-            when=one_value,
-            cost=scalars_cost,
+            cost=touching(HALF_CYCLE),
             template="{out} = {src};",
         ),
         Microkernel(
             name="CastBf16F32",
             op=Move(),
-            operands=(OperandPattern(levels=NEAR, dtypes=("bf16",)), F32_SCALAR),
-            when=one_value,
-            cost=lambda spec, machine: move_costs(spec, machine) + 4 * HALF_CYCLE,
+            takes="1, bf16 RF/L1, f32 RF/L1",
+            cost=touching(4 * HALF_CYCLE),
             template=_cast,
         ),
         Microkernel(
             name="Cast",
             op=Move(),
-            operands=(SCALAR, SCALAR),
-            when=lambda spec: one_value(spec) & _other_cast(spec),
-            # One instruction; rounding to bf16 takes five more.
-            cost=lambda spec, machine: (
-                scalars_cost(spec, machine) + (5 * HALF_CYCLE if spec.states[1].dtype == BF16 else 0)
-            ),
+            takes="1, RF/L1, RF/L1",
+            when=_other_cast,
+            cost=_cast_cost,
             template=_cast,
         ),
         Microkernel(
             name="VectorMove",
             op=Move(),
-            operands=(OperandPattern(levels=("L1", "VRF")),) * 2,
+            takes="n, L1/VRF, L1/VRF",
             same=("dtype", "layout"),
             when=_same_vectors,
-            cost=_vectors,
+            cost=per_vector(HALF_CYCLE),
             template="{out} = {src};",
         ),
         Microkernel(
             name="VectorCast",
             op=Move(),
-            operands=(OperandPattern(levels=("L1", "VRF")),) * 2,
+            takes="n, L1/VRF, L1/VRF",
             same=("layout",),
             when=_casts(widest),
             cost=_vector_cast_cost,
@@ -149,10 +137,10 @@ def kernels(vectors: Sequence[int]) -> tuple[Microkernel, ...]:
         Microkernel(
             name="VectorInterleaveBf16F32",
             op=Move(),
-            operands=(OperandPattern(levels=("L1", "VRF"), dtypes=("bf16",)), F32_VECTOR),
+            takes="n, bf16 L1/VRF, f32 VRF",
             when=_to_odd_even,
             # A shift and a mask, two of which make a cycle: for one vector of bf16 [Kaufman2025]'s cost.
-            cost=lambda spec, machine: move_costs(spec, machine) + HALF_CYCLE * spec.operand(1).vectors // 2,
+            cost=lambda spec, machine: touching()(spec, machine) + HALF_CYCLE * spec.operand(1).vectors // 2,
             emit=_interleave,
         ),
     )

@@ -38,7 +38,7 @@ class MultiplyAdd:
     in_parts: bool = False
     temporaries: int = 0
     cpu_features: tuple[str, ...] = ()
-    flushes: bool = False
+    flush_to_zero: bool = False
 
     @property
     def types(self) -> tuple[tuple[str, str, str], ...]:
@@ -284,7 +284,7 @@ DPBF16 = MultiplyAdd(
     rhs=("bf16",),
     out=("f32",),
     cpu_features=("avx512_bf16",),
-    flushes=True,
+    flush_to_zero=True,
 )
 
 #: What cores have, by the bytes of their vectors; of those that cost the same, search takes the first.

@@ -13,8 +13,8 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
 from morello_x86.kernels.transpose import DTYPES_OF, in_rows, row_and_column, to_pairs
 
 _FOUR = """static inline void {name}({kind} r0, {kind} r1, {kind} r2, {kind} r3, {kind} c[4]) {{
@@ -125,7 +125,7 @@ def _cost(taken: int, widest: int) -> Callable[[LogicalSpec, Machine], Num]:
         rows = source.volume // columns
         left = columns % (16 // source.state.dtype.bytes)
         vectors = rows * (columns // count + (columns % count + 15) // 16)
-        return HALF_CYCLE * (2 * stages * vectors + rows * (1 + left)) + move_costs(spec, machine)
+        return HALF_CYCLE * (2 * stages * vectors + rows * (1 + left)) + touching()(spec, machine)
 
     return cost
 

@@ -6,8 +6,8 @@ from morello.ir.numbers import Num, product
 from morello.ir.ops.pad import Pad
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, MEMORIES, move_costs
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
+from morello_x86.kernels.common import HALF_CYCLE, MEMORIES
 
 
 def _pad(site: KernelSite) -> None:
@@ -34,7 +34,7 @@ def _pad(site: KernelSite) -> None:
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
     """Return the cost: every line is touched, and each row costs a call of memcpy."""
-    return move_costs(spec, machine) + HALF_CYCLE * product(spec.operand(0).shape[:-1])
+    return touching()(spec, machine) + HALF_CYCLE * product(spec.operand(0).shape[:-1])
 
 
 KERNELS = (

@@ -7,8 +7,8 @@ from morello.ir.numbers import Num
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, NEAR, PREFIX, move_costs
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
+from morello_x86.kernels.common import HALF_CYCLE, INTEGER_VECTOR, NEAR, PREFIX
 from morello_x86.kernels.convert import pair_of_i16, vector_as
 
 #: What fits 16 bits with a sign, so that vpmaddwd multiplies it.
@@ -66,7 +66,6 @@ def _saturating_cost(spec: LogicalSpec, machine: Machine) -> Num:
 
 _SATURATING = Matmul(accumulate=True, saturating=True)
 _PAIR = OperandPattern(levels=NEAR, dtypes=FACTORS)
-_BYTES = OperandPattern(levels=NEAR, dtypes=("u8",))
 
 KERNELS = (
     Microkernel(
@@ -86,12 +85,7 @@ KERNELS = (
     Microkernel(
         name="TwoVecBroadcastVecMultAddU8S8S16",
         op=_SATURATING,
-        operands=(
-            _BYTES,
-            OperandPattern(levels=("L1", "VRF"), dtypes=("i8",), layout="col_major"),
-            OperandPattern(levels=("VRF",), dtypes=("i16",), layout="row_major"),
-        ),
-        shape=(1, 1, 2, None),
+        takes="1×1×2×n, u8 RF/L1, i8 L1/VRF col_major, i16 VRF row_major",
         when=_twice_as_many,
         cost=_saturating_cost,
         registers={"VRF": 2},
@@ -100,14 +94,9 @@ KERNELS = (
     Microkernel(
         name="SaturatingMultAdd",
         op=_SATURATING,
-        operands=(
-            _BYTES,
-            OperandPattern(levels=NEAR, dtypes=("i8",)),
-            OperandPattern(levels=NEAR, dtypes=("i16",)),
-        ),
-        shape=(1, 1, 2, 1),
+        takes="1×1×2×1, u8 RF/L1, i8 RF/L1, i16 RF/L1",
         # Two multiplications, two additions and two comparisons.
-        cost=lambda spec, machine: move_costs(spec, machine) + 6 * HALF_CYCLE,
+        cost=touching(6 * HALF_CYCLE),
         emit=_saturating_values,
     ),
 )

@@ -9,8 +9,8 @@ from morello.ir.numbers import Mask, Num
 from morello.ir.ops.rand_matmul import COLUMN_FACTOR, MIXING, SCALE, SHIFT, Random, seed_word
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, NEAR, move_costs, one_value
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
+from morello_x86.kernels.common import HALF_CYCLE, NEAR
 from morello_x86.kernels.lanes import Place, lanewise, vectors, width
 
 #: Tenths of a cycle of a vector, by its bytes, and of a row, on a core of Zen 5: benchmarks/random_products.py measures
@@ -58,10 +58,6 @@ def _value(site: KernelSite) -> None:
     site.line(f"{out} = {number}({_mixing(site, 'uint32_t')}({rows} ^ {_seed(site)}), {columns});")
 
 
-def _value_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    return move_costs(spec, machine) + _VALUE
-
-
 _COUNTER = OperandPattern(levels=NEAR, dtypes=("u32",))
 _COUNTERS = OperandPattern(levels=("L1", "VRF"), dtypes=("u32",))
 _NUMBERS = OperandPattern(levels=("L1", "VRF"), dtypes=("f32",))
@@ -70,9 +66,8 @@ SCALARS = (
     Microkernel(
         name="ValueRandom",
         op=Random,
-        operands=(_COUNTER, _COUNTER, OperandPattern(levels=NEAR, dtypes=("f32",))),
-        when=one_value,
-        cost=_value_cost,
+        takes="1, u32 RF/L1, u32 RF/L1, f32 RF/L1",
+        cost=touching(_VALUE),
         emit=_value,
     ),
 )

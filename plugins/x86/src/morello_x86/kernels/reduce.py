@@ -12,8 +12,8 @@ from morello.ir.ops.max import Max
 from morello.ir.ops.reduce import Mean, Sum
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
-from morello_x86.kernels.common import HALF_CYCLE, NEAR, SCALAR, move_costs, one_value
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
+from morello_x86.kernels.common import HALF_CYCLE, NEAR
 from morello_x86.kernels.elementwise import of_values, of_vectors
 from morello_x86.kernels.lanes import (
     Place,
@@ -124,8 +124,7 @@ def _scalar(op: type[Max] | type[Sum] | type[Mean]) -> Microkernel:
     return Microkernel(
         name=f"Value{op.__name__}",
         op=op,
-        operands=(SCALAR, SCALAR),
-        when=one_value,
+        takes="1, RF/L1, RF/L1",
         cost=costs(1),
         template=line(_value),
     )
@@ -173,7 +172,7 @@ def _lane_by_lane(place: Place) -> str:
 
 
 def _registers_cost(spec: LogicalSpec, machine: Machine) -> Num:
-    return HALF_CYCLE * (spec.operand(0).vectors * (1 + conversions(spec)) + 1) + move_costs(spec, machine)
+    return HALF_CYCLE * (spec.operand(0).vectors * (1 + conversions(spec)) + 1) + touching()(spec, machine)
 
 
 def _loop_cost(widest: int):

@@ -12,7 +12,8 @@ from morello.ir.numbers import Mask, Num, ceil_div
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
-from morello.kernels.microkernel import Registers, SizeRule
+from morello.kernels.microkernel import Registers
+from morello.kernels.pattern import SizeRule
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, Multiple, OperandPattern
 from morello_x86.kernels.common import MEMORIES
@@ -160,7 +161,7 @@ def family(adds: MultiplyAdd, size: int, registers: int, tile_rows: Sequence[int
             registers={"VRF": taken},
             tile_sizes={_ROW: tile_rows, **columns_made},
             cpu_features=adds.cpu_features,
-            flushes=adds.flushes,
+            flush_to_zero=adds.flush_to_zero,
             emit=_emit(adds, size),
         )
         for suffix, out, columns, taken in places

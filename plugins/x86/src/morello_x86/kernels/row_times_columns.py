@@ -56,7 +56,7 @@ def in_columns(kernel: Microkernel, product: DotProduct, computing: Computing) -
     `computing` are the tenths of a cycle of one of them, which overlap with reading.
     """
     lhs, rhs, out = kernel.operands
-    assert kernel.shape is not None
+    assert isinstance(kernel.shape, tuple)
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         computed = spec.shape[3] * (computing(spec) + _TURN)

@@ -21,7 +21,7 @@ from morello.ir.ops.softmax_parts import (
 )
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel
-from morello_x86.kernels.common import SCALAR, one_value
+from morello_x86.kernels.common import SCALAR
 from morello_x86.kernels.reduce import accumulates
 from morello_x86.kernels.values import costs, in_doubles
 
@@ -86,7 +86,7 @@ def _kernel(op: type[Operation], piece: _Piece) -> Microkernel:
         name=f"Value{op.__name__}",
         op=op,
         operands=(SCALAR,) * len(op().operands(1)),
-        when=one_value,
+        shape=1,
         cost=costs(piece.cycles),
         emit=in_doubles(lambda site: piece.accumulating if accumulates(site.spec) else piece.lines, _FUNCTIONS),
     )

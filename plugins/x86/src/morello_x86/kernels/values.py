@@ -13,8 +13,8 @@ from morello.ir.numbers import Num
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.kernels.template import Template, names_in
-from morello.plugins import Machine
-from morello_x86.kernels.common import HALF_CYCLE, move_costs
+from morello.plugins import Machine, touching
+from morello_x86.kernels.common import HALF_CYCLE
 from morello_x86.kernels.convert import scalar_as
 
 #: What converting a value from bf16 or to it costs.
@@ -107,6 +107,6 @@ def costs(cycles: int) -> Callable[[LogicalSpec, Machine], Num]:
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
         conversions = sum(state.dtype == BF16 for state in spec.states)
-        return move_costs(spec, machine) + HALF_CYCLE * (cycles + _CONVERSION * conversions)
+        return touching()(spec, machine) + HALF_CYCLE * (cycles + _CONVERSION * conversions)
 
     return cost

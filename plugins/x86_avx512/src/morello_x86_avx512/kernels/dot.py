@@ -84,7 +84,7 @@ def _kernels(instruction: Instruction) -> Sequence[Microkernel]:
         op=_ACCUMULATE,
         operands=row_times_column(instruction.lhs, instruction.rhs, instruction.out),
         cpu_features=(instruction.feature,),
-        flushes=instruction.flushes,
+        flush_to_zero=instruction.flush_to_zero,
         registers={"VRF": 6},
     )
     loop = shared(

@@ -29,7 +29,7 @@ class Instruction:
     rhs: tuple[str, ...]
     out: tuple[str, ...]
     feature: str
-    flushes: bool = False
+    flush_to_zero: bool = False
 
     def takes(self, spec: LogicalSpec) -> bool:
         """Of bytes, one factor is unsigned and the other one signed."""
@@ -38,7 +38,7 @@ class Instruction:
 
     def spelled(self, site: KernelSite, size: int, total: str, lhs: str, rhs: str) -> str:
         """Return the C expression for vectors of `size` bytes; `total` is of f32 or of u32, like the result."""
-        if self.flushes:
+        if self.flush_to_zero:
             kind = _BF16_VECTOR[size]
             return f"{PREFIX[size]}_{self.call}({total}, ({kind}){lhs}, ({kind}){rhs})"
         whole = INTEGER_VECTOR[size]
@@ -49,12 +49,12 @@ class Instruction:
 
     def sums(self, site: KernelSite, size: int) -> str:
         """Return the C type of a vector of sums."""
-        return site.vector_type(F32 if self.flushes else U32, size // 4)
+        return site.vector_type(F32 if self.flush_to_zero else U32, size // 4)
 
 
 _BYTES, _WORDS, _SUMS = ("u8", "i8"), ("i16",), ("i32", "u32")
 INSTRUCTIONS = (
     Instruction("Vpdpbusd", "dpbusd_epi32", 4, _BYTES, _BYTES, _SUMS, "avx512_vnni"),
     Instruction("Vpdpwssd", "dpwssd_epi32", 2, _WORDS, _WORDS, _SUMS, "avx512_vnni"),
-    Instruction("Vdpbf16ps", "dpbf16_ps", 2, ("bf16",), ("bf16",), ("f32",), "avx512_bf16", flushes=True),
+    Instruction("Vdpbf16ps", "dpbf16_ps", 2, ("bf16",), ("bf16",), ("f32",), "avx512_bf16", flush_to_zero=True),
 )

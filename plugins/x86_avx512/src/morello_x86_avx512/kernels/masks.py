@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR, move_costs
+from morello_x86.kernels.common import HALF_CYCLE, INTEGERS, NEAR
 from morello_x86.kernels.convert import unsigned
 
 from morello.ir.dtypes import DType
@@ -13,7 +13,7 @@ from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern
+from morello.plugins import Machine, Microkernel, OperandPattern, touching
 from morello_x86_avx512.kernels.masked import WIDTH, load_first, store_first
 
 #: Bytes of the smallest vector: multiples of it can be held in registers.
@@ -73,7 +73,7 @@ def _cost(operand: int, each: int):
     """Instructions per vector, and what touching the operands costs."""
 
     def cost(spec: LogicalSpec, machine: Machine) -> Num:
-        return HALF_CYCLE * each * ceil_div(spec.operand(operand).bytes, WIDTH) + move_costs(spec, machine)
+        return HALF_CYCLE * each * ceil_div(spec.operand(operand).bytes, WIDTH) + touching()(spec, machine)
 
     return cost
 

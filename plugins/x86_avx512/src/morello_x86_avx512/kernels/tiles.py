@@ -58,7 +58,7 @@ def _kernel(instruction: Instruction) -> Microkernel:
         cost=cost,
         registers={"VRF": 2},
         cpu_features=(instruction.feature,),
-        flushes=instruction.flushes,
+        flush_to_zero=instruction.flush_to_zero,
         template=_template(instruction),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.ir.ops.unary import Unary, UnaryErrors
 from morello.kernels.site import KernelSite
-from morello.plugins import Microkernel, OperandPattern
+from morello.plugins import Microkernel
 
 
 @attrs.frozen(cache_hash=True)
@@ -58,8 +58,7 @@ def _emit(site: KernelSite) -> None:
 HARD_SWISH = Microkernel(
     name="HardSwishOne",
     op=HardSwish,
-    operands=(OperandPattern(levels=("RF", "L1"), dtypes=("f32",)),) * 2,
-    when=lambda spec: spec.op.volume(spec.shape) == 1,
-    cost=lambda spec, target: 8,
+    takes="1, f32 RF/L1, f32 RF/L1",
+    cost=lambda spec, machine: 8,
     emit=_emit,
 )

@@ -9,15 +9,25 @@ from morello.ir.ops import Operation
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Machine, Microkernel, OperandPattern, hookimpl
+from morello.plugins import Machine, Microkernel, hookimpl, per_vector
 
 from .hard_swish import HARD_SWISH, HardSwish
 
-ROWS, WIDTH = 4, 8
+FUSED_MULTIPLY_ADD = Microkernel(
+    name="FusedMultiplyAdd8",
+    op=Matmul(accumulate=True),
+    takes="1×1×1×n, f32 RF/L1, f32 L1 row_major, f32 VRF row_major v8",
+    cost=per_vector(10),
+    registers={"VRF": 2},
+    template="{out} = _mm256_fmadd_ps(_mm256_set1_ps({lhs}), {rhs}, {out});",
+)
+
+#: Rows of the output of an outer product, each of which is one vector.
+ROWS = 4
 
 
 def _cost(spec: LogicalSpec, machine: Machine) -> Num:
-    """Half a cycle per load, in tenths: a broadcast for each row, and one load for all of them."""
+    """Return half a cycle per load, in tenths: a broadcast for each row, and one load for all of them."""
     return 5 * (ROWS + 1)
 
 
@@ -34,12 +44,7 @@ def _emit(site: KernelSite) -> None:
 OUTER_PRODUCT = Microkernel(
     name="OuterProduct4x8",
     op=Matmul(accumulate=True),
-    operands=(
-        OperandPattern(levels=("RF", "L1"), dtypes=("f32",), contiguous=False),
-        OperandPattern(levels=("L1",), dtypes=("f32",)),
-        OperandPattern(levels=("VRF",), dtypes=("f32",), layout="row_major", contiguous=False, vectors=(WIDTH,)),
-    ),
-    shape=(1, ROWS, 1, WIDTH),
+    takes=f"1×{ROWS}×1×8, f32 RF/L1 strided, f32 L1, f32 VRF row_major strided v8",
     cost=_cost,
     registers={"VRF": 2},
     emit=_emit,
@@ -53,4 +58,4 @@ def morello_operations() -> Iterable[Operation]:
 
 @hookimpl
 def morello_microkernels(target: str) -> Iterable[Microkernel] | None:
-    return [HARD_SWISH, OUTER_PRODUCT] if target == "x86_avx2" else None
+    return [HARD_SWISH, FUSED_MULTIPLY_ADD, OUTER_PRODUCT] if target == "x86_avx2" else None

@@ -5,29 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from morello.ir.dtypes import DType
-from morello.ir.numbers import Mask, Num
+from morello.ir.numbers import Num
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
-from morello.plugins import Jam, Machine, Microkernel, Multiple, OperandPattern
+from morello.plugins import Machine, Microkernel, UnrollAndJam, touching
 
 from .target import ALIGNMENT
-
-NUMBERS = ("f32", "i32")
-NEAR = OperandPattern(levels=("R", "C"))
-NUMBER = OperandPattern(levels=("R", "C"), dtypes=NUMBERS)
-ROW = OperandPattern(levels=("C",), dtypes=NUMBERS, layout="row_major", aligned=True)
-
-
-def _access(spec: LogicalSpec, machine: Machine) -> Num:
-    """The cache lines of all operands; registers cost nothing."""
-    return sum(machine.move_cost(tensor) for tensor in spec.operands)
-
-
-def _one_value(spec: LogicalSpec) -> Mask:
-    return spec.op.volume(spec.shape) == 1
 
 
 def multiply_add(dtype: DType, out: str, lhs: str, rhs: str) -> str:
@@ -39,6 +25,11 @@ def multiply_add(dtype: DType, out: str, lhs: str, rhs: str) -> str:
 
 def _mult_add(site: KernelSite) -> str:
     return multiply_add(site.spec.states[2].dtype, "{out}", "{lhs}", "{rhs}")
+
+
+def _row_cost(spec: LogicalSpec, machine: Machine) -> Num:
+    """Return the cycles of a row: its loads and stores, and one cycle per value."""
+    return touching()(spec, machine) + spec.shape[3]
 
 
 def _add_scaled_rows(sites: Sequence[KernelSite]) -> None:
@@ -69,45 +60,41 @@ KERNELS = (
     Microkernel(
         name="MultAdd",
         op=Matmul(accumulate=True),
-        operands=(NUMBER, NUMBER, NUMBER),
+        takes="1×1×1×1, f32/i32 R/C, f32/i32 R/C, f32/i32 R/C",
         same=("dtype",),
-        shape=(1, 1, 1, 1),
-        cost=lambda spec, machine: _access(spec, machine) + 2,
+        cost=touching(2),
         template=_mult_add,
     ),
     Microkernel(
         name="AddScaledRow",
         op=Matmul(accumulate=True),
-        operands=(NUMBER, ROW, ROW),
+        takes="1×1×1×4i, f32/i32 R/C, f32/i32 C row_major aligned, f32/i32 C row_major aligned",
         same=("dtype",),
-        shape=(1, 1, 1, Multiple(of=4)),
-        cost=lambda spec, machine: _access(spec, machine) + spec.shape[3],
+        cost=_row_cost,
         registers={"R": 2},
         emit=lambda site: _add_scaled_rows([site]),
-        jam=Jam(most=4, registers={"R": 5}, emit=_add_scaled_rows),
+        jam=UnrollAndJam(most=4, registers={"R": 5}, emit=_add_scaled_rows),
     ),
     Microkernel(
         name="Copy",
         op=Move(),
-        operands=(NEAR, NEAR),
+        takes="1, R/C, R/C",
         same=("dtype",),
-        when=_one_value,
-        cost=lambda spec, machine: _access(spec, machine) + 1,
+        cost=touching(1),
         template="{out} = {src};",
     ),
     Microkernel(
         name="Zero",
         op=FillZero(),
-        operands=(NEAR,),
-        when=_one_value,
-        cost=lambda spec, machine: _access(spec, machine) + 1,
+        takes="1, R/C",
+        cost=touching(1),
         template="{out} = 0;",
     ),
     Microkernel(
         name="ZeroBytes",
         op=FillZero(),
-        operands=(OperandPattern(levels=("C", "MEM")),),
-        cost=_access,
+        takes="n, C/MEM",
+        cost=touching(),
         emit=_zero_bytes,
     ),
 )
