@@ -20,7 +20,7 @@ from itertools import islice
 import click
 from morello_bounds.hooks import with_feedback
 from morello_bounds.mappers import mappers_for
-from morello_bounds.mappers.mapped import Mapping
+from morello_bounds.mappers.mapped import Completion
 from rich.console import Console
 from rich.table import Table
 
@@ -73,7 +73,7 @@ def searched(goal: Goal, effort: int) -> Moments:
 
 def mapped(goal: Goal, name: str) -> Moments:
     """Return the moments at which a mapper had a better program, and the one at which it was done."""
-    mapping = Mapping(goal, ())
+    mapping = Completion(goal, ())
     moments: Moments = []
     proposals = mappers_for(TARGET)[name].propose(goal.spec, goal.target, 0)
     for proposal in islice(with_feedback(proposals), PROPOSALS):

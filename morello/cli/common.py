@@ -144,22 +144,6 @@ def with_goals_of_files(command: Command) -> Command:
     return _with_goals(command, several_targets=False, several_files=True)
 
 
-def with_specs(command: Command) -> Command:
-    """Add FILE and the options that say which of its Specs are meant, for which target; nothing is searched for.
-
-    The command is called with `goals` instead.
-    """
-
-    @_with_file("Read Specs for this target instead of the one that FILE names.")
-    @functools.wraps(command)
-    def wrapped(file: str, spec: str | None, target: str | None, profile: str | None, **options: Any) -> None:
-        text = read_file(file)
-        with crash.telling(file=text):
-            command(goals=_chosen(text, file, spec, target, profile), **options)
-
-    return wrapped
-
-
 def _with_file(target: str, several_targets: bool = False, several_files: bool = False) -> Callable[[Command], Command]:
     """Return what adds FILE and the options that say which of its Specs are meant, for which `target`, in words."""
 

@@ -28,9 +28,9 @@ def test_options_are_those_there_are() -> None:
             having[option].add(name)
     others = {"targets", "calibrate", "db", "cache"}
     assert having["--spec"] == set(COMMANDS) - others
-    assert having["--db"] == set(COMMANDS) - others - {"compare-conv", "sensitivity"}
+    assert having["--db"] == set(COMMANDS) - others
     assert having["--target"] == having["--profile"] == {*set(COMMANDS) - others, "calibrate"}
-    shown = {"check", "bench", "explain", "bound", "compare-conv", "sensitivity", "map", "compare-mappers", "tune"}
+    shown = {"check", "bench", "explain", "bound", "map", "tune"}
     assert having["--json"] == {*shown, "targets", "calibrate", "cache"}
 
 

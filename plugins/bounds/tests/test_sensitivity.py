@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from morello_bounds.nest import nest_of
-from morello_bounds.sensitivity import Index, Input, Moving, filled, indices, of_bound, of_tiles
+from morello_bounds.sensitivity import Input, MovesModel, SobolIndex, filled, of_bound, of_tiles, sobol_indices
 from morello_bounds.tiles import held
 from morello_bounds.traffic import estimate, traffic
 
@@ -16,6 +16,7 @@ from morello.frontend.parser import parse_spec
 from morello.ir.spec import Spec
 from morello.plugins.registry import installed
 
+pytest.importorskip("SALib")
 PRODUCT = "Matmul(1×{}×{}×{}, (f32, GL), (f32, GL), (f32, GL), serial)"
 TARGET = installed().target("x86_avx2", "base")
 
@@ -24,7 +25,7 @@ def spec(m: int, k: int, n: int) -> Spec:
     return parse_spec(PRODUCT.format(m, k, n), TARGET)
 
 
-def by_name(found: Sequence[Index], kind: str) -> dict[str, Index]:
+def by_name(found: Sequence[SobolIndex], kind: str) -> dict[str, SobolIndex]:
     return {one.input.name: one for one in found if one.input.kind == kind}
 
 
@@ -34,18 +35,22 @@ def ishigami(x: Sequence[float]) -> float:
 
 def test_known_indices() -> None:
     inputs = [Input(name, "number", -math.pi, math.pi) for name in "abc"]
-    found = indices(inputs, ishigami, 4096, seed=0)
+    found = sobol_indices(inputs, ishigami, 4096, seed=0)
     assert [one.first for one in found] == pytest.approx([0.314, 0.442, 0.0], abs=0.02)
     assert [one.total for one in found] == pytest.approx([0.558, 0.442, 0.244], abs=0.02)
 
 
 def test_a_seed_gives_the_same_again() -> None:
     inputs = [Input(name, "number", -1.0, 1.0) for name in "abc"]
-    assert indices(inputs, ishigami, 32, 0) == indices(inputs, ishigami, 32, 0) != indices(inputs, ishigami, 32, 8)
+    assert (
+        sobol_indices(inputs, ishigami, 32, 0)
+        == sobol_indices(inputs, ishigami, 32, 0)
+        != sobol_indices(inputs, ishigami, 32, 8)
+    )
 
 
 def test_nothing_depends_on_what_a_constant_is() -> None:
-    (found,) = indices([Input("a", "number", 0.0, 1.0)], lambda x: 3.0, 8, 0)
+    (found,) = sobol_indices([Input("a", "number", 0.0, 1.0)], lambda x: 3.0, 8, 0)
     assert (found.first, found.total) == (0.0, 0.0)
 
 
@@ -58,18 +63,18 @@ def test_estimates_are_near_the_bound(shape: tuple[int, int, int], memory: int) 
 
 def test_what_the_bound_on_moving_depends_on() -> None:
     """Sizes of a large cube count alike; where everything fits into L2, its size does not count."""
-    found = indices(*of_bound(Moving.of(spec(1024, 1024, 1024), TARGET)), 32, 0)
+    found = sobol_indices(*of_bound(MovesModel.of(spec(1024, 1024, 1024), TARGET)), 32, 0)
     sizes = [one.total for one in by_name(found, "size").values()]
     assert len(sizes) == 3
     assert max(sizes) < 1.3 * min(sizes)
     assert by_name(found, "price")["GL"].total > by_name(found, "price")["L2"].total
-    small = indices(*of_bound(Moving.of(spec(64, 64, 64), TARGET)), 16, 0)
+    small = sobol_indices(*of_bound(MovesModel.of(spec(64, 64, 64), TARGET)), 16, 0)
     assert by_name(small, "memory")["L2"].total == 0
     assert sum(one.total for one in by_name(small, "size").values()) > 0.3
 
 
 def test_tiles_that_all_fit_decide_nothing() -> None:
-    found = indices(*of_tiles(Moving.of(spec(64, 512, 128), TARGET)), 16, 0)
+    found = sobol_indices(*of_tiles(MovesModel.of(spec(64, 512, 128), TARGET)), 16, 0)
     tiles = by_name(found, "tile")
     assert all(tiles[f"{loop} in L2"].total < 0.05 for loop in "mkn")
     assert max(tiles[f"{loop} in L1"].total for loop in "mkn") > 0.1
@@ -78,7 +83,7 @@ def test_tiles_that_all_fit_decide_nothing() -> None:
 
 @pytest.mark.parametrize("shape", [(1.0, 1.0, 1.0), (1.0, 0.001, 0.3), (0.01, 1.0, 0.02)])
 def test_tiles_fit_and_fill_their_memory(shape: tuple[float, ...]) -> None:
-    model = Moving.of(spec(512, 512, 512), TARGET)
+    model = MovesModel.of(spec(512, 512, 512), TARGET)
     for memory in (576, 32 << 10):
         tile = filled(model, shape, memory)
         assert sum(int(held(array, tile)) for array in model.nest.arrays) <= memory
@@ -88,12 +93,12 @@ def test_tiles_fit_and_fill_their_memory(shape: tuple[float, ...]) -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(MorelloError, match="3 samples are no power of two"):
-        indices([Input("a", "number", 0.0, 1.0)], lambda x: x[0], 3, 0)
+        sobol_indices([Input("a", "number", 0.0, 1.0)], lambda x: x[0], 3, 0)
     with pytest.raises(MorelloError, match="nothing that varies"):
-        indices([], lambda x: 0.0, 8, 0)
+        sobol_indices([], lambda x: 0.0, 8, 0)
     graph = parse_spec("Compose([Relu, Relu], [(2×8, f32, GL), (2×8, f32, GL)], serial)", TARGET)
     with pytest.raises(MorelloError, match="no single nest"):
-        Moving.of(graph, TARGET)
+        MovesModel.of(graph, TARGET)
     near = parse_spec("Relu(8, (f32, RF), (f32, RF), serial)", TARGET)
     with pytest.raises(MorelloError, match="in registers"):
-        Moving.of(near, TARGET)
+        MovesModel.of(near, TARGET)

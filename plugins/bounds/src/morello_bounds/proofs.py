@@ -18,7 +18,7 @@ from morello_bounds.randomized import randomized
 from morello_bounds.traffic import Segments, Traffic, check
 
 
-def of_segments(proof: Segments) -> dict[str, Any]:
+def segments_as_json(proof: Segments) -> dict[str, Any]:
     """Return a proof of traffic as JSON has it: exact numbers as texts."""
     return {
         "loops": dict(zip(proof.nest.loops, proof.nest.sizes, strict=True)),
@@ -29,7 +29,7 @@ def of_segments(proof: Segments) -> dict[str, Any]:
     }
 
 
-def of_prices(certified: Certificate, target: Target) -> dict[str, Any]:
+def prices_as_json(certified: Certificate, target: Target) -> dict[str, Any]:
     """Return the prices of a certificate as JSON has them."""
     return {
         "points": [
@@ -44,14 +44,14 @@ def of_prices(certified: Certificate, target: Target) -> dict[str, Any]:
 
 
 @attrs.frozen
-class Checked:
+class VerifiedBounds:
     """Bounds of which the proofs hold: bytes at each boundary, and a cost where one is certified."""
 
     cuts: tuple[Cut, ...]
     cost: int | None
 
 
-def checked(told: Any, spec: Spec, target: Target) -> Checked:
+def verify_json(told: Any, spec: Spec, target: Target) -> VerifiedBounds:
     """Verify what JSON claims of a Spec, in exact arithmetic; nests, memories and kernels are those of Spec and target.
 
     Raises MorelloError that says which claim does not follow from its proof, or what is missing.
@@ -60,10 +60,10 @@ def checked(told: Any, spec: Spec, target: Target) -> Checked:
         cuts = tuple(_cuts(told["boundaries"], spec, target))
         _check_numbers(told["numbers"], spec, target, cuts)
         if told["prices"] is None:
-            return Checked(cuts, None)
+            return VerifiedBounds(cuts, None)
         made = _certificate(told["prices"], spec, target, cuts)
         if made is None:
-            return Checked(cuts, None)
+            return VerifiedBounds(cuts, None)
         verify(made)
         if made.cost != int(told["certified"]):
             raise _refused(f"its prices come to a cost of {made.cost:,}, not {int(told['certified']):,}")
@@ -71,7 +71,7 @@ def checked(told: Any, spec: Spec, target: Target) -> Checked:
         raise MorelloError(
             f"these are no proofs: {type(error).__name__}: {error}", "print some: `morello bound FILE --json`"
         ) from error
-    return Checked(cuts, made.cost)
+    return VerifiedBounds(cuts, made.cost)
 
 
 def _cuts(boundaries: Sequence[Mapping[str, Any]], spec: Spec, target: Target) -> Iterator[Cut]:

@@ -40,7 +40,7 @@ class Input:
 
 
 @attrs.frozen
-class Index:
+class SobolIndex:
     """The share that an input has in the variance: alone, and together with others; each give or take its error."""
 
     input: Input
@@ -48,6 +48,17 @@ class Index:
     total: float
     first_error: float
     total_error: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the index as JSON has it."""
+        return {
+            "name": self.input.name,
+            "kind": self.input.kind,
+            "alone": self.first,
+            "alone_error": self.first_error,
+            "in_all": self.total,
+            "in_all_error": self.total_error,
+        }
 
 
 def sobol(name: str) -> Any:
@@ -59,9 +70,9 @@ def sobol(name: str) -> Any:
         raise MorelloError(message, "pip install 'morello-bounds[sensitivity]'") from error
 
 
-def indices(
+def sobol_indices(
     inputs: Sequence[Input], result: Callable[[Sequence[float]], float], samples: int, seed: int
-) -> list[Index]:
+) -> list[SobolIndex]:
     """Return the index of each input, from `samples` · (inputs + 2) results; the same for the same seed.
 
     `samples` is a power of two. Raises MorelloError for other numbers of them, and for no inputs.
@@ -78,15 +89,15 @@ def indices(
     points = sobol("sample").sample(problem, samples, calc_second_order=False, seed=seed)
     results = np.array([result([float(value) for value in point]) for point in points])
     if np.ptp(results) == 0:
-        return [Index(one, 0.0, 0.0, 0.0, 0.0) for one in inputs]
+        return [SobolIndex(one, 0.0, 0.0, 0.0, 0.0) for one in inputs]
     # SALib takes a seed of 0 for none there.
     found = sobol("analyze").analyze(problem, results, calc_second_order=False, seed=seed + 1)
     columns = [[float(value) for value in found[name]] for name in ("S1", "ST", "S1_conf", "ST_conf")]
-    return [Index(one, *values) for one, *values in zip(inputs, *columns, strict=True)]
+    return [SobolIndex(one, *values) for one, *values in zip(inputs, *columns, strict=True)]
 
 
 @attrs.frozen
-class Moving:
+class MovesModel:
     """The cost of moving for a Spec of one operation: what bytes at each boundary cost at least, level by level."""
 
     spec: Spec
@@ -96,7 +107,7 @@ class Moving:
     cuts: tuple[int, ...]
 
     @classmethod
-    def of(cls, spec: Spec, target: Target) -> Moving:
+    def of(cls, spec: Spec, target: Target) -> MovesModel:
         """Return the model of a Spec. Raises MorelloError for a graph, and where no operand is behind a boundary."""
         if not is_single(spec):
             raise MorelloError(f"{spec.op.name} has no single nest of loops", "take one of its operations")
@@ -143,7 +154,7 @@ class Moving:
         return 0.0 if one.is_register else one.hit_cost / one.unit
 
 
-def of_bound(model: Moving) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
+def of_bound(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
     """Return the sizes, memories and prices that bounds on moving depend on, and the logarithm of its cost.
 
     They are between half and twice what they are.
@@ -171,7 +182,7 @@ def of_bound(model: Moving) -> tuple[list[Input], Callable[[Sequence[float]], fl
     return inputs, result
 
 
-def of_tiles(model: Moving) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
+def of_tiles(model: MovesModel) -> tuple[list[Input], Callable[[Sequence[float]], float]]:
     """Return the tiles and orders that may be chosen at each boundary, and the logarithm of what they cost to move.
 
     Sizes of tiles are to each other as the values of their inputs; tiles are as large as fits. The order is the
@@ -194,7 +205,7 @@ def of_tiles(model: Moving) -> tuple[list[Input], Callable[[Sequence[float]], fl
     return inputs, result
 
 
-def filled(model: Moving, shape: Sequence[float], memory: int) -> list[int]:
+def filled(model: MovesModel, shape: Sequence[float], memory: int) -> list[int]:
     """Return the largest tile with sizes to each other as in `shape` that fits, none above its loop; or single points.
 
     Valid by construction: a factor for all sizes is found by bisection ([Dinh2023] §6.2).
@@ -208,7 +219,7 @@ def filled(model: Moving, shape: Sequence[float], memory: int) -> list[int]:
     return _scaled(model, shape, low)
 
 
-def _scaled(model: Moving, shape: Sequence[float], factor: float) -> list[int]:
+def _scaled(model: MovesModel, shape: Sequence[float], factor: float) -> list[int]:
     tile = [1] * len(model.nest.sizes)
     for loop, size in zip(model.loops, shape, strict=True):
         tile[loop] = max(1, min(model.nest.sizes[loop], int(factor * size)))

@@ -23,6 +23,7 @@ from morello.goals import Goal
 from morello.rewrites import Tile
 from morello.schedule import Schedule, Subschedule
 
+pytest.importorskip("sklearn")
 LIMITS = "[64, 512, 4096, 16384, 1048576]"
 
 

@@ -1,48 +1,83 @@
-"""`morello map`: programs by what mappers propose, and how far they are from bounds and from what search finds."""
+"""`morello map`: programs from the proposals of mappers, compared with the bounds and with the program of search."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
 
-from morello.cli.common import Made, cc_option, facts_of, json_option, make, print_json, tell_sizes, with_goals
+from morello.cli.common import (
+    Made,
+    cc_option,
+    facts_of,
+    json_option,
+    make,
+    print_json,
+    tell_sizes,
+    with_goals_of_files,
+)
+from morello.cli.figures import figures, save
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, PluginError, Undecided, suggestion
 from morello.frontend.diagnostics import quoted
 from morello.goals import Goal
 from morello.ir.impl import Leaf
 from morello.kernels.target import Target
+from morello.progress import Doing
 from morello.report.tables import Column, print_table
 from morello.runtime.timing import duration
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import Position
-from morello_bounds import certificate as certificates
-from morello_bounds.certificate import Certificate, Cut, cuts_of
+from morello_bounds.certificate import Cut, certificate, cuts_of
 from morello_bounds.hooks import Mapper
-from morello_bounds.mappers import mapped, mappers_for
+from morello_bounds.mappers import mappers_for
 from morello_bounds.mappers.history import History
-from morello_bounds.mappers.mapped import Mapped
+from morello_bounds.mappers.mapped import OBJECTIVES, TIME, Completion, MappedProgram, seconds_of
 from morello_bounds.moved import moved
+
+SEARCH = "search"
 
 
 @attrs.frozen
-class Compared:
-    """Programs by mappers for a Spec, and what they are compared with: that of search, and the bounds."""
+class MapperResult:
+    """The best program of a mapper, or that of search, and the CPU seconds until it was found.
+
+    `bytes` has those moved across each cut, `seconds` the time of a call if measured. Without a program, `cost` is None
+    and `fault` has the reason.
+    """
+
+    name: str
+    found_in: float
+    cost: int | None = None
+    bytes: tuple[int, ...] = ()
+    seconds: float | None = None
+    goal: Goal | None = None
+    #: The proposal; None for search.
+    mapped: MappedProgram | None = None
+    fault: MorelloError | None = None
+
+
+@attrs.frozen
+class MapperComparison:
+    """The results of mappers for a Spec, the one of search, and the bounds."""
 
     goal: Goal
     cuts: tuple[Cut, ...]
-    programs: tuple[Mapped, ...]
-    #: Reasons of other mappers that have no program, by name.
-    faults: Mapping[str, MorelloError]
-    #: None where search does not come to a program.
+    mappers: tuple[MapperResult, ...]
+    search: MapperResult
     made: Made | None
-    certified: Certificate | None
-    #: Seconds of a call of the program that search finds, where programs are measured.
-    seconds: float | None = None
+    #: The certified lower bound on cost, if there is one.
+    bound: int | None
+
+    @property
+    def results(self) -> tuple[MapperResult, ...]:
+        """Return all results, that of search last."""
+        return (*self.mappers, self.search)
 
     @property
     def boundaries(self) -> list[str]:
@@ -50,23 +85,28 @@ class Compared:
         return [cut.between(self.goal.target) for cut in self.cuts]
 
     @property
-    def found(self) -> tuple[int, list[int]] | None:
-        """Return cost of the program that search finds, and the bytes that it moves across each cut."""
-        if self.made is None:
-            return None
-        impl, target = self.made.kernel.impl, self.goal.target
-        return self.made.kernel.cost, [moved(impl, target, cut.level) for cut in self.cuts]
+    def low(self) -> int:
+        """Return the lower bound on cost that search has proven."""
+        return self.made.kernel.low if self.made else 1
+
+    def relative_cost(self, one: MapperResult) -> float | None:
+        """Return the cost of a program divided by that of search's program."""
+        return _ratio(one.cost, self.search.cost)
+
+    def relative_time(self, one: MapperResult) -> float | None:
+        """Return the time of a program divided by that of search's program."""
+        return _ratio(one.seconds, self.search.seconds)
 
 
 @click.command("map")
-@with_goals
-@click.option("--mapper", "names", metavar="NAME", multiple=True, help="Only this mapper; may be given several times.")
+@with_goals_of_files
+@click.option("--mapper", "names", metavar="NAME", multiple=True, help="Only this mapper; repeatable.")
 @click.option(
     "--objective",
-    type=click.Choice([*mapped.OBJECTIVES]),
+    type=click.Choice([*OBJECTIVES]),
     default="cost",
-    help="What the best of a mapper's proposals has least of: cost, bytes moved at all boundaries together, or time, "
-    "for which all are built and measured.  [default: cost]",
+    help="Choose the proposal with the least cost, bytes moved at all boundaries together, or measured time.  "
+    "[default: cost]",
 )
 @click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Seed of random mappers.  [default: 0]"
@@ -74,10 +114,15 @@ class Compared:
 @click.option(
     "--history",
     metavar="FILE",
-    help="Let `bo` learn from the trials of other Specs in FILE, and add its own; made if it does not exist.",
+    help="Let `bo` learn from the trials of other Specs in FILE, and append its own; made if it does not exist.",
 )
+@click.option(
+    "--compare", is_flag=True, help="Show how good, how fast and how soon each mapper's program is, each from scratch."
+)
+@click.option("--no-time", is_flag=True, help="With --compare: neither build programs nor measure them.")
+@click.option("--plot", metavar="FILE", help="With --compare: draw costs and times over the CPU time until found.")
 @cc_option
-@click.option("--list", "listed", is_flag=True, help="List the mappers of the target, and do nothing else.")
+@click.option("--list", "listed", is_flag=True, help="Only list the mappers of the target.")
 @json_option
 def command(
     goals: Sequence[Goal],
@@ -86,45 +131,63 @@ def command(
     objective: str,
     seed: int,
     history: str | None,
+    compare: bool,
+    no_time: bool,
+    plot: str | None,
     cc: str | None,
     listed: bool,
     as_json: bool,
 ) -> None:
-    """Make programs for the Specs of FILE by what mappers propose, and compare them with search and with bounds.
+    """Make programs from the proposals of mappers, and compare them with search and with bounds.
 
-    A mapper proposes tiles for each level of memory without a search, as steps of a schedule; a small search completes
-    them. Schedules in FILE are left aside.
+    A mapper proposes tiles for each memory level without a search, as steps of a schedule; a small search completes
+    them. Schedules in the files are ignored.
 
     \b
-    cost        of the best of the mapper's proposals
-    of search   how many times that is what the program costs that search finds
-    of bound    and what any program costs at least, where that is proven: see `morello bound`
-    time        of a call, where the objective is time
-    A ⇄ B       bytes that it moves between these levels, and how many times that is the least of any program
+    cost        of the mapper's best proposal
+    of search   cost divided by that of the program that search finds
+    of bound    cost divided by the certified lower bound: see `morello bound`
+    time        of a call, in CPU time, where it is measured
+    A ⇄ B       bytes moved between these levels, and their ratio to the least of any program
+    found in    CPU seconds until the program was found (--compare)
+
+    With --compare, the second `of search` is of times, and several Specs get a table of geometric means and maxima.
     """
-    if objective == mapped.TIME:
-        find_compiler(cc)  # before the search, so that a mistake costs no time
-    told: list[dict[str, Any]] = []
+    if not compare and (no_time or plot is not None):
+        raise click.UsageError(f"{'--no-time' if no_time else '--plot'} needs --compare")
     known = None if history is None else History(Path(history), objective)
-    for goal in goals:
-        chosen = chosen_mappers(goal.target, names, known)
-        if listed:
-            told += [{"target": goal.target.name, "name": one.name, "does": one.description} for one in chosen]
-            continue
-        compared = _compared(goal, db, chosen, seed, objective, cc)
+    chosen = [_chosen(goal.target, names, known) for goal in goals]
+    if listed:
+        _list(goals, chosen, as_json)
+        return
+    timed = not no_time if compare else objective == TIME
+    if timed:
+        find_compiler(cc)  # before the search, so that an error appears early
+    if plot is not None:
+        figures()
+    reports: list[dict[str, Any]] = []
+    found: list[MapperComparison] = []
+    for goal, mappers in zip(goals, chosen, strict=True):
+        one = _compared(_Run(_unscheduled(goal), objective, seed, cc, compare, timed), db, mappers)
+        found.append(one)
         if as_json:
-            told.append(_as_dict(compared, seed, objective))
+            how = {} if compare else {"objective": objective}
+            facts = {**facts_of(goal), **how, "seed": seed}
+            reports.append({**facts, **(_comparison_as_dict(one) if compare else _programs_as_dict(one))})
+        elif compare:
+            _print_comparison(one)
         else:
-            _print(compared)
-    if listed and not as_json:
-        rows = dict.fromkeys((one["target"], one["name"], one["does"]) for one in told)
-        print_table([Column("target"), Column("mapper"), Column("proposes", wraps=True)], [*rows])
+            _print_programs(one)
+    if plot is not None:
+        _draw(found, plot)
     if as_json:
-        print_json(told)
+        print_json(reports)
+    elif compare and len(found) > 1:
+        _print_means(found)
 
 
-def chosen_mappers(target: Target, names: Sequence[str], history: History | None = None) -> list[Mapper]:
-    """Return the mappers of these names, all without. Raises MorelloError for one that the target does not have."""
+def _chosen(target: Target, names: Sequence[str], history: History | None) -> list[Mapper]:
+    """Return the mappers of these names, all by default. Raises MorelloError for one that the target does not have."""
     known = mappers_for(target.name, history)
     for name in names:
         if name not in known:
@@ -133,132 +196,261 @@ def chosen_mappers(target: Target, names: Sequence[str], history: History | None
     return [known[name] for name in dict.fromkeys(names or known)]
 
 
-def unscheduled(goal: Goal) -> Goal:
-    """Return a goal without the steps that were taken."""
+def _list(goals: Sequence[Goal], chosen: Sequence[Sequence[Mapper]], as_json: bool) -> None:
+    """Print the mappers of each target."""
+    rows = dict.fromkeys(
+        (goal.target.name, one.name, one.description)
+        for goal, mappers in zip(goals, chosen, strict=True)
+        for one in mappers
+    )
+    if as_json:
+        print_json([dict(zip(("target", "name", "does"), row, strict=True)) for row in rows])
+    else:
+        print_table([Column("target"), Column("mapper"), Column("proposes", wraps=True)], [*rows])
+
+
+def _unscheduled(goal: Goal) -> Goal:
+    """Return a goal without its schedule."""
     return attrs.evolve(goal, position=Position(Leaf(goal.spec)), before_search=None)
 
 
-def _compared(
-    goal: Goal, db: SpecStore | None, mappers: Sequence[Mapper], seed: int, objective: str, cc: str | None
-) -> Compared:
-    goal = unscheduled(goal)
+@attrs.frozen
+class _Run:
+    """A goal and how its mappers run: `fresh` mappers share no searches; programs are `timed` or not."""
+
+    goal: Goal
+    objective: str
+    seed: int
+    compiler: str | None
+    fresh: bool
+    timed: bool
+
+
+def _compared(run: _Run, db: SpecStore | None, mappers: Sequence[Mapper]) -> MapperComparison:
+    """Run mappers and search. Raises MorelloError if no mapper has a program, unless they run from scratch."""
+    goal = run.goal
     cuts = cuts_of(goal.spec, goal.target)
-    mapping = mapped.Mapping(goal, cuts, compiler=cc)
-    programs: list[Mapped] = []
-    faults: dict[str, MorelloError] = {}
+    shared = Completion(goal, cuts, compiler=run.compiler)
+    results: list[MapperResult] = []
     for mapper in mappers:
+        completion = Completion(goal, cuts, compiler=run.compiler) if run.fresh else shared
+        results.append(_mapped(run, completion, mapper))
+    if not run.fresh and all(one.fault for one in results):
+        first = results[0]
+        assert first.fault is not None
+        raise MorelloError(f"{goal.name}, {first.name}: {first.fault.message}", first.fault.hint) from first.fault
+    made, search = _searched(goal, cuts, db)
+    if run.timed:
+        with Doing(f"timing {goal.name}"):
+            results = [_timed(one, run.compiler) for one in results]
+            search = _timed(search, run.compiler)
+    try:
+        bound = certificate(goal.spec, goal.target).cost
+    except MorelloError:
+        bound = None
+    return MapperComparison(goal, cuts, tuple(results), search, made, bound)
+
+
+def _mapped(run: _Run, completion: Completion, mapper: Mapper) -> MapperResult:
+    """Return the best program of a mapper, or its fault. Raises PluginError for a mapper that is broken."""
+    start = time.process_time()
+    with Doing(f"mapping {run.goal.name} by {mapper.name}"):
         try:
-            programs.append(mapping.best(mapper, seed, objective))
+            best = completion.best(mapper, run.seed, run.objective)
         except PluginError:
             raise
         except MorelloError as error:
-            faults[mapper.name] = error
-    if not programs:
-        name, error = next(iter(faults.items()))
-        raise MorelloError(f"{goal.name}, {name}: {error.message}", error.hint) from error
+            return MapperResult(mapper.name, time.process_time() - start, fault=error)
+    took = time.process_time() - start
+    return MapperResult(mapper.name, took, best.cost, best.moved, best.seconds, best.goal, best)
+
+
+def _searched(goal: Goal, cuts: Sequence[Cut], db: SpecStore | None) -> tuple[Made | None, MapperResult]:
+    """Return what search finds for a goal, and the same as a result."""
+    start = time.process_time()
     try:
         made = make(goal, db)
-    except Undecided:
-        made = None
-    seconds = mapped.seconds_of(made.kernel.goal, cc) if made and objective == mapped.TIME else None
-    return Compared(goal, cuts, tuple(programs), faults, made, certified(goal), seconds)
+    except Undecided as error:
+        return None, MapperResult(SEARCH, time.process_time() - start, fault=error)
+    kernel, took = made.kernel, time.process_time() - start
+    across = tuple(moved(kernel.impl, goal.target, cut.level) for cut in cuts)
+    return made, MapperResult(SEARCH, took, kernel.cost, across, goal=kernel.goal)
 
 
-def certified(goal: Goal) -> Certificate | None:
-    """Return what is proven of all programs without a search, if anything."""
-    try:
-        return certificates.certificate(goal.spec, goal.target)
-    except MorelloError:
-        return None
+def _timed(one: MapperResult, compiler: str | None) -> MapperResult:
+    if one.goal is None or one.seconds is not None:
+        return one
+    return attrs.evolve(one, seconds=seconds_of(one.goal, compiler))
 
 
-def _print(compared: Compared) -> None:
-    goal, found = compared.goal, compared.found
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
+
+
+def _text(one: float | None, pattern: str = "{:.2f}") -> str:
+    return "–" if one is None else pattern.format(one)
+
+
+def _print_head(compared: MapperComparison) -> None:
+    goal = compared.goal
     click.echo(f"{goal.name} for {goal.target.label}: {goal.plain.text(goal.spec.logical)}")
     tell_sizes(goal)
-    numbers = [Column(name, number=True, spare=one + 1) for one, name in enumerate(compared.boundaries)]
-    columns = [Column("mapper"), Column("cost", number=True), Column("of search", number=True)]
-    columns += [Column("of bound", number=True)]
-    columns += [Column("time", number=True)] if any(one.seconds for one in compared.programs) else []
-    columns += numbers
-    rows = [_row(compared, one.mapper, one.cost, one.moved, one.seconds) for one in compared.programs]
-    rows += [[name, *["–"] * (len(columns) - 1)] for name in compared.faults]
-    rows += [_row(compared, "search", *found, compared.seconds)] if found else []
-    rows.append(_bound_row(compared))
-    print_table(columns, rows)
+
+
+def _print_programs(compared: MapperComparison) -> None:
+    """Print a table of programs, then the proposal of each mapper."""
+    _print_head(compared)
+    timed = any(one.seconds for one in compared.results)
+    columns = [Column("mapper"), *(Column(name, number=True) for name in ("cost", "of search", "of bound"))]
+    columns += [Column("time", number=True)] if timed else []
+    columns += [Column(name, number=True, spare=one + 1) for one, name in enumerate(compared.boundaries)]
+    rows: list[list[str]] = []
+    for one in sorted(compared.results, key=lambda one: (one.name == SEARCH, one.fault is not None)):
+        if one.name == SEARCH and one.fault:
+            continue
+        crossings = [
+            f"{count:,} {_text(_ratio(count, cut.traffic.bytes)):>4}"
+            for count, cut in zip(one.bytes, compared.cuts, strict=False)
+        ]
+        cells = [_text(one.cost, "{:,}"), _text(compared.relative_cost(one)), _text(_ratio(one.cost, compared.bound))]
+        cells += [("–" if one.seconds is None else duration(one.seconds))] if timed else []
+        rows.append([one.name, *cells, *(crossings or ["–"] * len(compared.cuts))])
+    bound = [_text(compared.bound, "{:,}"), _text(_ratio(compared.bound, compared.search.cost)), ""]
+    least = [f"{cut.traffic.bytes:,}     " for cut in compared.cuts]
+    print_table(columns, [*rows, ["bound", *bound, *([""] if timed else []), *least]])
     click.echo(f"search: {compared.made.proof}" if compared.made else "search: no program yet; --effort N goes on")
-    for one in compared.programs:
-        click.echo(f"\n{one.mapper}:")
-        click.echo("".join(f"    {line}\n" for line in (*one.text.splitlines(), "synthesize")), nl=False)
-        for statement, why in one.refused:
-            click.echo(f"  passed over `{statement}`: {why}")
-    for name, error in compared.faults.items():
-        click.echo(f"\n{name}: {error.message}")
+    for one in compared.mappers:
+        if one.mapped is not None:
+            click.echo(f"\n{one.name}:")
+            click.echo("".join(f"    {line}\n" for line in (*one.mapped.text.splitlines(), "synthesize")), nl=False)
+            for statement, reason in one.mapped.refused:
+                click.echo(f"  skipped `{statement}`: {reason}")
+    for one in compared.mappers:
+        if one.fault is not None:
+            click.echo(f"\n{one.name}: {one.fault.message}")
     click.echo()
 
 
-def _row(compared: Compared, name: str, cost: int, moved: Sequence[int], seconds: float | None) -> list[str]:
-    found, certificate = compared.found, compared.certified
-    return [
-        name,
-        f"{cost:,}",
-        ratio(cost, found and found[0]),
-        ratio(cost, certificate and certificate.cost),
-        *([] if seconds is None else [duration(seconds)]),
-        *(f"{count:,} {ratio(count, cut.traffic.bytes):>4}" for count, cut in zip(moved, compared.cuts, strict=True)),
+def _print_comparison(compared: MapperComparison) -> None:
+    """Print a table of costs, times and CPU seconds until found."""
+    _print_head(compared)
+    names = ("cost", "of bound", "of search", "time", "of search", "found in")
+    rows = [
+        [
+            one.name,
+            _text(one.cost, "{:,}"),
+            _text(_ratio(one.cost, compared.bound)),
+            _text(compared.relative_cost(one)),
+            "–" if one.seconds is None else duration(one.seconds),
+            _text(compared.relative_time(one)),
+            f"{one.found_in:.2f} s",
+        ]
+        for one in compared.results
     ]
+    print_table([Column("mapper"), *(Column(name, number=True) for name in names)], rows)
+    for one in compared.results:
+        if one.fault is not None:
+            click.echo(f"{one.name}: {one.fault.message}")
+    if compared.search.cost is not None and compared.made is not None:
+        share = 100 * compared.low / compared.search.cost
+        proof = "optimal" if compared.made.proven else f"every program has at least {share:.0f} % of its cost (proven)"
+        click.echo(f"search: {proof}")
+    click.echo()
 
 
-def _bound_row(compared: Compared) -> list[str]:
-    found, certificate = compared.found, compared.certified
-    return [
-        "bound",
-        f"{certificate.cost:,}" if certificate else "–",
-        ratio(certificate and certificate.cost, found and found[0]),
-        "",
-        *([""] if any(one.seconds for one in compared.programs) else []),
-        *(f"{cut.traffic.bytes:,}     " for cut in compared.cuts),
+def _print_means(found: Sequence[MapperComparison]) -> None:
+    """Print for each mapper the geometric means and the maxima of its ratios over all Specs."""
+    rows: list[list[str]] = []
+    for name in _names(found):
+        pairs = [(compared, one) for compared in found for one in compared.results if one.name == name]
+        costs = [value for compared, one in pairs if (value := compared.relative_cost(one)) is not None]
+        times = [value for compared, one in pairs if (value := compared.relative_time(one)) is not None]
+        cells = [cell for values in (costs, times) for cell in (_text(_mean(values)), _text(max(values, default=None)))]
+        rows.append([name, str(len(costs)), *cells, f"{sum(one.found_in for _, one in pairs):.1f} s"])
+    columns = [Column(name, number=True) for name in ("Specs", "cost", "most", "time", "most", "found in")]
+    click.echo(f"all {len(found)} Specs, as multiples of search")
+    print_table([Column("mapper"), *columns], rows)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def _names(found: Sequence[MapperComparison]) -> list[str]:
+    return [*dict.fromkeys(one.name for compared in found for one in compared.mappers), SEARCH]
+
+
+def _draw(found: Sequence[MapperComparison], path: str) -> None:
+    """Draw a point for each Spec and mapper: relative cost and relative time over the CPU seconds until found."""
+    figure = figures().Figure(figsize=(9, 4.5), layout="constrained")
+    planes = figure.subplots(1, 2, sharex=True)
+    values: list[tuple[str, Callable[[MapperComparison, MapperResult], float | None]]] = [
+        ("cost, as a multiple of search's", MapperComparison.relative_cost),
+        ("time of a call, as a multiple of search's", MapperComparison.relative_time),
     ]
+    for plane, (label, value) in zip(planes, values, strict=True):
+        for number, name in enumerate(_names(found)):
+            points = [
+                (one.found_in, over)
+                for compared in found
+                for one in compared.results
+                if one.name == name and (over := value(compared, one)) is not None
+            ]
+            if points:
+                marker = "o^sDvPX*<>hd"[number % 12]
+                plane.scatter(*zip(*points, strict=True), s=22, marker=marker, label=name, alpha=0.75)
+        plane.axhline(1, color="black", linewidth=0.8)
+        plane.set_xscale("log")
+        plane.set_yscale("log")
+        plane.set_xlabel("found in, seconds of CPU")
+        plane.set_ylabel(label)
+    planes[0].legend(fontsize=8)
+    save(figure, path)
 
 
-def ratio(one: float | None, other: float | None) -> str:
-    """Return how many times another number one is, in words."""
-    return f"{one / other:.2f}" if one is not None and other else "–"
+def _programs_as_dict(compared: MapperComparison) -> dict[str, Any]:
+    names, made = compared.boundaries, compared.made
 
+    def figures_of(one: MapperResult) -> dict[str, Any]:
+        time_ = {} if one.seconds is None else {"seconds": one.seconds}
+        return {"cost": one.cost, **time_, "bytes": dict(zip(names, one.bytes, strict=True))}
 
-def _as_dict(compared: Compared, seed: int, objective: str) -> dict[str, Any]:
-    goal, found, certificate = compared.goal, compared.found, compared.certified
-    names = compared.boundaries
     return {
-        **facts_of(goal),
-        "objective": objective,
-        "seed": seed,
         "mappers": [
             {
-                "name": one.mapper,
-                "schedule": one.text.splitlines(),
-                "refused": [{"statement": statement, "why": why} for statement, why in one.refused],
-                "cost": one.cost,
-                **({} if one.seconds is None else {"seconds": one.seconds}),
-                "bytes": dict(zip(names, one.moved, strict=True)),
+                "name": one.name,
+                "schedule": one.mapped.text.splitlines(),
+                "refused": [{"statement": statement, "why": reason} for statement, reason in one.mapped.refused],
+                **figures_of(one),
             }
-            for one in compared.programs
+            for one in compared.mappers
+            if one.mapped is not None
         ],
-        "without": {name: error.message for name, error in compared.faults.items()},
-        "search": found
-        and {
-            "cost": found[0],
-            **({} if compared.seconds is None else {"seconds": compared.seconds}),
-            "bytes": dict(zip(names, found[1], strict=True)),
-            **_proof(compared),
-        },
+        "without": {one.name: one.fault.message for one in compared.mappers if one.fault is not None},
+        "search": made and {**figures_of(compared.search), "low": made.kernel.low, "proven": made.proven},
         "bound": {
-            "cost": certificate and certificate.cost,
+            "cost": compared.bound,
             "bytes": {name: cut.traffic.bytes for name, cut in zip(names, compared.cuts, strict=True)},
         },
     }
 
 
-def _proof(compared: Compared) -> dict[str, Any]:
-    assert compared.made is not None
-    return {"low": compared.made.kernel.low, "proven": compared.made.proven}
+def _comparison_as_dict(compared: MapperComparison) -> dict[str, Any]:
+    return {
+        "bound": compared.bound,
+        "proven": compared.made is not None and compared.made.proven,
+        "low": compared.low,
+        "programs": [
+            {
+                "mapper": one.name,
+                "cost": one.cost,
+                "of_bound": _ratio(one.cost, compared.bound),
+                "of_search": compared.relative_cost(one),
+                "seconds": one.seconds,
+                "seconds_of_search": compared.relative_time(one),
+                "found_in": one.found_in,
+                "fault": one.fault.message if one.fault else None,
+            }
+            for one in compared.results
+        ],
+    }

@@ -29,7 +29,7 @@ BUDGET = SearchBudget(expansions=20_000)
 
 
 @attrs.frozen
-class Mapped:
+class MappedProgram:
     """A proposal made a program: the statements that were taken, and those refused with the reasons.
 
     `moved` are the bytes that it moves across each cut that it was asked for; `seconds` those of a call, if measured.
@@ -53,7 +53,7 @@ class Mapped:
 _NO_PROGRAM = (NoImplementation, Undecided, Inapplicable)
 
 #: What the best proposal has least of.
-Objective: TypeAlias = Callable[[Mapped], tuple[float, ...]]
+Objective: TypeAlias = Callable[[MappedProgram], tuple[float, ...]]
 #: The objective that programs are measured for.
 TIME = "time"
 #: Seconds that each program is measured for.
@@ -67,14 +67,16 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 @attrs.define
-class Mapping:
+class Completion:
     """Makes programs of proposals for a Spec. One search completes all: what it has solved for one serves the next."""
 
     goal: Goal
     cuts: Sequence[Cut]
     budget: SearchBudget = BUDGET
     compiler: str | None = None
-    _known: dict[str, Mapped | MorelloError] = attrs.field(factory=dict[str, "Mapped | MorelloError"], init=False)
+    _known: dict[str, MappedProgram | MorelloError] = attrs.field(
+        factory=dict[str, "MappedProgram | MorelloError"], init=False
+    )
     _timed: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
     _searches: Searches = attrs.field(init=False)
     #: Those of a smaller space.
@@ -84,13 +86,13 @@ class Mapping:
         target = self.goal.target
         self._searches, self._smaller = Searches(target), Searches(narrowed(target)[-1])
 
-    def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> Mapped:
+    def best(self, mapper: Mapper, seed: int = 0, objective: str = "cost") -> MappedProgram:
         """Return the best program of a mapper's proposals by an objective of OBJECTIVES; of equals the first.
 
         For `time`, all programs are built and measured. Raises MorelloError where there is none, or none can be built,
         and PluginError for a mapper that fails.
         """
-        made: list[Mapped] = []
+        made: list[MappedProgram] = []
         faults: list[MorelloError] = []
         values: dict[Schedule, float | None] = {}
         proposals = _Proposals.of(mapper, self.goal, seed)
@@ -111,7 +113,7 @@ class Mapping:
             raise MorelloError(f"no proposal comes to a program: {faults[0].message}", faults[0].hint)
         raise MorelloError("it proposes nothing for this Spec", "try another mapper: `morello map FILE --list`")
 
-    def program(self, name: str, proposal: Sequence[Statement]) -> Mapped:
+    def program(self, name: str, proposal: Sequence[Statement]) -> MappedProgram:
         """Return the program of a proposal of the mapper of this name. Raises one of _NO_PROGRAM."""
         key = schedule_text(proposal)
         if key not in self._known:
@@ -124,7 +126,7 @@ class Mapping:
             raise known
         return attrs.evolve(known, mapper=name)
 
-    def timed(self, one: Mapped) -> Mapped:
+    def timed(self, one: MappedProgram) -> MappedProgram:
         """Return a program with the least seconds that a call took; those with the same C are measured once.
 
         Raises MorelloError where it cannot be built or run.
@@ -134,7 +136,7 @@ class Mapping:
             self._timed[key] = seconds_of(one.goal, self.compiler)
         return attrs.evolve(one, seconds=self._timed[key])
 
-    def _completed(self, proposal: Sequence[Statement]) -> Mapped:
+    def _completed(self, proposal: Sequence[Statement]) -> MappedProgram:
         target = self.goal.target
         goal = Goal.of(self.goal.spec, target, self.goal.name, self._searches, self.goal.signature)
         taken: list[Statement] = []
@@ -154,7 +156,7 @@ class Mapping:
             raise Inapplicable(f"no statement of it applies{why}", "choose another mapper: search goes without one")
         goal = self._searched(goal)
         across = tuple(moved(goal.impl, target, cut.level) for cut in self.cuts)
-        return Mapped("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
+        return MappedProgram("", tuple(taken), tuple(refused), goal, int(cost_and_peak(goal.impl).cost), across)
 
     def _searched(self, goal: Goal) -> Goal:
         """Let search complete a goal; where there are many shapes of tiles, only in the smaller space.
