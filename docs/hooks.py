@@ -42,7 +42,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = next((name for name, made in PAGES.items() if made == path), f"docs/{path}")
     pieces = _FENCED.split(markdown)
     return "".join(
-        piece if piece.startswith("```") else _LINK.sub(lambda link: _led(link, source, path), piece)
+        piece.replace("```spec\n", "```morello\n", 1)
+        if piece.startswith("```")
+        else _LINK.sub(lambda link: _led(link, source, path), piece)
         for piece in pieces
     )
 

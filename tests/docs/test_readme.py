@@ -18,7 +18,7 @@ def test_the_two_commands() -> None:
 
 
 def test_commands_are_those_there_are() -> None:
-    assert re.findall(r"^\| `morello ([\w-]+)", README, re.MULTILINE) == list(COMMANDS)
+    assert sorted(re.findall(r"^\| `morello ([\w-]+)", README, re.MULTILINE)) == sorted(COMMANDS)
 
 
 def test_options_are_those_there_are() -> None:
