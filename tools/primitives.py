@@ -28,8 +28,12 @@ from morello.kernels.microkernel import Microkernel
 from morello.kernels.pattern import Multiple
 from morello.kernels.target import Target
 from morello.plugins.registry import installed
-from morello.rewrites import ExactFit, MoveStep, Select, Split, Tile
 from morello.rewrites.base import rewrites_of
+from morello.rewrites.fit import ExactFit
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
 from morello.testing.generate import made_for
 
 TARGETS = ("x86_avx2", "x86_avx512")

@@ -16,7 +16,7 @@ from morello.frontend.syntax import EquationNode, Numbers, OperationNode, Parame
 from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Value
 from morello.ir.ops.norms import NORMS
-from morello.ir.ops.ranks import chained, ranks_of
+from morello.ir.ops.wiring import chained, ranks_of
 
 COMPOSE = "Compose"
 #: Larger than any rank, for ranks that are not known.

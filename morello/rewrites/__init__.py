@@ -1,77 +1,25 @@
-"""Rewrites: semantics-preserving steps from a Spec to a node over smaller Specs, one family a file."""
+"""Rewrites: semantics-preserving steps from a Spec to a node over smaller Specs, one family a file.
 
-from morello.rewrites.base import Rewrite, RewriteCase, Vector, Word, argument
-from morello.rewrites.broadcast_first import BroadcastFirst
-from morello.rewrites.bufferize import Bufferize
-from morello.rewrites.convert import Convert
-from morello.rewrites.fit import ExactFit
-from morello.rewrites.materialize import Materialize, Rematerialize
-from morello.rewrites.move import MoveStep
-from morello.rewrites.one_group import OneGroup
-from morello.rewrites.pad import PadStep
-from morello.rewrites.select import Select
-from morello.rewrites.softmax import ToMaxAndDenominator, ToMaxAndUnscaled, ToSoftmaxParts, ToSoftmaxPartsRecompute
-from morello.rewrites.softmax_per_part import OnePart, ParallelSplitSoftmax
-from morello.rewrites.spatial_split import SpatialSplit
-from morello.rewrites.split import Split
-from morello.rewrites.tile import Tile
-from morello.rewrites.to_accum import ToAccum
-from morello.rewrites.to_move import ToMove
-from morello.rewrites.to_sum import ToSum
+Every class in a file of this package that has an `order` is a standard rewrite.
+"""
+
+import importlib
+import pkgutil
+
+from morello.rewrites.base import Example, Rewrite, RewriteCase, Vector, Word, argument
+
+__all__ = ["STANDARD", "Example", "Rewrite", "RewriteCase", "Vector", "Word", "argument"]
 
 #: The rewrites of [Kaufman2025] and more, which a target for dense linear algebra wants, in tie-break order.
-STANDARD: tuple[type[Rewrite], ...] = (
-    Select,
-    ToAccum,
-    ToMove,
-    ToSum,
-    ToSoftmaxParts,
-    ToSoftmaxPartsRecompute,
-    ToMaxAndUnscaled,
-    ToMaxAndDenominator,
-    ParallelSplitSoftmax,
-    OnePart,
-    BroadcastFirst,
-    Materialize,
-    Rematerialize,
-    Convert,
-    Bufferize,
-    PadStep,
-    OneGroup,
-    SpatialSplit,
-    Tile,
-    Split,
-    ExactFit,
-    MoveStep,
+STANDARD: tuple[type[Rewrite], ...] = tuple(
+    sorted(
+        (
+            one
+            for module in pkgutil.iter_modules(__path__)
+            for one in vars(importlib.import_module(f"{__name__}.{module.name}")).values()
+            if isinstance(one, type) and issubclass(one, Rewrite) and one.__module__ == f"{__name__}.{module.name}"
+            if "order" in vars(one) and one is not Rewrite
+        ),
+        key=lambda one: one.order,
+    )
 )
-
-__all__ = [
-    "STANDARD",
-    "BroadcastFirst",
-    "Bufferize",
-    "Convert",
-    "ExactFit",
-    "Materialize",
-    "MoveStep",
-    "OneGroup",
-    "OnePart",
-    "PadStep",
-    "ParallelSplitSoftmax",
-    "Rematerialize",
-    "Rewrite",
-    "RewriteCase",
-    "Select",
-    "SpatialSplit",
-    "Split",
-    "Tile",
-    "ToAccum",
-    "ToMaxAndDenominator",
-    "ToMaxAndUnscaled",
-    "ToMove",
-    "ToSoftmaxParts",
-    "ToSoftmaxPartsRecompute",
-    "ToSum",
-    "Vector",
-    "Word",
-    "argument",
-]

@@ -1,13 +1,14 @@
-"""Rewrites: schedule steps that turn a logical Spec into a node over smaller Specs.
+"""The base class of rewrites: schedule steps that turn a logical Spec into a node over smaller Specs.
 
-A rewrite is one class in one file; an instance is one step with its arguments. `steps` lists what search
-tries; `cases` does the rewriting, for a single Spec (ints) and for a batch of Specs (arrays) alike.
+A rewrite is one class; an instance is one step with its arguments. `steps` lists the instances that search tries;
+`cases` rewrites a single Spec (ints) or a batch of Specs (arrays).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, ClassVar, Self, cast
 
@@ -15,6 +16,7 @@ import attrs
 import numpy as np
 
 from morello.errors import Inapplicable, MorelloError, PluginError, remedy
+from morello.ir.dtypes import F32, DType
 from morello.ir.impl import Expansion
 from morello.ir.layout import Layout, name_of
 from morello.ir.numbers import CellIndices, Mask, Num, anywhere, partition, take
@@ -44,20 +46,34 @@ class Vector:
         return f"v{self.size}"
 
 
-#: What to do about a step that does not apply.
+#: The hint for a step that does not apply.
 LEAVE_OUT = "leave it out; `synthesize` finds steps that apply"
-#: What the arguments of a schedule step are made of.
+#: The values that arguments of a schedule step consist of.
 Atom = int | tuple[int, ...] | Word | Vector | Layout
 
 
 def argument(*kinds: type, keyword: str | None = None, default: Any = attrs.NOTHING, many: bool = False) -> Any:
-    """Return a step's argument: written after `keyword` if it has one, else in place; `kinds` are its atoms' types."""
+    """Declare an argument of a step, of these types of atoms; it is written after `keyword` if it has one."""
     return attrs.field(default=default, metadata={"kinds": kinds, "keyword": keyword, "many": many})
 
 
 @attrs.frozen
+class Example:
+    """A small Spec that a rewrite applies to: every test of all rewrites draws from it."""
+
+    op: Operation
+    shape: tuple[int, ...]
+    types: tuple[DType, ...] | None = None
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """Return the data types of the operands: those given, or the only ones possible, or f32."""
+        return self.types or self.op.only_types or (F32,) * len(self.op.operands(len(self.shape)))
+
+
+@attrs.frozen
 class RewriteCase:
-    """The cells of a batch (None: all, or a single Spec) for which a rewrite gives one kind of node."""
+    """One kind of node that a rewrite makes, and the cells of the batch that get it (None: all, or a single Spec)."""
 
     cells: CellIndices
     expansion: Expansion
@@ -69,32 +85,36 @@ class Rewrite(ABC):
 
     #: The word that starts the step in a schedule.
     keyword: ClassVar[str]
-    #: Whether operands of parts are the node's own operands or tiles of them, and operand states matter in no other
-    #: way, `supports_level` aside. Search on blocks then needs one batch per step for all operand states together.
+    #: The place of a standard rewrite among all of them: where programs cost the same, the lower one wins.
+    order: ClassVar[int]
+    #: A Spec that a standard rewrite applies to.
+    example: ClassVar[Example]
+    #: Whether the parts' operands are the node's own or tiles of them, and operand states matter only through
+    #: `supports_level`. Search then tabulates one batch per step for all operand states together.
     structural: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
-        """Yield every step that search tries on this Spec, best guess of the tie-break first.
+        """Yield every step that search tries on this Spec, in tie-break order.
 
-        For a batch, those of its largest sizes; `cases` leaves out the cells a step does not apply to.
+        A batch gets the steps of its largest sizes; `cases` leaves out the cells to which a step does not apply.
         """
 
     @classmethod
     def blocks_until(cls, op: Operation) -> tuple[int, ...] | None:
-        """Return the dimensions of an operation that search only tiles until this one applies; None: no restriction.
+        """Return the only dimensions of an operation that search tiles before this rewrite; None: no restriction.
 
-        What the rewrite makes is then laid out, moved and tiled further, which saves search the larger spaces before.
+        Layouts, moves and other tiles are then tried on the result alone, in a smaller space.
         """
         return None
 
     def supports_level(self, level: MemoryLevel) -> bool:
-        """Return whether the step applies to operands in `level`: all that a structural one may ask of their states."""
+        """Return True if the step applies to operands in `level`; structural ones depend on no other state."""
         return True
 
     def worth_trying(self, logical: LogicalSpec, target: Target) -> Mask:
-        """Return on which cells of a batch search tries the step, of those that it applies to."""
+        """Return the mask of the cells on which search tries the step, among those to which it applies."""
         return True
 
     @abstractmethod
@@ -103,14 +123,14 @@ class Rewrite(ABC):
 
     def expansion(self, logical: LogicalSpec, target: Target) -> Expansion:
         """Rewrite a single Spec. Raises Inapplicable with the broken precondition."""
-        # All of them are drawn: a Ctrl-C while Python closes an unfinished generator would be lost.
+        # Exhaust the generator: Python loses a Ctrl-C that arrives while it closes an unfinished one.
         cases = [*self.cases(logical, target)]
         if not cases:
             raise Inapplicable(f"`{self}` does not apply to {logical.op}", LEAVE_OUT)
         return self._checked(cases[0].expansion, target)
 
     def _checked(self, expansion: Expansion, target: Target) -> Expansion:
-        """Raise PluginError for a node that could cost less than one of its children: search relies on that."""
+        """Return the node. Raises PluginError if it could cost less than one of its children."""
         if anywhere(expansion.cost < 0) or any(anywhere(part.times < 1) for part in expansion.parts):
             plugin = target.origins.get(f"rewrite {self.keyword}", target.name)
             raise PluginError(
@@ -133,7 +153,7 @@ class Rewrite(ABC):
 
     @classmethod
     def parse(cls, atoms: Sequence[Atom]) -> Self:
-        """Return the step with these arguments. Raises MorelloError that says which arguments it takes."""
+        """Return the step with these arguments. Raises MorelloError with its usage."""
         fields = list(attrs.fields(cls))
         values: dict[str, Any] = {}
         waiting = list(atoms)
@@ -155,7 +175,7 @@ class Rewrite(ABC):
 
     @classmethod
     def usage(cls) -> str:
-        """Return how the step is written, for messages and docs."""
+        """Return the syntax of the step, for messages and docs."""
         words = [cls.keyword]
         for field in attrs.fields(cls):
             prefix = field.metadata["keyword"]
@@ -169,7 +189,7 @@ class Rewrite(ABC):
 def _field_for(
     atom: Atom, fields: Sequence[attrs.Attribute[Any]], values: Mapping[str, object]
 ) -> attrs.Attribute[Any] | None:
-    """Return the argument that `atom` gives, or whose keyword it is; None if there is none."""
+    """Return the unset argument that takes `atom` as its value or keyword, or None."""
     free = [field for field in fields if field.name not in values]
     for field in free:
         if isinstance(atom, Word) and field.metadata["keyword"] == atom.text:
@@ -181,7 +201,7 @@ def _field_for(
 
 
 def _plain(atom: Atom) -> int | tuple[int, ...] | str | Layout:
-    """Return words are strings and vectors numbers inside a step."""
+    """Return a word as a string, a vector as its size, and any other atom unchanged."""
     if isinstance(atom, Word):
         return atom.text
     return atom.size if isinstance(atom, Vector) else atom
@@ -194,21 +214,18 @@ def _show(value: Atom | str, kinds: Sequence[type] = ()) -> str:
 
 
 def rewrites_of(target: Target) -> tuple[type[Rewrite], ...]:
-    """Return the target's rewrites as what they are, which the registry has checked."""
+    """Return the target's rewrites as Rewrite classes; the registry has checked them."""
     return cast(tuple[type[Rewrite], ...], target.rewrites)
 
 
 def pending_dims(op: Operation, target: Target) -> tuple[int, ...] | None:
-    """Return the dimensions to tile of an operation that waits for a rewrite of the target, None if it does not.
-
-    See `Rewrite.blocks_until`.
-    """
+    """Return the first `Rewrite.blocks_until` of an operation among the target's rewrites, or None."""
     return next((dims for rewrite in target.rewrites if (dims := rewrite.blocks_until(op)) is not None), None)
 
 
 @cache
 def layout_name(layout: Layout, rank: int) -> str | None:
-    """Return the name that the language has for a layout of tensors of this rank, None if it has none."""
+    """Return the language's name of a layout for tensors of this rank, or None."""
     return name_of(layout, (2,) * rank)
 
 
@@ -218,7 +235,7 @@ def wrong_operation(step: Rewrite, takes: str, op: Operation) -> Inapplicable:
 
 
 def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
-    """Return a precondition: the mask of a batch is returned; where all cells break it, Inapplicable is raised."""
+    """Return the mask of cells that satisfy a precondition. Raises Inapplicable if none does."""
     if isinstance(condition, np.ndarray):
         if condition.any():
             return condition
@@ -231,29 +248,36 @@ def require(condition: Mask, rule: str, hint: str | None = None) -> Mask:
 def by_group(
     codes: Sequence[Num], rewrite: Callable[[tuple[int, ...], CellIndices], Iterator[RewriteCase]]
 ) -> Iterator[RewriteCase]:
-    """Yield the cases of each group of cells that agree on `codes`; a batch leaves out groups that are refused."""
+    """Yield the cases of each group of cells that agree on `codes`; a batch skips groups that are inapplicable."""
     for group, cells in partition(codes):
-        try:
+        with skipping(cells):
             yield from rewrite(group, cells)
-        except Inapplicable:
-            if cells is None:
-                raise
+
+
+def skipping(cells: CellIndices) -> AbstractContextManager[None]:
+    """Suppress Inapplicable for part of a batch; a single Spec raises it."""
+    return nullcontext() if cells is None else suppress(Inapplicable)
+
+
+def cases_within(cells: CellIndices, cases: Iterator[RewriteCase]) -> Iterator[RewriteCase]:
+    """Yield the cases of a part of a batch, their cells numbered as in the batch."""
+    return (RewriteCase(within(cells, case.cells), case.expansion) for case in cases)
 
 
 def select_cells(logical: LogicalSpec, cells: CellIndices) -> LogicalSpec:
-    """Return the part of a batch that `cells` names."""
+    """Return the Specs of a batch at these cells."""
     if cells is None:
         return logical
     return LogicalSpec(logical.op, tuple([take(size, cells) for size in logical.shape]), logical.states, logical.serial)
 
 
 def within(outer: CellIndices, inner: CellIndices) -> CellIndices:
-    """Return the cells of a batch that `inner` names within the part of it that `outer` names."""
+    """Return the cells of a batch that `inner` numbers among those of `outer`."""
     return inner if outer is None else outer if inner is None else outer[inner]
 
 
 def masked(cells: CellIndices, mask: Mask) -> CellIndices:
-    """Return those of `cells` for which `mask`, given per cell of them, holds."""
+    """Return those of `cells` for which `mask`, one value for each of them, holds."""
     if not isinstance(mask, np.ndarray):
         return cells
     return within(cells, np.flatnonzero(mask))

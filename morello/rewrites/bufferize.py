@@ -8,22 +8,27 @@ from typing import ClassVar, Self
 
 import attrs
 
-from morello.errors import Inapplicable
+from morello.ir.ops.base import Operation
 from morello.ir.ops.compose import Compose, Piece
+from morello.ir.ops.matmul import Matmul
+from morello.ir.ops.unary import Relu
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import argument
+from morello.rewrites.base import Example, argument
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
 
 
 @attrs.frozen(cache_hash=True)
-class Bufferize(BufferedPipelineRewrite):
-    """`bufferize to L1 as row_major at [1]`: what operation 1 of a Compose makes becomes a tensor.
+class Bufferize(BufferedPipelineRewrite[Compose]):
+    """`bufferize to L1 as row_major at [1]`: the output of operation 1 of a Compose becomes a tensor.
 
-    The operations are counted from 0, the one that runs last. Without `at`, all intermediates become tensors.
+    Operations count from 0, the one that runs last. Without `at`, all intermediates become tensors.
     """
 
     keyword: ClassVar[str] = "bufferize"
+    order: ClassVar[int] = 150
+    example: ClassVar[Example] = Example(Compose.chain([Relu(), Matmul()], [3, 4]), (1, 2, 4, 3))
+    takes: ClassVar[type[Operation]] = Compose
     at: tuple[int, ...] = argument(tuple, keyword="at", default=())
 
     @classmethod
@@ -33,31 +38,28 @@ class Bufferize(BufferedPipelineRewrite):
             return
         dtypes = [state.dtype for state in logical.states]
         intermediates = range(1, len(op.stages))
-        chosen = [(), *(((one,) for one in intermediates) if len(intermediates) > 1 else ())]
-        for at in chosen:
+        for at in [(), *(((one,) for one in intermediates) if len(intermediates) > 1 else ())]:
             first = at[0] if at else 1
             rank = len(op.intermediate_shape(first, logical.shape))
-            for level, layout, vector in places(target, op.intermediate_dtype(first, dtypes), rank):
-                yield cls(level, layout, vector, at)
+            for place in places(target, op.intermediate_dtype(first, dtypes), rank):
+                yield cls(*place, at)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        op = logical.op
-        if not isinstance(op, Compose):
-            raise Inapplicable(f"{op} has no intermediates", "`bufferize` is for a Compose")
+    def pipelines(self, op: Compose, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         dtypes = [state.dtype for state in logical.states]
         cuts = sorted(set(self.at) or range(1, len(op.stages)), reverse=True)
-        wanted = [
-            NewTensor(
-                f"intermediate {one}", op.intermediate_shape(one, logical.shape), op.intermediate_dtype(one, dtypes)
-            )
-            for one in cuts
-        ]
         numbers = {~one: len(logical.states) + position for position, one in enumerate(cuts)}
         stages = [
             Stage(piece.op, piece.shape(logical.shape), tuple(numbers.get(arg, arg) for arg in piece.args))
             for piece in _pieces(op, tuple(cuts))
         ]
-        yield PipelinePlan(stages, wanted)
+        shapes = [op.intermediate_shape(one, logical.shape) for one in cuts]
+        yield PipelinePlan(
+            stages,
+            [
+                NewTensor(f"intermediate {one}", shape, op.intermediate_dtype(one, dtypes))
+                for one, shape in zip(cuts, shapes, strict=True)
+            ],
+        )
 
 
 @cache

@@ -3,56 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import attrs
 
-from morello.ir.dtypes import BF16, F32, DType
+from morello.ir.dtypes import BF16, F32, I8, I32, U8, DType
+from morello.ir.ops.base import Operation
+from morello.ir.ops.binary import Add
 from morello.ir.ops.compose import Compose
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import wrong_operation
-from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, Stage, places
+from morello.rewrites.base import Example
+from morello.rewrites.pipeline import (
+    BufferedPipelineRewrite,
+    NewTensor,
+    PipelinePlan,
+    Stage,
+    TensorPlace,
+    row_major_places,
+)
 
 
 @attrs.frozen(cache_hash=True)
-class Convert(BufferedPipelineRewrite):
-    """`convert to L1`: bf16 results of a reduction are worked out as f32, in a new tensor, and rounded at the end.
+class Convert(BufferedPipelineRewrite[Operation]):
+    """`convert to L1`: a reduction to bf16 runs in f32, in a new tensor, and is rounded at the end.
 
-    Of an operation on several integers, one value of each for every result, those of other types than the result are
-    converted to its type first, into new tensors.
+    For an elementwise operation on several integer types, operands of other types than the result's are converted to
+    that type first, into new tensors.
     """
 
     keyword: ClassVar[str] = "convert"
+    order: ClassVar[int] = 140
+    example: ClassVar[Example] = Example(Add(), (2, 8), (U8, I8, I32))
+    subject: ClassVar[str] = "reductions to bf16 and for integers of several types"
 
     @classmethod
-    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
-        if converted := _converted(logical):
-            for level, layout, vector in places(target, next(iter(converted.values())), len(logical.shape)):
-                if layout == "row_major":
-                    yield cls(level, layout, vector)
+    def accepts(cls, logical: LogicalSpec) -> bool:
+        return bool(_converted(logical))
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        converted = _converted(logical)
-        if not converted:
-            raise wrong_operation(self, "reductions to bf16 and for integers of several types", logical.op)
-        declared = logical.op.operands(len(logical.shape))
+    @classmethod
+    def places(cls, logical: LogicalSpec, target: Machine) -> Iterator[TensorPlace]:
+        return row_major_places(target, next(iter(_converted(logical).values())), len(logical.shape))
+
+    def pipelines(self, op: Operation, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
+        converted, declared = _converted(logical), op.operands(len(logical.shape))
+        shapes = [one.shape(logical.shape) for one in declared]
         numbers = {operand: len(declared) + at for at, operand in enumerate(converted)}
-        wanted = [
-            NewTensor(declared[operand].name, declared[operand].shape(logical.shape), dtype)
-            for operand, dtype in converted.items()
-        ]
+        tensors = [NewTensor(declared[operand].name, shapes[operand], dtype) for operand, dtype in converted.items()]
         moves = [
-            Stage(Move(), declared[own].shape(logical.shape), (new, own) if declared[own].writes else (own, new))
+            Stage(Move(), shapes[own], (new, own) if declared[own].writes else (own, new))
             for own, new in numbers.items()
         ]
-        main = Stage(logical.op, logical.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
-        yield PipelinePlan([main, *moves] if declared[min(numbers)].writes else [*moves, main], wanted)
+        main = Stage(op, logical.shape, tuple(numbers.get(own, own) for own in range(len(declared))))
+        yield PipelinePlan([main, *moves] if declared[min(numbers)].writes else [*moves, main], tensors)
 
 
 def _converted(logical: LogicalSpec) -> dict[int, DType]:
-    """Return the operands that are converted, and to which type: results of a reduction, or inputs beside others."""
+    """Return the new type of each converted operand: results of a reduction, or inputs of other types."""
     op, rank = logical.op, len(logical.shape)
     declared = op.operands(rank)
     types = [state.dtype for state in logical.states]

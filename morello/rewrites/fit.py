@@ -14,16 +14,27 @@ import numpy.typing as npt
 from morello.errors import Inapplicable
 from morello.ir.impl import TileRange
 from morello.ir.numbers import Mask, Num
+from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, RewriteCase, argument, largest, masked, require, select_cells, within
+from morello.rewrites.base import (
+    Example,
+    Rewrite,
+    RewriteCase,
+    argument,
+    cases_within,
+    largest,
+    masked,
+    require,
+    select_cells,
+)
 from morello.rewrites.tile import LoopBody, body_cases, searched
 
-#: The smallest and the largest tile that search tries where kernels ask for none. It is register tiles that have to
-#: fit: a remainder of larger tiles is cheap, and smaller ones reuse little.
+#: The range of tiles that search tries if no kernel asks for sizes. Only register tiles need an exact fit: the
+#: remainder of larger tiles is cheap, and smaller ones reuse little.
 _SMALLEST, _LARGEST = 4, 16
-#: Longer dimensions are then skipped: their extra tile sizes slow search several-fold.
+#: Longer dimensions are skipped: their extra tile sizes slow search several-fold.
 _LONGEST = 64
 
 T = TypeVar("T")
@@ -33,11 +44,13 @@ T = TypeVar("T")
 class ExactFit(Rewrite):
     """`fit 1 [11, 12]`: tiles of 11, then of 12, which cover dimension 1 exactly: 34 is 2·11 + 12.
 
-    Each size is used at least once, the tiles are as few as possible, and of equally few the most have the largest
-    size, then the second largest, and so on.
+    Each size is used at least once, with as few tiles as possible; among equally few, as many as possible have the
+    largest size, then the second largest, and so on.
     """
 
     keyword: ClassVar[str] = "fit"
+    order: ClassVar[int] = 210
+    example: ClassVar[Example] = Example(Matmul(), (1, 11, 4, 9))
     structural: ClassVar[bool] = True
     dim: int = argument(int)
     sizes: tuple[int, ...] = argument(tuple)
@@ -65,8 +78,7 @@ class ExactFit(Rewrite):
             ranges[self.dim] = TileRange(start, size, trips)
             bodies.append(LoopBody(tuple(ranges)))
             start = start + size * trips
-        for case in body_cases(batch, bodies, self, target):
-            yield RewriteCase(within(inside, case.cells), case.expansion)
+        yield from cases_within(inside, body_cases(batch, bodies, self, target))
 
     def _check(self, logical: LogicalSpec) -> Mask:
         """Return the Specs that the sizes cover. Raises Inapplicable where they cover none."""
@@ -106,7 +118,7 @@ def _each(number: Num, function: Callable[[int], T]) -> T | npt.NDArray[Any]:
 
 @lru_cache(maxsize=1 << 16)
 def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the fewest tiles of each size, at least one, that make up `extent`; nothing if none do."""
+    """Return the fewest tiles of each size, at least one, that add up to `extent`; empty if none do."""
     largest = max(sizes)
     if len(sizes) == 1:
         return (extent // largest,) if extent >= largest and extent % largest == 0 else ()
@@ -123,12 +135,12 @@ def _trips(extent: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], frozenset[tuple[int, ...]]]:
-    """Return the function from an extent to the sizes that search tries: those that kernels ask for there, if any."""
+    """Return the function from an extent to the sizes that search tries: those that kernels ask for, if any."""
     wanted = target.tile_sizes(logical.op).get(dim)
     if wanted:
         return lambda extent: _made_of(extent, wanted, target.size_bits)
     if not logical.op.search_hints.all_to_registers:
-        # Register tiles are those of the operations that this becomes.
+        # Register tiles belong to the operations that this is rewritten to.
         return lambda extent: frozenset()
     multiple = logical.op.tile_multiple(dim)
     return lambda extent: _near_equal(extent, multiple)
@@ -136,11 +148,10 @@ def _tried(logical: LogicalSpec, dim: int, target: Target) -> Callable[[int], fr
 
 @lru_cache(maxsize=1 << 16)
 def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[int, ...]]:
-    """Return one size, or two neighbours, of those `wanted` that make up an extent; no size that `tile` offers.
+    """Return single sizes, and pairs of neighbours, among those `wanted` that add up to an extent.
 
-    That offers powers of two, of which the exponents are multiples of `bits`.
-
-    Neighbours differ by what divides all that are wanted. That itself has none: it does alone what a pair with it does.
+    Sizes that `tile` offers, powers of two with exponents that are multiples of `bits`, are left out. Neighbours
+    differ by the greatest common divisor of the sizes; that divisor itself forms no pair, since it fits alone.
     """
     offered = {1 << bit for bit in range(0, max(wanted).bit_length(), bits)}
     ones = {(size,) for size in wanted - offered if extent > size and extent % size == 0}
@@ -153,10 +164,10 @@ def _made_of(extent: int, wanted: frozenset[int], bits: int) -> frozenset[tuple[
 
 @lru_cache(maxsize=1 << 12)
 def _near_equal(extent: int, multiple: int) -> frozenset[tuple[int, ...]]:
-    """Return what search tries: one or two sizes that differ by `multiple`, as p equal pieces of the dimension have.
+    """Return one or two sizes that differ by `multiple`, such that p near-equal tiles cover the extent, for each p.
 
-    None for powers of two, which tiles of powers of two fit. Of two sizes that with more factors of two comes first,
-    so that its tiles stay aligned.
+    Powers of two get none: `tile` fits them. Of two sizes the one with more factors of two comes first, so that its
+    tiles stay aligned.
     """
     units, left = divmod(extent, multiple)
     tilings: set[tuple[int, ...]] = set()

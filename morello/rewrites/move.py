@@ -1,4 +1,4 @@
-"""move: an operand lives elsewhere while the body runs ([Kaufman2025] §2, §2.4; [Hagedorn2020])."""
+"""move: an operand lives in another level or layout while the body runs ([Kaufman2025] §2, §2.4; [Hagedorn2020])."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from morello.ir.impl import Alloc, Part
 from morello.ir.layout import NAMED, Layout, TileCode, canonical, named, row_major
 from morello.ir.numbers import CellIndices, Num, is_batch, partition, take
 from morello.ir.ops.base import Operand
+from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState, TensorSpec
 from morello.kernels.machine import Machine, MemoryLevel, NewBuffer
 from morello.kernels.target import Target
 from morello.rewrites.base import (
+    Example,
     Rewrite,
     RewriteCase,
     Vector,
@@ -29,19 +31,22 @@ from morello.rewrites.base import (
     pending_dims,
     require,
     select_cells,
+    skipping,
     within,
 )
 
 
 @attrs.frozen(cache_hash=True)
 class MoveStep(Rewrite):
-    """`move 2 to VRF as row_major v8`: operand 2 in a fresh buffer, loaded before and stored after as needed.
+    """`move 2 to VRF as row_major v8`: operand 2 in a new buffer, loaded before and stored after as needed.
 
     A move into a hardware cache that keeps layout and data type is a view: nothing is copied.
     Without `as`, the operand's own layout is kept.
     """
 
     keyword: ClassVar[str] = "move"
+    order: ClassVar[int] = 220
+    example: ClassVar[Example] = Example(Matmul(), (1, 2, 4, 8))
     operand: int = argument(int)
     level: str = argument(Word, keyword="to")
     layout: Layout | str | None = argument(Layout, Word, keyword="as", default=None)
@@ -53,7 +58,7 @@ class MoveStep(Rewrite):
         if pending_dims(logical.op, target) is not None:
             return
         declared = logical.op.operands(len(logical.shape))
-        # What ends in vector kernels only when it has become other operations is laid out for them then.
+        # Operations that must be rewritten before vector kernels apply are packed only after that.
         hints = logical.op.search_hints
         plain = not hints.all_to_registers
         for index, operand in enumerate(declared):
@@ -75,14 +80,11 @@ class MoveStep(Rewrite):
         if self.dtype is not None:
             self._cast(operand, tensor.state, target)
         for state, cells in self.fresh(operand.name, tensor, target):
-            try:
+            with skipping(cells):
                 yield from self._alloc(logical, operand, tensor, state, cells, target)
-            except Inapplicable:
-                if cells is None:
-                    raise
 
     def fresh(self, name: str, tensor: TensorSpec, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
-        """Yield the state of the new tensor, for each group of cells of a batch for which it is the same."""
+        """Yield the state of the new tensor, for each group of cells of a batch that share one."""
         level = target.level(self.level)
         dtype = tensor.state.dtype if self.dtype is None else by_name(self.dtype)
         layout = self._layout(tensor, level)
@@ -205,18 +207,18 @@ class MoveStep(Rewrite):
 
 
 def seen_in(level: MemoryLevel, state: OperandState, target: Machine) -> OperandState:
-    """Return the state of the same memory as an operand of another level, which may ask aligned tensors for more."""
+    """Return the state of the same memory in another level, whose alignment may be stricter."""
     aligned = state.aligned and target.level(state.level).alignment % level.alignment == 0
     return attrs.evolve(state, level=level.name, aligned=aligned)
 
 
 def is_view(level: MemoryLevel, source: OperandState, fresh: OperandState, target: Machine) -> bool:
-    """Return True if moving to `fresh`, in `level`, copies nothing: it is the same memory."""
+    """Return True if a move to `fresh`, in `level`, copies nothing because both are the same memory."""
     return level.kind == "cache" and seen_in(level, source, target) == fresh
 
 
 def _sizes(tensor: TensorSpec) -> str:
-    # Nobody reads those of a batch, which take long to write.
+    # The message of a batch is never shown, and its arrays are slow to print.
     return "×".join(str(size) if isinstance(size, int) else "n" for size in tensor.shape)
 
 
@@ -229,9 +231,9 @@ def _dtypes(operand: Operand, state: OperandState, target: Machine) -> list[DTyp
 def _layouts(
     level: MemoryLevel, buffer: NewBuffer, dtype: DType, shape: tuple[Num, ...], target: Machine, *, plain: bool
 ) -> list[Layout | str | None]:
-    """Return the layouts that search tries for a new buffer, `plain` without strips; None keeps the operand's own.
+    """Return the layouts that search tries for a new buffer; None keeps the operand's own. `plain`: without strips.
 
-    Of layouts that are the same for a single Spec's shape, only the first is listed.
+    Of layouts that coincide for a single Spec's shape, only the first is listed.
     """
     if level.kind == "scalar":
         return [None]

@@ -1,21 +1,19 @@
-"""Bases of pipeline rewrites: pipelines of whole Specs that hand new tensors on ([Kaufman2025] §2.4.4).
+"""Bases of pipeline rewrites: whole Specs run one after another and hand new tensors on ([Kaufman2025] §2.4.4).
 
-A pipeline rewrite makes nodes whose parts use the node's operands or new tensors whole, perhaps under other dimensions.
-The node costs what moving its new tensors costs; each is held while the parts from the first to the last that use
-it run. Operand states matter to it in no way but their data types, and the place of new tensors to nothing but their
-own states. Search on blocks relies on all of this.
+Each part uses the node's operands or new tensors whole, perhaps under other dimensions. The node costs what moving its
+new tensors costs, and holds each from the first to the last part that uses it. Of the operands' states only the data
+types matter; where new tensors live affects only their own states. Search on blocks relies on all of this.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar, Generic, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
-from morello.errors import Inapplicable
-from morello.ir.dtypes import DType
+from morello.ir.dtypes import F32, DType
 from morello.ir.impl import Expansion, Part, Pipeline, Sequential
 from morello.ir.layout import Layout
 from morello.ir.numbers import CellIndices, Num, take
@@ -23,6 +21,7 @@ from morello.ir.ops.base import Operation
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import DimMap, OperandState, TensorSpec
 from morello.kernels.machine import Machine
+from morello.kernels.target import Target
 from morello.rewrites.base import (
     Rewrite,
     RewriteCase,
@@ -33,14 +32,20 @@ from morello.rewrites.base import (
     masked,
     require,
     select_cells,
+    skipping,
     within,
+    wrong_operation,
 )
 from morello.rewrites.move import MoveStep
+
+OpT = TypeVar("OpT", bound=Operation)
+#: Where a new tensor lives: level, layout, and vector size in vector levels.
+TensorPlace: TypeAlias = tuple[str, Layout | str, int | None]
 
 
 @attrs.frozen
 class NewTensor:
-    """A new tensor that a step asks for; its state follows from the step's place for new tensors."""
+    """A new tensor that a step asks for; its state follows from where the step puts new tensors."""
 
     name: str
     shape: tuple[Num, ...]
@@ -49,7 +54,7 @@ class NewTensor:
 
 @attrs.frozen
 class Stage:
-    """One part of a pipeline: an operation, and what its operands are; `dim_maps` as in `Part`."""
+    """One part of a pipeline: an operation and its operands; `args` and `dim_maps` as in `Part`."""
 
     op: Operation
     shape: tuple[Num, ...]
@@ -60,7 +65,7 @@ class Stage:
 
 @attrs.frozen
 class PipelinePlan:
-    """A pipeline on some cells of a batch (None: all, or a single Spec): its parts, and what they hand on."""
+    """A pipeline on some cells of a batch (None: all, or a single Spec): its parts and new tensors."""
 
     stages: Sequence[Stage]
     tensors: Sequence[NewTensor] = ()
@@ -68,35 +73,52 @@ class PipelinePlan:
 
 
 @attrs.frozen(cache_hash=True)
-class PipelineRewrite(Rewrite):
-    """A rewrite of Specs to pipelines, by their `plans`."""
+class PipelineRewrite(Rewrite, Generic[OpT]):
+    """A rewrite of Specs to pipelines without new tensors. Subclasses say what it is for, and its `pipelines`."""
+
+    #: The operation that the rewrite is for.
+    takes: ClassVar[type[Operation]] = Operation
+    #: The same for messages, where it is not just the name of the class.
+    subject: ClassVar[str] = ""
+
+    @classmethod
+    def accepts(cls, logical: LogicalSpec) -> bool:
+        """Return True if the rewrite is for Specs with these labels."""
+        return isinstance(logical.op, cls.takes)
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if cls.accepts(logical):
+            yield cls()
 
     @abstractmethod
+    def pipelines(self, op: OpT, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
+        """Yield the pipeline for an accepted Spec, or those for a batch. Raises Inapplicable if none exists."""
+
     def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        """Yield the pipeline for a Spec, or those for a batch. Raises Inapplicable where there is none."""
+        """Yield the pipeline for a Spec, or those for a batch. Raises Inapplicable if none exists."""
+        if not self.accepts(logical):
+            raise wrong_operation(self, self.subject or self.takes.__name__, logical.op)
+        yield from self.pipelines(cast(OpT, logical.op), logical, target)
 
     def without_buffers(self) -> Self:
-        """Return the step without the place of new tensors, which plans do not depend on."""
+        """Return the step without the place of new tensors, on which plans do not depend."""
         return self
 
     def new_states(
         self, tensors: Sequence[NewTensor], target: Machine
     ) -> Iterator[tuple[tuple[OperandState, ...], CellIndices]]:
-        """Yield states of all new tensors, for each group of cells of a plan that have them in common.
+        """Yield the states of all new tensors, for each group of cells of a plan that share them.
 
-        In a batch, groups whose tensors cannot be so are left out. Raises Inapplicable where they cannot be so at all.
+        A batch leaves out groups for which the place is unsuitable. Raises Inapplicable if it suits none.
         """
         assert not tensors, "new tensors have a place"
         yield (), None
 
     def cases(self, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         for plan in self.plans(logical, target):
-            try:
+            with skipping(plan.cells):
                 yield from self._cases(plan, logical, target)
-            except Inapplicable:
-                # Of a batch, the other plans may do.
-                if plan.cells is None:
-                    raise
 
     def _cases(self, plan: PipelinePlan, logical: LogicalSpec, target: Machine) -> Iterator[RewriteCase]:
         for states, inner in self.new_states(plan.tensors, target):
@@ -105,19 +127,27 @@ class PipelineRewrite(Rewrite):
                 TensorSpec(tuple(take(size, inner) for size in one.shape), state)
                 for one, state in zip(plan.tensors, states, strict=True)
             ]
-            stages = [
-                attrs.evolve(stage, shape=tuple(take(size, inner) for size in stage.shape)) for stage in plan.stages
-            ]
+            stages = [attrs.evolve(one, shape=tuple(take(size, inner) for size in one.shape)) for one in plan.stages]
             yield RewriteCase(cells, _pipeline(self, select_cells(logical, cells), fresh, stages, target))
 
 
 @attrs.frozen(cache_hash=True)
-class BufferedPipelineRewrite(PipelineRewrite):
+class BufferedPipelineRewrite(PipelineRewrite[OpT], Generic[OpT]):
     """A pipeline rewrite whose new tensors all go to one level: `NAME to L1 as row_major v8`."""
 
     level: str = argument(Word, keyword="to")
     layout: Layout | str = argument(Layout, Word, keyword="as", default="row_major")
     vector: int | None = argument(Vector, default=None)
+
+    @classmethod
+    def places(cls, logical: LogicalSpec, target: Machine) -> Iterator[TensorPlace]:
+        """Yield the places that search tries for the new tensors of an accepted Spec."""
+        return row_major_places(target, F32, len(logical.shape))
+
+    @classmethod
+    def steps(cls, logical: LogicalSpec, target: Target) -> Iterator[Self]:
+        if cls.accepts(logical):
+            yield from (cls(*place) for place in cls.places(logical, target))
 
     def without_buffers(self) -> Self:
         return attrs.evolve(self, level="", layout="row_major", vector=None)
@@ -129,38 +159,31 @@ class BufferedPipelineRewrite(PipelineRewrite):
         for new in tensors:
             grown: list[tuple[tuple[OperandState, ...], CellIndices]] = []
             for states, cells in groups:
-                try:
+                with skipping(cells):
                     grown += [((*states, state), inner) for state, inner in self._grown(new, cells, target)]
-                except Inapplicable:
-                    if cells is None:
-                        raise
             groups = grown
         yield from groups
 
     def _grown(self, new: NewTensor, cells: CellIndices, target: Machine) -> Iterator[tuple[OperandState, CellIndices]]:
-        """Yield states of one new tensor, for each group of these cells for which it is the same."""
+        """Yield the states of one new tensor, for each group of these cells that share one."""
         shape = tuple(take(size, cells) for size in new.shape)
         tensor = TensorSpec(shape, OperandState(new.dtype, self.level, None))
         move = MoveStep(0, self.level, self.layout, self.vector)
         for state, inner in move.fresh(new.name, tensor, target):
             made = TensorSpec(tuple(take(size, inner) for size in shape), state)
-            try:
+            with skipping(inner):
                 valid = require(
                     made.has_whole_vectors(),
                     f"{new.name} does not fill vectors of {state.vector}",
                     "choose a smaller vector, or tile it to multiples of this one",
                 )
-            except Inapplicable:
-                if inner is None:
-                    raise
-                continue
-            yield state, within(cells, masked(inner, valid))
+                yield state, within(cells, masked(inner, valid))
 
 
 def _pipeline(
     step: Rewrite, logical: LogicalSpec, fresh: Sequence[TensorSpec], stages: Sequence[Stage], target: Machine
 ) -> Expansion:
-    """Return the node of a pipeline rewrite: a Pipeline, or a Sequential where it has no new tensors."""
+    """Return the node of a pipeline rewrite: a Pipeline, or a Sequential without new tensors."""
     states = [*logical.states, *(tensor.state for tensor in fresh)]
     needed = [target.footprint(tensor) for tensor in fresh]
     parts: list[Part] = []
@@ -178,20 +201,18 @@ def _pipeline(
 
 
 def lifetimes(args: Sequence[tuple[int, ...]], operands: int) -> list[tuple[int, ...]]:
-    """Per part, the new tensors that are held while it runs: from the first part that uses them to the last."""
-    uses = [{arg - operands for arg in part if arg >= operands} for part in args]
-    tensors = sorted({one for used in uses for one in used})
+    """Return, for each part, the new tensors held while it runs: from the first part that uses one to the last."""
+    spans: dict[int, list[int]] = {}
+    for at, part in enumerate(args):
+        for arg in part:
+            spans.setdefault(arg - operands, []).append(at)
     return [
-        tuple(
-            one
-            for one in tensors
-            if any(one in used for used in uses[: index + 1]) and any(one in used for used in uses[index:])
-        )
+        tuple(sorted(new for new, at in spans.items() if new >= 0 and at[0] <= index <= at[-1]))
         for index in range(len(args))
     ]
 
 
-def places(target: Machine, dtype: DType, rank: int) -> Iterator[tuple[str, Layout | str, int | None]]:
+def places(target: Machine, dtype: DType, rank: int) -> Iterator[TensorPlace]:
     """Yield the places that search tries for a new tensor: levels, vector sizes, and layouts without strips."""
     for level in target.levels:
         if level.kind == "scalar":
@@ -201,3 +222,8 @@ def places(target: Machine, dtype: DType, rank: int) -> Iterator[tuple[str, Layo
         for layout in target.layouts(dtype, rank):
             for vector in vectors if not layout.has_strips else ():
                 yield level.name, layout_name(layout, rank) or layout, vector
+
+
+def row_major_places(target: Machine, dtype: DType, rank: int) -> Iterator[TensorPlace]:
+    """Yield the row-major ones of `places`: with one value per row, no order of dimensions is better."""
+    return (place for place in places(target, dtype, rank) if place[1] == "row_major")

@@ -12,19 +12,22 @@ import numpy.typing as npt
 from morello.errors import Inapplicable, MorelloError
 from morello.ir.impl import KernelCall
 from morello.ir.numbers import Mask, Num, anywhere
+from morello.ir.ops.fill import Fill
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Combined, CostPart, Microkernel
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, RewriteCase, Word, argument, masked, select_cells
+from morello.rewrites.base import Example, Rewrite, RewriteCase, Word, argument, masked, select_cells
 
 T = TypeVar("T")
 
 
 @attrs.frozen(cache_hash=True)
 class Select(Rewrite):
-    """`select BroadcastVecMultAdd`: this microkernel does it."""
+    """`select BroadcastVecMultAdd`: this microkernel implements the Spec."""
 
     keyword: ClassVar[str] = "select"
+    order: ClassVar[int] = 10
+    example: ClassVar[Example] = Example(Fill("Zero"), (2, 4))
     kernel: str = argument(Word)
 
     @classmethod
@@ -50,26 +53,26 @@ class Select(Rewrite):
 
 
 def accepted(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
-    """Return the Specs of a batch that the kernel implements. Raises PluginError where it fails to say."""
-    return _asked(kernel, target, "when", lambda: kernel.accepts(logical))
+    """Return the mask of the Specs that the kernel implements. Raises PluginError if its condition fails."""
+    return _called(kernel, target, "when", lambda: kernel.accepts(logical))
 
 
 def fulfilled(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Mask:
-    """Return the Specs of a batch, of those whose labels and sizes fit, that fulfil the kernel's own condition."""
+    """Return the mask of the Specs that satisfy the kernel's own condition; labels and sizes are not checked."""
     condition = kernel.when
-    return True if condition is None else _asked(kernel, target, "when", lambda: condition(logical))
+    return True if condition is None else _called(kernel, target, "when", lambda: condition(logical))
 
 
 def checked_needs(kernel: Microkernel, logical: LogicalSpec, target: Target) -> tuple[Num, ...]:
-    """Return the bytes of each level that calls need beside their operands. Raises PluginError if that is no answer."""
+    """Return the bytes of each level that calls need besides their operands. Raises PluginError if malformed."""
     return tuple(_temporaries(kernel, logical, target, level.name) * level.unit for level in target.levels)
 
 
 def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, level: str) -> Num:
-    """Return how many registers of a level calls need. Raises PluginError unless they are integers from 0 on."""
+    """Return the registers of a level that calls need. Raises PluginError unless they are integers from 0."""
     if level not in kernel.registers:
         return 0
-    count = _asked(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
+    count = _called(kernel, target, "registers", lambda: kernel.temporaries(logical, level))
     if type(count) is int and count >= 0:
         return count
     values = np.asarray(count)
@@ -80,13 +83,13 @@ def _temporaries(kernel: Microkernel, logical: LogicalSpec, target: Target, leve
 
 def checked_cost(kernel: Microkernel, logical: LogicalSpec, target: Target) -> Num:
     """Return the kernel's costs. Raises PluginError unless they are integers of at least 1 for every Spec."""
-    cost = _asked(kernel, target, "cost", lambda: kernel.cost(logical, target))
+    cost = _called(kernel, target, "cost", lambda: kernel.cost(logical, target))
     return _positive(kernel, _per_spec(kernel, cost, logical, target), target)
 
 
 def checked_part(kernel: Microkernel, part: CostPart, logical: LogicalSpec, target: Target) -> Num | tuple[Num, ...]:
-    """Return what goes into the kernel's costs. Raises PluginError unless it is integers, one or one for every Spec."""
-    found = _asked(kernel, target, "cost", lambda: part(logical, target))
+    """Return a part of the kernel's cost. Raises PluginError unless it is one integer, or one for every Spec."""
+    found = _called(kernel, target, "cost", lambda: part(logical, target))
     if isinstance(found, tuple) and isinstance(kernel.cost, Combined):
         return tuple(_per_spec(kernel, one, logical, target) for one in found)
     return _per_spec(kernel, found, logical, target)
@@ -105,9 +108,9 @@ def _per_spec(kernel: Microkernel, cost: Num | tuple[Num, ...], logical: Logical
 
 
 def combined_costs(kernel: Microkernel, parts: Sequence[Num | tuple[Num, ...]], target: Target) -> Num:
-    """Return costs, given what goes into them: the kernel's `cost_parts`. Raises PluginError as `checked_cost` does."""
+    """Return costs from their parts (the kernel's `cost_parts`). Raises PluginError as `checked_cost` does."""
     cost = kernel.cost
-    costs = _asked(kernel, target, "cost", lambda: cost.combine(*parts) if isinstance(cost, Combined) else parts[0])
+    costs = _called(kernel, target, "cost", lambda: cost.combine(*parts) if isinstance(cost, Combined) else parts[0])
     return _positive(kernel, _integers(kernel, costs, target), target)
 
 
@@ -127,10 +130,10 @@ def _positive(kernel: Microkernel, costs: Num, target: Target) -> Num:
     return costs
 
 
-def _asked(kernel: Microkernel, target: Target, what: str, ask: Callable[[], T]) -> T:
-    """Return the answer of one of the kernel's functions. Raises PluginError if it raises."""
+def _called(kernel: Microkernel, target: Target, what: str, function: Callable[[], T]) -> T:
+    """Return the result of one of the kernel's functions. Raises PluginError if it raises."""
     try:
-        return ask()
+        return function()
     except MorelloError:
         raise
     except Exception as error:

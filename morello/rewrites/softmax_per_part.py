@@ -1,4 +1,4 @@
-"""Softmax statistics in parts: those of every part of a row, which threads may share, then those of the row."""
+"""Softmax statistics of long rows in parts, which threads compute side by side."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.dtypes import F32
+from morello.ir.ops.base import Operation
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndMaxFromParts
 from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
-from morello.rewrites.base import (
-    argument,
-    largest,
-    masked,
-    require,
-    select_cells,
-    wrong_operation,
-)
+from morello.rewrites.base import Example, argument, largest, masked, require, select_cells
 from morello.rewrites.pipeline import BufferedPipelineRewrite, NewTensor, PipelinePlan, PipelineRewrite, Stage
 
 #: Search splits rows from this length on, into parts of at least `_SHORTEST` values.
@@ -28,11 +22,18 @@ _LONG, _SHORTEST = 4096, 64
 
 
 @attrs.frozen(cache_hash=True)
-class ParallelSplitSoftmax(BufferedPipelineRewrite):
+class ParallelSplitSoftmax(BufferedPipelineRewrite[SoftmaxDenominatorAndMax]):
     """`parallel_split_softmax 1024 to GL`: maxima and denominators of parts of 1024 values go to new tensors."""
 
     keyword: ClassVar[str] = "parallel_split_softmax"
+    order: ClassVar[int] = 90
+    example: ClassVar[Example] = Example(SoftmaxDenominatorAndMax(), (4, 8))
+    takes: ClassVar[type[Operation]] = SoftmaxDenominatorAndMax
     size: int = argument(int, default=1024)
+
+    @classmethod
+    def accepts(cls, logical: LogicalSpec) -> bool:
+        return isinstance(logical.op, SoftmaxDenominatorAndMax) and not logical.op.accumulate
 
     @classmethod
     def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
@@ -45,10 +46,7 @@ class ParallelSplitSoftmax(BufferedPipelineRewrite):
         sizes = [1 << bit for bit in range(length.bit_length()) if _SHORTEST <= 1 << bit < length]
         yield from (cls(level, size=size) for level in levels for size in (sizes if length >= _LONG else ()))
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        op = logical.op
-        if not isinstance(op, SoftmaxDenominatorAndMax) or op.accumulate:
-            raise wrong_operation(self, "SoftmaxDenominatorAndMax", op)
+    def pipelines(self, op: SoftmaxDenominatorAndMax, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
         if op.axis(len(logical.shape)) != len(logical.shape) - 1:
             raise Inapplicable(
                 f"`{self.keyword}` is for rows along the last dimension, not along {op.dim}",
@@ -73,19 +71,17 @@ class ParallelSplitSoftmax(BufferedPipelineRewrite):
 
 
 @attrs.frozen(cache_hash=True)
-class OnePart(PipelineRewrite):
-    """`one_part`: the statistics of a single part of each row are those of a row."""
+class OnePart(PipelineRewrite[SoftmaxDenominatorAndMaxPerPart]):
+    """`one_part`: the statistics of the only part of each row are those of the row."""
 
     keyword: ClassVar[str] = "one_part"
+    order: ClassVar[int] = 100
+    example: ClassVar[Example] = Example(SoftmaxDenominatorAndMaxPerPart(of=4), (2, 1, 4))
+    takes: ClassVar[type[Operation]] = SoftmaxDenominatorAndMaxPerPart
 
-    @classmethod
-    def steps(cls, logical: LogicalSpec, target: Machine) -> Iterator[Self]:
-        if isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
-            yield cls()
-
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        if not isinstance(logical.op, SoftmaxDenominatorAndMaxPerPart):
-            raise wrong_operation(self, "SoftmaxDenominatorAndMaxPerPart", logical.op)
+    def pipelines(
+        self, op: SoftmaxDenominatorAndMaxPerPart, logical: LogicalSpec, target: Machine
+    ) -> Iterator[PipelinePlan]:
         cells = masked(None, require(logical.shape[-2] == 1, "rows have several parts", "tile them by 1 part"))
         kept = select_cells(logical, cells)
         shape = (*kept.shape[:-2], kept.shape[-1])

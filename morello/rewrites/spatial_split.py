@@ -9,30 +9,34 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.numbers import Mask, Num, take
+from morello.ir.ops.base import Operation
 from morello.ir.ops.conv import Conv
 from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import Collapsed, DimMap, Every
 from morello.kernels.machine import Machine
-from morello.rewrites.base import argument, masked, require, select_cells
+from morello.rewrites.base import Example, argument, masked, require, select_cells
 from morello.rewrites.pipeline import PipelinePlan, PipelineRewrite, Stage
 
 B, F, C, H, W, FH, FW = range(7)
-#: The dimension of an image along which pixels are.
+#: The dimension of an image along which pixels lie.
 _Axis = int | Every | Collapsed
 
 
 @attrs.frozen(cache_hash=True)
-class SpatialSplit(PipelineRewrite):
-    """`spatial_split` sees a ConvAccum with one filter position as a MatmulAccum.
+class SpatialSplit(PipelineRewrite[Conv]):
+    """`spatial_split`: a ConvAccum with one filter position as a MatmulAccum.
 
-    Tiling by 1 along fh and fw leads there. Pixels of an image are rows of the product, channels its reduction and
-    filters its columns; with `filters`, filters are rows and pixels columns. There is one row of pixels, of which the
-    product sees those that the stride comes to; or there are several, one after another in memory, and no stride. Where
-    images have one pixel each, those of the batch take its place.
+    Tile fh and fw by 1 first. Pixels of an image are rows of the product, channels its reduction and filters its
+    columns; with `filters`, filters are rows and pixels columns. The image has one row of pixels, of which the product
+    reads every stride-th one; or several rows, adjacent in memory and without a stride. If images have a single pixel
+    each, those of the batch take the place of pixels.
     """
 
     keyword: ClassVar[str] = "spatial_split"
+    order: ClassVar[int] = 180
+    example: ClassVar[Example] = Example(Conv(accumulate=True), (1, 4, 2, 1, 4, 1, 1))
+    takes: ClassVar[type[Operation]] = Conv
     filters: bool = argument(bool, keyword="filters", default=False)
 
     @classmethod
@@ -41,9 +45,8 @@ class SpatialSplit(PipelineRewrite):
             yield cls()
             yield cls(filters=True)
 
-    def plans(self, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
-        op = logical.op
-        if not isinstance(op, Conv) or not op.accumulate:
+    def pipelines(self, op: Conv, logical: LogicalSpec, target: Machine) -> Iterator[PipelinePlan]:
+        if not op.accumulate:
             raise Inapplicable(f"`{self.keyword}` is for ConvAccum, not for {op}", "rewrite a Conv with to_accum first")
         if any(op.pads):
             raise Inapplicable(f"{op} has padding", "rewrite it with pad first")
@@ -72,7 +75,7 @@ class SpatialSplit(PipelineRewrite):
             )
 
     def _product(self, shape: Sequence[Num], axis: _Axis, pixels: Num) -> Stage:
-        """Return the Matmul over channels, whose rows (or columns) are so many pixels along an axis of the image."""
+        """Return the Matmul over channels, whose rows (or columns) are the pixels along an axis of the image."""
         output = axis.dim if isinstance(axis, Every) else axis
         dim_maps: tuple[DimMap, ...]
         if self.filters:

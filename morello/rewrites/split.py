@@ -8,10 +8,11 @@ from typing import ClassVar, Self
 import attrs
 
 from morello.errors import Inapplicable
+from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, RewriteCase, argument, tried_sizes
+from morello.rewrites.base import Example, Rewrite, RewriteCase, argument, tried_sizes
 from morello.rewrites.tile import loop_cases
 
 
@@ -20,6 +21,8 @@ class Split(Rewrite):
     """`split 64`: parts of 64 along the reduction of an operation that accumulates."""
 
     keyword: ClassVar[str] = "split"
+    order: ClassVar[int] = 200
+    example: ClassVar[Example] = Example(Matmul(accumulate=True), (1, 3, 8, 5))
     structural: ClassVar[bool] = True
     size: int = argument(int)
 
@@ -45,7 +48,7 @@ class Split(Rewrite):
 
 
 def splittable(logical: LogicalSpec) -> list[int]:
-    """Reduction dimensions whose parts add up."""
+    """Return the reduction dimensions whose parts add up."""
     rank = len(logical.shape)
     whole = logical.op.untiled(rank)
     return [dim for dim in logical.op.reductions(rank) if dim not in whole]

@@ -12,22 +12,24 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.impl import Expansion, Loop, Part, TileRange
 from morello.ir.numbers import CellIndices, Mask, Num, ceil_div, choose, product, take
+from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.machine import Machine, MemoryLevel
 from morello.kernels.target import Target
 from morello.rewrites.base import (
+    Example,
     Rewrite,
     RewriteCase,
     argument,
     by_group,
+    cases_within,
     largest,
     masked,
     pending_dims,
     require,
     select_cells,
     tried_sizes,
-    within,
 )
 
 #: Dimensions that search tiles at once in a parallel loop: with one alone, few tiles may be left for many threads.
@@ -36,13 +38,15 @@ _PARALLEL_DIMS = 2
 
 @attrs.frozen(cache_hash=True)
 class Tile(Rewrite):
-    """`tile [1, 64, 64]`: tiles of this shape of the output; with a size per iteration dimension, also of those.
+    """`tile [1, 64, 64]`: a loop over tiles of the output, or with a size per iteration dimension, over those.
 
     Sizes that do not divide leave boundary tiles, each kind with a body of its own. Tiling a reduction needs
-    an operation that accumulates. With `parallel` threads share the tiles, and each tile is the work of one.
+    an operation that accumulates. With `parallel`, threads share the tiles; one thread computes each tile.
     """
 
     keyword: ClassVar[str] = "tile"
+    order: ClassVar[int] = 190
+    example: ClassVar[Example] = Example(Matmul(), (1, 3, 5, 7))
     structural: ClassVar[bool] = True
     sizes: tuple[int, ...] = argument(tuple)
     parallel: bool = argument(bool, keyword="parallel", default=False)
@@ -81,8 +85,8 @@ class Tile(Rewrite):
             yield from loop_cases(logical, sizes, self, target)
             return
         inside = masked(None, self._check_parallel(logical, sizes, target))
-        for case in loop_cases(select_cells(logical, inside), sizes, self, target):
-            yield RewriteCase(within(inside, case.cells), _in_parallel(case.expansion, target))
+        for case in cases_within(inside, loop_cases(select_cells(logical, inside), sizes, self, target)):
+            yield RewriteCase(case.cells, _in_parallel(case.expansion, target))
 
     def _check_parallel(self, logical: LogicalSpec, sizes: tuple[int, ...], target: Machine) -> Mask:
         """Raise Inapplicable unless threads can share the tiles."""
@@ -108,7 +112,7 @@ class Tile(Rewrite):
 
 
 def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
-    """Return the same loop with its tiles shared by the target's threads; boundaries follow one after another."""
+    """Return the same loop with its main tiles shared by the target's threads; boundary tiles follow serially."""
     assert isinstance(loop, Loop)
     parts = [
         attrs.evolve(
@@ -122,10 +126,10 @@ def _in_parallel(loop: Expansion, target: Machine) -> Expansion:
 
 
 def searched(logical: LogicalSpec, target: Target) -> list[int]:
-    """Return the dimensions that search tiles: of reductions only where `split` cannot, because there are several.
+    """Return the dimensions that search tiles, in tie-break order; reductions only if `split` finds several.
 
-    Of programs that cost the same the first is taken. So the values of a filter come first, and other reductions last:
-    inside, kernels then have long sums, and neighbours that share what they read.
+    Dimensions with unit tiles come first and reductions last: kernels inside then get long sums, and neighbouring
+    tiles share operands.
     """
     rank, single = len(logical.shape), logical.op.search_hints.unit_tiles_only
     reductions, whole = logical.op.reductions(rank), logical.op.untiled(rank)
@@ -155,7 +159,7 @@ def per_dimension(sizes: tuple[int, ...], logical: LogicalSpec) -> tuple[int, ..
 
 @attrs.frozen
 class LoopBody:
-    """The tiles that one body of a loop covers; `there` says in which cells of a batch there are any."""
+    """The tiles that one body of a loop covers; `there` masks the cells of a batch that have any."""
 
     ranges: tuple[TileRange, ...]
     there: Mask = True
@@ -170,7 +174,7 @@ class LoopBody:
         return tuple(tile_range.start for tile_range in self.ranges)
 
     def select(self, cells: CellIndices) -> LoopBody:
-        """Return the body as it is in the given cells of a batch, in all of which it is."""
+        """Return the body of the given cells of a batch, all of which have it."""
         ranges = (TileRange(*(take(one, cells) for one in (at.start, at.size, at.trips))) for at in self.ranges)
         return LoopBody(tuple(ranges), role=self.role)
 
@@ -182,19 +186,18 @@ def loop_cases(logical: LogicalSpec, sizes: tuple[int, ...], step: Rewrite, targ
     tiles = tuple(take(size or whole, inside) for size, whole in zip(sizes, logical.shape, strict=True))
     corners = combinations(*([False, True] if size else [False] for size in sizes))
     bodies = [_corner(batch, tiles, corner) for corner in corners]
-    for case in body_cases(batch, bodies, step, target):
-        yield RewriteCase(within(inside, case.cells), case.expansion)
+    yield from cases_within(inside, body_cases(batch, bodies, step, target))
 
 
 def _corner(logical: LogicalSpec, tiles: Sequence[Num], corner: Sequence[bool]) -> LoopBody:
-    """Return the tiles that are at the edge of those dimensions for which `corner` says so."""
+    """Return the tiles at the edge of the dimensions that `corner` selects, and in the interior of the others."""
     there: Mask = True
     ranges: list[TileRange] = []
     for edge, size, tile in zip(corner, logical.shape, tiles, strict=True):
         trips, rest = size // tile, size % tile
         if edge:
             there = there & (rest > 0)
-            # Where there is no rest the size does not matter, but 0 is not one.
+            # Cells without a rest are masked out, but need a size other than 0.
             ranges.append(TileRange(trips * tile, choose(rest > 0, rest, tile), 1))
         else:
             ranges.append(TileRange(0, tile, trips))
@@ -205,7 +208,6 @@ def body_cases(
     logical: LogicalSpec, bodies: Sequence[LoopBody], step: Rewrite, target: Machine
 ) -> Iterator[RewriteCase]:
     """Yield the loop with these bodies, for each group of a batch's cells whose bodies have the same states."""
-    # A single Spec has a body or not.
     bodies = [body for body in bodies if body.there is not False]
     codes = [[body.there * 1, *_tile_codes(logical, body, target)] for body in bodies]
 
@@ -216,8 +218,7 @@ def body_cases(
             body_codes = group[position * width : (position + 1) * width]
             if body_codes[0]:
                 kept.append((body.select(cells), _tile_states(logical, body_codes[1:], step)))
-        for case in _loop(select_cells(logical, cells), kept, step, target):
-            yield RewriteCase(within(cells, case.cells), case.expansion)
+        yield from cases_within(cells, _loop(select_cells(logical, cells), kept, step, target))
 
     yield from by_group([code for own in codes for code in own], loops)
 
@@ -237,7 +238,7 @@ def _check(logical: LogicalSpec, sizes: tuple[int, ...]) -> Mask:
                     f"tile size {size} of {names[dim]} is no multiple of {multiple}",
                     f"{logical.op} takes {multiple} values along {names[dim]} together",
                 )
-            # Of a batch the largest size is told: to print arrays takes longer than all else here.
+            # A batch reports its largest size: printing arrays would take longer than all else here.
             rule = f"tile size {size} of {names[dim]} is larger than {largest(extent)}"
             valid = valid & require(size <= extent, rule, "choose a smaller size")
             smaller = smaller | (size < extent)

@@ -9,10 +9,11 @@ import attrs
 
 from morello.errors import Inapplicable
 from morello.ir.impl import Part, Sequential
+from morello.ir.ops.matmul import Matmul
 from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
-from morello.rewrites.base import LEAVE_OUT, Rewrite, RewriteCase, pending_dims
+from morello.rewrites.base import LEAVE_OUT, Example, Rewrite, RewriteCase, pending_dims
 
 
 @attrs.frozen(cache_hash=True)
@@ -20,6 +21,8 @@ class ToAccum(Rewrite):
     """`to_accum`: a Fill, then the accumulating operation."""
 
     keyword: ClassVar[str] = "to_accum"
+    order: ClassVar[int] = 20
+    example: ClassVar[Example] = Example(Matmul(), (1, 2, 4, 8))
     structural: ClassVar[bool] = True
 
     @classmethod

@@ -23,9 +23,13 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.ir.tensor import TensorSpec
 from morello.kernels.machine import MemoryLevel
 from morello.kernels.target import Target
-from morello.rewrites import MoveStep, Rewrite, Select, Split, Tile
+from morello.rewrites import Rewrite
 from morello.rewrites.base import layout_name, rewrites_of
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
 from morello.rewrites.softmax_per_part import ParallelSplitSoftmax
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
 from morello.testing.reach import Reach
 
 

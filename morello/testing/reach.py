@@ -11,8 +11,13 @@ from morello.ir.ops.move import Move
 from morello.ir.spec import LogicalSpec
 from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Target
-from morello.rewrites import ExactFit, MoveStep, Select, Split, Tile, ToAccum
 from morello.rewrites.base import rewrites_of
+from morello.rewrites.fit import ExactFit
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
+from morello.rewrites.to_accum import ToAccum
 
 #: Rewrites whose ways are known here: those that change nothing but sizes have none.
 _KNOWN = (Select, ToAccum, Tile, Split, ExactFit, MoveStep)

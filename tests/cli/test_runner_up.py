@@ -10,7 +10,8 @@ import pytest
 from morello.frontend.parser import parse_spec
 from morello.report.runner_ups import ranked
 from morello.report.tree import program_tree
-from morello.rewrites import Split, ToAccum
+from morello.rewrites.split import Split
+from morello.rewrites.to_accum import ToAccum
 from morello.search.block_search import Alternative, BlockSearch
 from morello.search.solve import solver
 

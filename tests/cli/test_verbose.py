@@ -19,7 +19,7 @@ def test_verbose_tells_how_the_search_went(cli, write) -> None:
 
 def test_rewrites_unknown_to_search_are_named(cli, write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewrite that does not say that it is structural is taken Spec by Spec, with the same answer."""
-    from morello.rewrites import Tile
+    from morello.rewrites.tile import Tile
 
     expected = cli("compile", write(), "--no-db").stdout
     monkeypatch.setattr(Tile, "structural", False)

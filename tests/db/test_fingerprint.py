@@ -52,7 +52,7 @@ RULES = {
     "OneGroup.blocks_until": "rewrites/one_group.py",
     "Matmul.tile_multiple": "ir/ops/matmul.py",
     "Operation.search_hints": "ir/ops/base.py",
-    "SearchHints.to_registers": "ir/ops/hints.py",
+    "SearchHints.to_registers": "ir/ops/base.py",
     "Layout.tiled": "ir/layout.py",
 }
 SPEC = "FillZero(32, (f32, GL), serial)"

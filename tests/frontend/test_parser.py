@@ -11,7 +11,11 @@ from morello.ir.ops.base import Operand, Operation, operand
 from morello.ir.spec import LogicalSpec
 from morello.plugins import hookimpl
 from morello.plugins.registry import Registry
-from morello.rewrites import MoveStep, Rewrite, Select, Split, Tile, Word, argument
+from morello.rewrites import Rewrite, Word, argument
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
 from morello.schedule import Subschedule, Synthesize, schedule_text
 
 

@@ -33,7 +33,11 @@ from morello.ir.ops.unary import Gelu, Scale, Shift
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import SPACINGS, TensorSpec
-from morello.rewrites import MoveStep, Select, Split, Tile, ToAccum
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
+from morello.rewrites.split import Split
+from morello.rewrites.tile import Tile
+from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Subschedule, Synthesize, schedule_text
 from tools.fuzz.graphs import random_compose
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from morello.errors import MorelloError
 from morello.frontend import Declaration, SourceError, SpecFile, parse, parse_spec, show_file
 from morello.plugins.registry import Registry
-from morello.rewrites import Select, Tile
+from morello.rewrites.select import Select
+from morello.rewrites.tile import Tile
 from morello.schedule import schedule_text
 
 SPECS = "target tiny\nspec a = Move(4×8, GL, L1)\nspec b = Move(8, GL, L1)\n"

@@ -35,8 +35,9 @@ from morello.plugins import (
     hookimpl,
 )
 from morello.plugins.registry import Registry
-from morello.rewrites import STANDARD, Rewrite, Select, argument
+from morello.rewrites import STANDARD, Rewrite, argument
 from morello.rewrites.base import RewriteCase
+from morello.rewrites.select import Select
 from morello.search.block_search import BlockSearch
 from morello.testing.textbook import Textbook
 

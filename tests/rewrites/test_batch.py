@@ -12,23 +12,15 @@ import numpy as np
 import pytest
 
 from morello.errors import Inapplicable, SpecError
-from morello.ir.dtypes import BF16, F32, I8, I32, U8, U32, DType
+from morello.ir.dtypes import F32
 from morello.ir.impl import Expansion
 from morello.ir.ops import by_name
-from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add
-from morello.ir.ops.conv import Conv, GroupedConv
-from morello.ir.ops.divide import DivideVecScalar
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.one_prefix import OnePrefix
-from morello.ir.ops.rand_matmul import RandMatmul
 from morello.ir.ops.reduce import Mean
-from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
 from morello.ir.spec import LogicalSpec
 from morello.ir.tensor import OperandState
 from morello.kernels.target import Target
-from morello.rewrites.base import Rewrite, rewrites_of
+from morello.rewrites import STANDARD
+from morello.rewrites.base import Example, Rewrite, rewrites_of
 from morello.rewrites.pipeline import PipelineRewrite
 from morello.rewrites.tile import Tile
 from morello.rewrites.to_sum import ToSum
@@ -40,27 +32,9 @@ SHAPES = {
     "Move": [(16, 32), (8, 8), (24, 16), (1, 32), (32, 7)],
     "FillZero": [(16, 32), (1, 8), (24, 5)],
 }
-#: Operations that pipeline rewrites are for.
-STAGED: dict[Operation, tuple[int, ...]] = {
-    OnePrefix(): (4, 8),
-    Mean(dim=1): (4, 8),
-    Softmax(dim=1): (4, 8),
-    SoftmaxDenominatorAndUnscaled(dim=1): (4, 8),
-    SoftmaxDenominatorAndMax(dim=1): (4, 8),
-    DivideVecScalar(dim=1): (4, 8),
-    Conv(padding=(1, 1, 1, 1)): (1, 8, 2, 3, 3, 3, 3),
-    Conv(accumulate=True): (1, 8, 2, 1, 4, 1, 1),
-    GroupedConv(padding=(1, 1, 1, 1)): (1, 1, 8, 2, 3, 3, 3, 3),
-    Matmul(): (1, 2, 4, 8),
-    RandMatmul(): (1, 2, 4, 8),
-    Add(): (2, 8),
-}
-#: Operands' data types where they are not all f32.
-DTYPES: dict[Operation, list[DType]] = {
-    Matmul(): [F32, BF16, BF16],
-    Add(): [U8, I8, I32],
-    RandMatmul(): [U32, U32, F32, F32],
-}
+#: Examples of pipeline rewrites, each operation once.
+PIPELINES = {str(one.example.op): one.example for one in STANDARD if issubclass(one, PipelineRewrite)}
+each_pipeline = pytest.mark.parametrize("example", PIPELINES.values(), ids=PIPELINES.keys())
 
 
 def pick(value: Any, cell: int) -> Any:
@@ -116,23 +90,21 @@ def together(batch: LogicalSpec, step: Rewrite, target: Target, count: int) -> l
 @pytest.mark.parametrize("seed", range(10))
 def test_batches_agree_with_single_specs(name: str, seed: int, avx2: Target) -> None:
     rng = random.Random(seed)
-    agree(rng, by_name(name), rng.choice(SHAPES[name]), seed, avx2)
+    agree(rng, Example(by_name(name), rng.choice(SHAPES[name])), seed, avx2)
 
 
-@pytest.mark.parametrize("op", STAGED, ids=str)
-def test_batches_of_pipeline_rewrites(op: Operation, avx2: Target) -> None:
-    met = agree(random.Random(0), op, STAGED[op], 0, avx2)
+@each_pipeline
+def test_batches_of_pipeline_rewrites(example: Example, avx2: Target) -> None:
+    met = agree(random.Random(0), example, 0, avx2)
     assert any(issubclass(rewrite, PipelineRewrite) for rewrite in met)
 
 
-@pytest.mark.parametrize("op", STAGED, ids=str)
-def test_sizes_without_whole_vectors_leave_the_others_alone(op: Operation, avx2: Target) -> None:
+@each_pipeline
+def test_sizes_without_whole_vectors_leave_the_others_alone(example: Example, avx2: Target) -> None:
     """Sizes of 1 have layouts of their own and fill no vectors; search takes them together with all others."""
-    full = STAGED[op]
-    dtypes = DTYPES.get(op, [F32] * len(op.operands(len(full))))
-    shapes = [shape for shape in itertools.product(*({1, size} for size in full)) if op.check(shape, dtypes) is None][
-        ::-1
-    ][:40]
+    op, dtypes = example.op, example.dtypes
+    every = itertools.product(*({1, size} for size in example.shape))
+    shapes = [shape for shape in every if op.check(shape, dtypes) is None][::-1][:40]
     states = tuple(OperandState(dtype, "GL", None) for dtype in dtypes)
     batch = LogicalSpec(op, tuple(map(np.array, zip(*shapes, strict=True))), states)
     applied = 0
@@ -168,11 +140,11 @@ def test_tiles_of_what_stays_whole_are_for_shapes_that_they_cover(name: str, par
     assert together(batch, step, avx2, len(specs)) == expected
 
 
-def agree(rng: random.Random, op: Operation, shape: tuple[int, ...], seed: int, avx2: Target) -> set[type[Rewrite]]:
-    """Hold every step on a random batch against the same step on each Spec alone; those that apply."""
-    dtypes = DTYPES.get(op, [F32] * len(op.operands(len(shape))))
+def agree(rng: random.Random, example: Example, seed: int, avx2: Target) -> set[type[Rewrite]]:
+    """Compare every step on a random batch with the same step on each Spec alone; return those that apply."""
+    op, shape, dtypes = example.op, example.shape, example.dtypes
     levels = ["L1", "GL", *(["VRF", "RF"] if seed % 5 else [])]
-    logical = attrs.evolve(random_spec(rng, avx2, op, shape, dtypes, levels).logical, serial=bool(seed % 5))
+    logical = attrs.evolve(random_spec(rng, avx2, op, shape, list(dtypes), levels).logical, serial=bool(seed % 5))
     specs = family(rng, logical)
     sizes = tuple(np.array([one.shape[dim] for one in specs]) for dim in range(len(shape)))
     batch = attrs.evolve(logical, shape=sizes)

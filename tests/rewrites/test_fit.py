@@ -18,7 +18,8 @@ from morello.frontend.parser import parse_schedule, parse_spec
 from morello.ir.impl import Impl, Loop, Node, Part, cost_and_peak, walk
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
-from morello.rewrites import ExactFit, Tile
+from morello.rewrites.fit import ExactFit
+from morello.rewrites.tile import Tile
 from morello.schedule import schedule_of
 from morello.search.block_search import BlockSearch
 

@@ -10,7 +10,7 @@ from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.ir.ops.rand_matmul import random_values
 from morello.kernels.target import Target
-from morello.rewrites import Materialize, Rematerialize
+from morello.rewrites.materialize import Materialize, Rematerialize
 from morello.runtime import available_compilers
 
 TEXT = "RandMatmul[seed=5](1×8×8×16, (u32, {0}), (u32, {0}), (f32, {0}), (f32, {0}), serial)"
@@ -78,8 +78,8 @@ def test_search_tries_both(avx2: Target) -> None:
 @pytest.mark.parametrize(
     ("step", "rule"),
     [
-        ("materialize to RF", "`materialize to RF` is for memory, and RF is none"),
-        ("rematerialize to L1", "`rematerialize to L1` is for registers, and L1 is none"),
+        ("materialize to RF", "`materialize to RF` is for memory, not for RF"),
+        ("rematerialize to L1", "`rematerialize to L1` is for registers, not for L1"),
         ("materialize to L9", "unknown memory level 'L9'"),
     ],
 )
@@ -98,7 +98,7 @@ def test_other_operations() -> None:
     [
         ("RandMatmul(1×2×2×2, L1, L1, L1, L1)", "its counters are u32, not f32 and f32"),
         ("RandMatmul(1×2×2×2, (u32, L1), (u32, L1), (bf16, L1), L1)", "all but its counters are f32"),
-        ("RandMatmul[seed=-1](1×2×2×2, (u32, L1), (u32, L1), L1, L1)", "seed=-1 is no number of 32 bits"),
+        ("RandMatmul[seed=-1](1×2×2×2, (u32, L1), (u32, L1), L1, L1)", "seed=-1 is not an unsigned 32-bit number"),
     ],
 )
 def test_what_specs_may_not_say(text: str, rule: str) -> None:

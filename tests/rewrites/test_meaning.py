@@ -6,27 +6,15 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 
 import morello
-from morello.ir.dtypes import F32, I8, I32, U8, U32, DType
 from morello.ir.impl import Impl, Node, walk
 from morello.ir.ops import by_name
-from morello.ir.ops.base import Operation
-from morello.ir.ops.binary import Add
-from morello.ir.ops.compose import Compose
-from morello.ir.ops.conv import Conv, GroupedConv
-from morello.ir.ops.divide import DivideVecScalar
-from morello.ir.ops.matmul import Matmul
-from morello.ir.ops.one_prefix import OnePrefix
-from morello.ir.ops.rand_matmul import RandMatmul, Random
-from morello.ir.ops.reduce import Mean
-from morello.ir.ops.softmax import Softmax
-from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, SoftmaxDenominatorAndUnscaled
-from morello.ir.ops.softmax_per_part import SoftmaxDenominatorAndMaxPerPart
-from morello.ir.ops.unary import Relu
 from morello.kernels.target import Target
+from morello.rewrites import STANDARD, Example
 from morello.testing.generate import RandomPrograms, random_spec
 
 SHAPES = {
@@ -35,41 +23,19 @@ SHAPES = {
     "Move": [(8, 8), (5, 16), (3, 4, 8), (16, 12), (1, 8, 8)],
     "FillZero": [(8, 8), (10, 5), (2, 4, 8)],
 }
-#: Operations and shapes that every rewrite is for some of; those that take long are last.
-DRAWN: dict[Operation, list[tuple[int, ...]]] = {
-    **{by_name(name): shapes for name, shapes in SHAPES.items()},
-    OnePrefix(): [(4, 8)],
-    Mean(dim=1): [(4, 8), (3, 5)],
-    Softmax(dim=1): [(3, 8), (4, 5)],
-    DivideVecScalar(dim=1): [(4, 8), (3, 5)],
-    Conv(accumulate=True): [(1, 4, 2, 1, 4, 1, 1)],
-    GroupedConv(): [(1, 2, 1, 2, 3, 4, 1, 2)],
-    Add(): [(2, 8), (3, 5)],
-    RandMatmul(seed=1): [(1, 3, 4, 8), (2, 2, 8, 4)],
-    Random(): [(1, 3, 8)],
-    Compose.chain([Relu(), Matmul()], [3, 4]): [(1, 2, 4, 3)],
-    Conv(padding=(1, 1, 1, 1)): [(1, 2, 2, 3, 3, 3, 3)],
-    SoftmaxDenominatorAndUnscaled(dim=1): [(3, 8)],
-    SoftmaxDenominatorAndMax(): [(4, 8)],
-    SoftmaxDenominatorAndMaxPerPart(of=4): [(2, 1, 4), (1, 3, 4)],
-}
-#: Operands' data types where they are not all f32.
-DTYPES: dict[Operation, list[DType]] = {
-    Add(): [U8, I8, I32],
-    RandMatmul(seed=1): [U32, U32, F32, F32],
-    Random(): [U32, U32, F32],
-}
+EXAMPLES = [
+    *(Example(by_name(name), shape) for name, shapes in SHAPES.items() for shape in shapes),
+    *dict.fromkeys(one.example for one in STANDARD),
+]
 
 
-def draw(seed: int, target: Target, op: Operation) -> Impl:
-    """A random program of a random Spec."""
+def draw(seed: int, target: Target, example: Example) -> Impl:
+    """Draw a random program of a random Spec."""
     rng = random.Random(seed)
     programs = RandomPrograms(target, rng, wild=rng.choice([2, 4, 6]))
     for _ in range(200):
-        shape = rng.choice(DRAWN[op])
         levels = rng.choice([["GL"], ["GL", "L1"], ["L1", "VRF", "RF"]])
-        dtypes = DTYPES.get(op, [F32] * len(op.operands(len(shape))))
-        spec = random_spec(rng, target, op, shape, dtypes, levels)
+        spec = random_spec(rng, target, example.op, example.shape, list(example.dtypes), levels)
         impl = programs.draw(spec)
         if impl is not None:
             return impl
@@ -80,12 +46,10 @@ def draw(seed: int, target: Target, op: Operation) -> Impl:
 def test_random_programs_meet_every_rewrite(avx2: Target) -> None:
     wanted = {rewrite.__name__ for rewrite in avx2.rewrites}
     wanted |= {"MultAdd", "Assign", "VectorMove", "ValueZero", "VectorZero", "MemsetZero"}
-    # Programs of FillZero are drawn at once.
-    draws = [(op, seed) for op in DRAWN for seed in range(30 if op.name == "FillZero" else 6)]
-    for op, seed in draws:
+    for seed, example in product(range(10), EXAMPLES):
         if not wanted:
             break
-        for node in walk(draw(seed, avx2, op)):
+        for node in walk(draw(seed, avx2, example)):
             if isinstance(node, Node):
                 wanted -= {type(node.expansion.step).__name__, getattr(node.expansion, "kernel", "")}
     assert not wanted

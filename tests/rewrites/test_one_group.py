@@ -10,8 +10,12 @@ from morello.errors import MorelloError
 from morello.ir.impl import KernelCall, Node, walk
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Target
-from morello.rewrites import MoveStep, OneGroup, Select, Tile, ToAccum
 from morello.rewrites.base import rewrites_of
+from morello.rewrites.move import MoveStep
+from morello.rewrites.one_group import OneGroup
+from morello.rewrites.select import Select
+from morello.rewrites.tile import Tile
+from morello.rewrites.to_accum import ToAccum
 from morello.runtime import available_compilers
 
 

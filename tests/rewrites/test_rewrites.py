@@ -14,8 +14,8 @@ import morello
 from morello.errors import Inapplicable
 from morello.frontend.parser import parse_schedule
 from morello.ir.impl import Alloc, Loop, Node
-from morello.rewrites import Tile
 from morello.rewrites.base import rewrites_of
+from morello.rewrites.tile import Tile
 
 
 def matmul(

@@ -15,8 +15,10 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine, NewBuffer
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry
-from morello.rewrites import STANDARD, MoveStep, Rewrite, Select
+from morello.rewrites import STANDARD, Rewrite
 from morello.rewrites.base import RewriteCase
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
 from morello.search.block_search import BlockSearch
 from morello.search.solve.one_by_one import Singles
 from morello.testing.textbook import Textbook, differences

@@ -1,10 +1,11 @@
-"""The statements of an operation about itself: operands, tiling, meaning, FLOPs. Each operation has a file here."""
+"""Bases of operations: operands, tiling, reference semantics, FLOPs, error analysis."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from functools import cache
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import numpy as np
@@ -13,17 +14,44 @@ from morello.errors import SpecError
 from morello.ir.dtypes import DType
 from morello.ir.index import IndexExpr
 from morello.ir.numbers import Num, product
-from morello.ir.ops.hints import SearchHints
+
+Shape: TypeAlias = tuple[int, ...]
+Arrays: TypeAlias = Sequence[np.ndarray]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def memoized(method: F) -> F:
+    """Cache the results of a method of operations by their values."""
+    return cast(F, cache(method))
+
+
+@attrs.frozen
+class SearchHints:
+    """Steps that search does not try for an operation, though schedules may use them."""
+
+    #: Operands that search moves to registers before this is rewritten to other operations; None: all.
+    in_registers: tuple[int, ...] | None = None
+    #: Iteration dimensions that search tiles by 1 or not at all.
+    unit_tiles_only: tuple[int, ...] = ()
+
+    def to_registers(self, operand: int) -> bool:
+        """Return True if search moves an operand to registers."""
+        return self.in_registers is None or operand in self.in_registers
+
+    @property
+    def all_to_registers(self) -> bool:
+        """Return True if search moves every operand to registers."""
+        return self.in_registers is None
 
 
 @attrs.frozen(cache_hash=True)
 class Operand:
-    """An operand's name, direction and how its dimensions follow from the operation's iteration dimensions.
+    """An operand's name, direction, and dimensions in terms of the operation's iteration dimensions.
 
-    Each of its dimensions is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a
-    convolution's image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms
-    stand for a dimension of size 1. `shrink` is what each dimension is smaller by, as a padded image is than what
-    a convolution reads; empty where that is nothing. Iteration dimensions of one that shrinks are not tiled.
+    Each dimension is a sum of (iteration dimension, coefficient) terms, e.g. row `h·stride + fh` of a convolution's
+    image: its size is 1 + Σ c·(n−1), and a tile that starts at o starts at Σ c·o in it. No terms mean size 1.
+    `shrink` is subtracted from each size, as for an image that padding surrounds; empty for none. Iteration dimensions
+    of a dimension that shrinks are not tiled.
     """
 
     name: str
@@ -37,7 +65,7 @@ class Operand:
     @overload
     def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]: ...
     def shape(self, sizes: Sequence[Num]) -> tuple[Num, ...]:
-        """Shape of the operand (or of its tile) where the iteration dimensions have `sizes`."""
+        """Return the shape of the operand, or of its tile, for these iteration sizes."""
         less = self.shrink or (0,) * len(self.dims)
         return tuple(
             # Most dimensions are iteration dimensions themselves.
@@ -59,7 +87,7 @@ class Operand:
 
     @property
     def sliding(self) -> tuple[bool, ...]:
-        """Per dimension, whether tiles of it may overlap or leave gaps: they start at no multiple of their size."""
+        """Return, for each dimension, whether its tiles may overlap or leave gaps."""
         return tuple(len(terms) > 1 or any(c != 1 for _, c in terms) for terms in self.dims)
 
     def uses(self, dim: int) -> bool:
@@ -80,45 +108,48 @@ def flattened(name: str, rank: int, axes: Collection[int], *, reads: bool = True
 class Operation(ABC):
     """A tensor operation. Instances are values: equal operations are interchangeable."""
 
+    #: Arithmetic operations for each point of the iteration space.
+    flops_per_point: ClassVar[int] = 0
+    #: The class that bounds rounding errors; `ErrorAnalysis` sets it with `of=`.
+    analysis: ClassVar[type[ErrorAnalysis[Any]]]
+
     @property
-    @abstractmethod
     def name(self) -> str:
         """Return the name in the Spec language, without parameters."""
+        return type(self).__name__
 
     @property
     def rank(self) -> int | None:
-        """Return the number of iteration dimensions; None if there may be any number."""
+        """Return the number of iteration dimensions; None for any number."""
         return None
 
     @abstractmethod
     def dims(self, rank: int) -> tuple[str, ...]:
-        """Names of the iteration dimensions, used for loop variables and messages."""
+        """Return the names of the iteration dimensions, for loop variables and messages."""
 
     @abstractmethod
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        """Return its operands, inputs first."""
+        """Return the operands, inputs first."""
 
     @abstractmethod
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
-        """Return the written operands in operand order, from those that it reads: float64, each in its operand's shape.
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        """Return the written operands, computed in numpy from those that are read: the reference semantics.
 
-        `inputs` have the operands' shapes. Integer results wrap around in the output's type. Floats arrive
-        as float64 and are computed in float64, so the result is the exact meaning for all that matters.
+        Both are in operand order and have the operands' shapes. Floats are float64, so that their rounding is
+        negligible. Integer results wrap around in the output's type.
         """
 
     @property
     def error_analysis(self) -> ErrorAnalysis[Operation]:
-        """Return the analysis of how far an implementation may be off from `evaluate`."""
-        return ErrorAnalysis(self)
+        """Return the bounds on how far an implementation may be off from `evaluate`."""
+        return self.analysis(self)
 
-    @abstractmethod
-    def flops(self, shape: tuple[int, ...]) -> int:
-        """Arithmetic operations on values; 0 for one that only moves them."""
+    def flops(self, shape: Shape) -> int:
+        """Return the number of arithmetic operations."""
+        return self.flops_per_point * self.volume(shape)
 
-    def implied(self, shape: tuple[int, ...]) -> str:
-        """Return in words the sizes of operands that neither shape nor parameters show; empty if they show all."""
+    def implied(self, shape: Shape) -> str:
+        """Return, as text, the sizes of operands that neither shape nor parameters show; empty if they show all."""
         return ""
 
     @overload
@@ -130,57 +161,57 @@ class Operation(ABC):
         return product(shape)
 
     def accumulating(self) -> Operation | None:
-        """Return the variant that adds to what its output holds, if there is one and this is not it."""
+        """Return the variant that adds to its output, or None for that variant itself and for others."""
         return None
 
     def initials(self) -> tuple[Operation | None, ...]:
-        """Per written operand, the Fill that makes the accumulating variant compute this operation.
+        """Return, for each written operand, the Fill that goes before the accumulating variant.
 
         None for an operand that the accumulating variant does not read.
         """
         return ()
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
-        """Return the error for a shape or data types that cannot be; None if they can."""
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        """Return the error for an invalid shape or invalid data types; None if both are valid."""
         return None
 
     def reductions(self, rank: int) -> tuple[int, ...]:
-        """Return iteration dimensions that some written operand does not have: several points give one value of it."""
+        """Return the iteration dimensions that some written operand does not have."""
         written = [one for one in self.operands(rank) if one.writes]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
     def writes_apart(self, rank: int, dim: int) -> bool:
-        """Return True if tiles along an iteration dimension write different values, so that they can be shared out."""
+        """Return True if tiles along an iteration dimension write different values, so that threads can share them."""
         written = [one for one in self.operands(rank) if one.writes]
         return all(any([each for each, _ in terms] == [dim] for terms in one.dims) for one in written)
 
     def untiled(self, rank: int) -> tuple[int, ...]:
-        """Return iteration dimensions that a tile must keep whole: reductions, unless what lacks them accumulates."""
+        """Return the iteration dimensions that a tile must keep whole: reductions that do not accumulate."""
         written = [one for one in self.operands(rank) if one.writes and not one.reads]
         return tuple(dim for dim in range(rank) if not all(one.uses(dim) for one in written))
 
     def tile_multiple(self, dim: int) -> int:
-        """Return what sizes and starts of tiles of iteration dimension `dim` are multiples of."""
+        """Return the number that sizes and starts of tiles along `dim` are multiples of."""
         return 1
 
     @property
     def only_types(self) -> tuple[DType, ...] | None:
-        """Return the data types of its operands, if there is one choice of them; None if there are several."""
+        """Return the only possible data types of the operands; None if there are several choices."""
         return None
 
     @property
     def indirect(self) -> tuple[int, ...]:
-        """Return operands that programs need not have at hand at each point: others may be made of them before."""
+        """Return the operands that programs may replace by tensors computed from them beforehand."""
         return ()
 
     @property
     def search_hints(self) -> SearchHints:
-        """Return what search may leave untried."""
+        """Return the steps that search does not try."""
         return SearchHints()
 
     @property
     def optional_batch(self) -> bool:
-        """Return True if texts may lack the first dimension, which is that of all operands, where it is 1."""
+        """Return True if a Spec may omit the first dimension, shared by all operands, where its size is 1."""
         return False
 
     @property
@@ -199,7 +230,7 @@ class Operation(ABC):
         return f"{self.name}[{', '.join(given)}]" if given else self.name
 
     def normal(self, rank: int) -> Operation:
-        """Return the same operation on `rank` dimensions as all others that differ only in how they are written."""
+        """Return the normal form on `rank` dimensions: equal for operations that differ only in spelling."""
         return self
 
     @classmethod
@@ -208,7 +239,7 @@ class Operation(ABC):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that `configured` takes."""
+        """Return the names of the parameters that `configured` takes."""
         return tuple(field.name for field in self._parameters())
 
     def configured(
@@ -217,13 +248,13 @@ class Operation(ABC):
         shape: Sequence[int] | None = None,
         operands: Sequence[Sequence[int] | None] = (),
     ) -> Self:
-        """Return the operation with these parameters, by name. Raises SpecError for one that it does not take.
+        """Return the operation with these parameters, by name. Raises SpecError for an unknown one.
 
-        Parameters may follow from sizes: `shape` has those of its iteration dimensions, where they are known, else
-        `operands` the shapes of those that it reads, where these are known.
+        Parameters may follow from sizes: from `shape`, the iteration sizes, or from the shapes of the read `operands`,
+        as far as they are known.
         """
         allowed = {field.name: field.metadata[PARAMETER] for field in self._parameters()}
-        # A whole number will do where a parameter is a number.
+        # A float parameter accepts an int.
         given = {
             name: float(value)
             if type(value) is int and float in (kinds := allowed.get(name, ())) and int not in kinds
@@ -245,68 +276,68 @@ OperationT = TypeVar("OperationT", bound=Operation, covariant=True)
 
 @attrs.frozen
 class ErrorAnalysis(Generic[OperationT]):
-    """Bounds on how far rounding may lead an implementation of `op` from its meaning.
+    """Bounds on how far rounding may take an implementation of `op` from its reference semantics.
 
-    It is forward error analysis: a result is off by what errors of the inputs come to (`propagate_error`), by its
-    own roundings, relative to `magnitude`, and by `underflow_loss`. Lists have an entry per written operand, of its
-    shape. Inputs and errors are float64, those of the operands that are read, in operand order.
+    This is forward error analysis: the error of a result is the propagated error of the inputs (`propagate_error`),
+    plus its own roundings, relative to `magnitude`, plus `underflow_loss`. Lists have one entry for each written
+    operand, of its shape. Inputs and errors are float64, one for each operand that is read, in operand order.
     """
 
     op: OperationT
 
-    #: Whether it makes whole numbers of whole numbers, exactly as long as they are small.
+    #: Whether whole inputs give whole results, exactly as long as they are small.
     whole_numbers: ClassVar[bool] = False
-    #: Whether an implementation may give any value where the meaning is NaN.
+    #: Whether an implementation may return any value where the reference is NaN.
     any_for_nan: ClassVar[bool] = False
+
+    def __init_subclass__(cls, of: type[Operation] | None = None) -> None:
+        if of:
+            of.analysis = cls
 
     @property
     def copies(self) -> bool:
-        """Return True if every value that it writes is a constant or one that it reads: right to the bit."""
+        """Return True if every written value is a constant or a copy, and so exact to the bit."""
         return self.op.moves_data or self.op.initializes
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the sums of absolute values of all that is added up: `Σ|a||b|` of a dot product."""
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        """Return the sums of the absolute values of all terms: `Σ|a||b|` of a dot product."""
         return [np.abs(value) for value in self.op.evaluate(shape, inputs, [])]
 
-    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the largest absolute values that may come up on the way, and overflow."""
+    def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
+        """Return the largest absolute values of intermediates, which may overflow."""
         return self.magnitude(shape, inputs)
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
-        """Return how often an implementation may round to the output's type on the way to one output value.
+    def roundings(self, shape: Shape) -> int:
+        """Return the number of roundings to the output's type for one output value.
 
-        With n roundings, unit roundoff u and magnitude M, a result may be off by ((1 + u)^n − 1)·M.
+        With n roundings, unit roundoff u and magnitude M, the error is at most ((1 + u)^n − 1)·M.
         """
         return 0
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
-        """Return how often more it may round to f32, whatever the output's type: inside functions like exp."""
+    def inner_roundings(self, shape: Shape) -> int:
+        """Return the number of further roundings to f32, whatever the output's type: inside functions like exp."""
         return 0
 
-    def underflow_loss(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float
-    ) -> Sequence[np.ndarray | float]:
-        """Return what may be lost where values on the way are too small for their type.
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> Sequence[np.ndarray | float]:
+        """Return the absolute error due to underflow of intermediates.
 
-        `smallest` is the smallest positive value of the output's type. A rounding loses at most that.
+        `smallest` is the smallest positive value of the output's type, the most that a rounding loses.
         """
         loss = (self.roundings(shape) + self.inner_roundings(shape)) * smallest
         return [loss] * sum(one.writes for one in self.op.operands(len(shape)))
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Return upper bounds on how far results move if each input moves by at most its error.
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
+        """Return upper bounds on the change of results if each input changes by at most its error.
 
-        Raises SpecError where the operation does not say.
+        Raises SpecError if the operation does not define them.
         """
         raise SpecError(
-            f"{self.op} does not say how errors of its inputs propagate, so it cannot be part of a Compose",
+            f"{self.op} does not define how errors of its inputs propagate, so it cannot be part of a Compose",
             "write it as a Spec of its own, or let its plugin define `propagate_error` in its `error_analysis`",
         )
 
 
-#: What parameters of operations can be: `stride=2`, `by=0.5`, `form=tanh`, `over=[0, 1]`, or just `saturating`.
+#: Values of parameters: `stride=2`, `by=0.5`, `form=tanh`, `over=[0, 1]`, or just `saturating`.
 Value = int | float | str | bool | tuple[int, ...]
 PARAMETER = "parameter"
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "written alone", tuple: "a list of numbers"}
@@ -318,7 +349,7 @@ def parameter(
     validator: Callable[[Any, attrs.Attribute[Any], Any], None] | None = None,
     converter: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare a field that the Spec language writes as `Name[field=value]`; `kinds` are the types of its values."""
+    """Declare a parameter, written `Name[field=value]` in the Spec language; `kinds` are the types of its values."""
     return attrs.field(default=default, validator=validator, converter=converter, metadata={PARAMETER: kinds})
 
 
@@ -326,3 +357,12 @@ def _written(name: str, value: Value) -> str:
     if value is True:
         return name
     return f"{name}=[{', '.join(map(str, value))}]" if isinstance(value, tuple) else f"{name}={value}"
+
+
+@cache
+def source_and_output(rank: int) -> tuple[Operand, ...]:
+    """Return the operands of an operation from `src` to `out`, both with all iteration dimensions."""
+    return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+
+
+Operation.analysis = ErrorAnalysis

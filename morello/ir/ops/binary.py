@@ -4,75 +4,76 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand, parameter
+from morello.ir.ops.base import (
+    Arrays,
+    ErrorAnalysis,
+    Operand,
+    Operation,
+    Shape,
+    flattened,
+    memoized,
+    parameter,
+    source_and_output,
+)
 from morello.ir.ops.common import AnyRank, as_type, convertible, floats_only
 
 
 def _check_over(op: Binary, _field: object, over: tuple[int, ...]) -> None:
     if list(over) != sorted(set(over)) or any(dim < 0 for dim in over):
         raise SpecError(
-            f"{op.name}: over={list(over)} is no list of dimensions", "list each one once, in order, from 0"
+            f"{op.name}: over={list(over)} is not an ascending list of dimensions",
+            "list each one once, in order, from 0",
         )
 
 
 @attrs.frozen(cache_hash=True)
 class Binary(AnyRank):
-    """out[i...] = f(lhs[i...], rhs[i...]); rhs has size 1 in the dimensions `over`, and is used all along them.
+    """out[i...] = f(lhs[i...], rhs[i...]); rhs has size 1 in the dimensions `over`, along which it is repeated.
 
     Values are converted to the output's type first. Integers wrap around.
     """
 
+    flops_per_point: ClassVar[int] = 1
+
     over: tuple[int, ...] = parameter(tuple, default=(), converter=tuple, validator=_check_over)
 
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(rank, self.over)
+        source, out = source_and_output(rank)
+        return (attrs.evolve(source, name="lhs"), flattened("rhs", rank, self.over), out)
 
     @abstractmethod
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """Apply the function elementwise to float64 arrays, which numpy broadcasts."""
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         lhs, rhs = (as_type(value, dtypes[-1] if dtypes else None) for value in inputs)
         with np.errstate(all="ignore"):
             return [self.function(lhs, rhs)]
 
-    @property
-    def error_analysis(self) -> BinaryErrors[Binary]:
-        return BinaryErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if self.over and self.over[-1] >= len(shape):
             message = f"over={list(self.over)}: a tensor of rank {len(shape)} has the dimensions 0 to {len(shape) - 1}"
-            return SpecError(message, "leave out those that it does not have")
+            return SpecError(message, "leave out the others")
         return convertible(dtypes[:2], dtypes[2])
 
 
 BinaryT = TypeVar("BinaryT", bound=Binary, covariant=True)
 
 
-class BinaryErrors(ErrorAnalysis[BinaryT]):
+class BinaryErrors(ErrorAnalysis[BinaryT], of=Binary):
     """Of results that are rounded once."""
 
     whole_numbers = True
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 1
 
 
@@ -80,17 +81,11 @@ class BinaryErrors(ErrorAnalysis[BinaryT]):
 class _Additive(Binary):
     """A sum or a difference."""
 
-    @property
-    def error_analysis(self) -> AdditiveErrors:
-        return AdditiveErrors(self)
 
-
-class AdditiveErrors(BinaryErrors[_Additive]):
+class AdditiveErrors(BinaryErrors[_Additive], of=_Additive):
     """Of sums: errors of both sides add up."""
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [errors[0] + errors[1]]
 
 
@@ -117,17 +112,11 @@ class Mul(Binary):
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return lhs * rhs
 
-    @property
-    def error_analysis(self) -> MulErrors:
-        return MulErrors(self)
 
-
-class MulErrors(BinaryErrors[Mul]):
+class MulErrors(BinaryErrors[Mul], of=Mul):
     """Of products."""
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [(np.abs(inputs[0]) + errors[0]) * errors[1] + errors[0] * np.abs(inputs[1])]
 
 
@@ -138,60 +127,48 @@ class Div(Binary):
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return lhs / rhs
 
-    @property
-    def error_analysis(self) -> DivErrors:
-        return DivErrors(self)
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
 
-class DivErrors(BinaryErrors[Div]):
+class DivErrors(BinaryErrors[Div], of=Div):
     """Of quotients."""
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [quotient_error(*inputs, *errors)]
 
 
 @attrs.frozen(cache_hash=True)
-class _Choice(Binary):
-    """One of the two values. Where either is NaN, any value may be given."""
-
-    @property
-    def error_analysis(self) -> ChoiceErrors:
-        return ChoiceErrors(self)
+class _Extremum(Binary):
+    """One of the two values. If either is NaN, any value is allowed."""
 
 
-class ChoiceErrors(BinaryErrors[_Choice]):
+class ExtremumErrors(BinaryErrors[_Extremum], of=_Extremum):
     """Of one of two values, which is exact."""
 
     any_for_nan = True
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.zeros(shape)]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [np.maximum(errors[0], errors[1])]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 0
 
 
 @attrs.frozen(cache_hash=True)
-class Maximum(_Choice):
-    """out = the larger of lhs and rhs. Where either is NaN, any value may be given."""
+class Maximum(_Extremum):
+    """out = the larger of lhs and rhs. If either is NaN, any value is allowed."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.maximum(lhs, rhs)
 
 
 @attrs.frozen(cache_hash=True)
-class Minimum(_Choice):
-    """out = the smaller of lhs and rhs. Where either is NaN, any value may be given."""
+class Minimum(_Extremum):
+    """out = the smaller of lhs and rhs. If either is NaN, any value is allowed."""
 
     def function(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.minimum(lhs, rhs)
@@ -200,20 +177,11 @@ class Minimum(_Choice):
 def quotient_error(
     numerator: np.ndarray, denominator: np.ndarray, numerator_error: np.ndarray, denominator_error: np.ndarray
 ) -> np.ndarray:
-    """Return by how much numerator / denominator may move; infinite where `denominator` may be 0."""
+    """Return the change of numerator / denominator; infinite where `denominator` may be 0."""
     with np.errstate(all="ignore"):
         bound = numerator_error + np.abs(numerator / denominator) * denominator_error
         left = np.abs(denominator) - denominator_error
         return np.where(bound == 0, 0.0, np.where(left > 0, bound / left, np.inf))
-
-
-@cache
-def _operands(rank: int, over: tuple[int, ...]) -> tuple[Operand, ...]:
-    return (
-        operand("lhs", range(rank)),
-        flattened("rhs", rank, over),
-        operand("out", range(rank), reads=False, writes=True),
-    )
 
 
 OPERATIONS: tuple[Operation, ...] = (Add(), Sub(), Mul(), Div(), Maximum(), Minimum())

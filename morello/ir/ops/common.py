@@ -1,4 +1,4 @@
-"""Bases of operations along a dimension, and of those on any shape."""
+"""Bases and helpers of operations on tensors of any rank, and along one dimension."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operation, OperationT, parameter
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operation, OperationT, Shape, parameter
 from morello.ir.ops.fill import FillZero
 
-#: Roundings that computing e^x may stand for, each of f32: kernels may use a polynomial that is off by 2 ulp at most.
+#: The error of e^x in f32 roundings: a kernel's polynomial may be off by up to 2 ulp.
 EXP_ROUNDINGS = 4
 #: The same for erf and tanh, which may be off by 8 ulp of 1 (not of their own value).
 ERF_ROUNDINGS = TANH_ROUNDINGS = 16
-#: Results of exp below this, the smallest normal value of f32 and bf16, may be taken for 0.
+#: Kernels may return 0 for results of exp below this, the smallest normal value of f32 and bf16.
 TINY = 2.0**-126
 
 
@@ -35,13 +35,13 @@ class Along(AnyRank):
     dim: int | None = parameter(int, default=None)
 
     def axis(self, rank: int) -> int:
-        """Return the number of the dimension."""
+        """Return the dimension as a number."""
         return rank - 1 if self.dim is None else self.dim
 
     def normal(self, rank: int) -> Operation:
         return attrs.evolve(self, dim=None) if self.dim == rank - 1 else self
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if self.dim is not None and not 0 <= self.dim < len(shape):
             message = f"there is no dimension {self.dim}; a tensor of rank {len(shape)} has 0 to {len(shape) - 1}"
             return SpecError(message, "leave `dim` out for the last")
@@ -49,10 +49,14 @@ class Along(AnyRank):
 
 
 class Accumulating(Operation):
-    """An operation that adds its results to what its output holds if it is to `accumulate`, a field of its own."""
+    """An operation that adds its results to its output if its field `accumulate` is set."""
 
     __slots__ = ()
     accumulate: bool
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
 
     def accumulating(self) -> Operation | None:
         return None if self.accumulate else attrs.evolve(self, accumulate=True)
@@ -62,37 +66,35 @@ class Accumulating(Operation):
 
 
 class ErrorsOfSums(ErrorAnalysis[OperationT]):
-    """Of an operation that adds up values or products of values: what it adds up is that of their absolute values."""
+    """Of sums of values or products: their magnitude is the same sum of absolute values."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return self.op.evaluate(shape, [np.abs(value) for value in inputs], [])
 
 
 class CopyErrors(ErrorAnalysis[Operation]):
-    """Of an operation that only converts what it reads and puts it in other places, or zeros beside it."""
+    """Of an operation that only copies converted values, perhaps next to zeros."""
 
     @property
     def copies(self) -> bool:
         return True
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return self.op.evaluate(shape, errors, [])
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 1
 
 
 def as_type(values: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return integers as they are in `dtype`, where they wrap around, but as int64; floats as they are."""
+    """Return integers wrapped around to the range of `dtype`, as int64; floats unchanged."""
     if dtype is None or dtype.is_float:
         return values
     return values.astype(np.int64).astype(dtype.numpy).astype(np.int64)
 
 
 def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
-    """Return why an operation that is defined for floats only does not take these types; None if it does."""
+    """Return the error for types that are not all floats; None if they are."""
     wrong = next((dtype for dtype in dtypes if not dtype.is_float), None)
     if not wrong:
         return None
@@ -100,7 +102,7 @@ def floats_only(dtypes: Sequence[DType]) -> SpecError | None:
 
 
 def convertible(sources: Sequence[DType], out: DType) -> SpecError | None:
-    """Return why values of types `sources` cannot be converted to `out`; None if they can."""
+    """Return the error for types `sources` that do not all convert to `out`; None if they do."""
     wrong = next((dtype for dtype in sources if dtype.is_float and not out.is_float), None)
     return SpecError(f"{wrong} does not convert to {out}", "make the output f32 or bf16") if wrong else None
 
@@ -111,6 +113,6 @@ def exp(values: np.ndarray) -> np.ndarray:
 
 
 def exp_error(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return by how much e^x may move where x moves by at most an error, also if it is 0 only as float64 ends there."""
+    """Return the change of e^x if x changes by at most an error, also where e^x underflows in float64."""
     with np.errstate(all="ignore"):
         return np.where(np.exp(values) == 0, np.exp(values + errors), np.exp(values) * np.expm1(errors))

@@ -12,10 +12,8 @@ import numpy as np
 from morello.errors import Inapplicable, SpecError
 from morello.ir.dtypes import F32, DType
 from morello.ir.numbers import Num
-from morello.ir.ops.base import Operand, Operation
-from morello.ir.ops.hints import SearchHints
-from morello.ir.ops.ranks import chained, ranks_of
-from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, extents, wire
+from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, memoized
+from morello.ir.ops.wiring import ComposeStage, Extent, Wiring, chained, extents, ranks_of, wire
 
 __all__ = ["Arranged", "Compose", "ComposeStage", "Piece", "arranged"]
 
@@ -84,18 +82,18 @@ def _check_links(stages: Sequence[ComposeStage]) -> None:
 
 @attrs.frozen(cache_hash=True)
 class Compose(Operation):
-    """`stages[0]` is the head, which runs last; each stage may use what stages of larger number make.
+    """A graph of operations. `stages[0]` runs last; each stage may read the outputs of later ones.
 
-    Its operands are the external inputs, then the output. Its iteration dimensions are those of all stages; where
-    one stage reads what another writes they are the same (`wiring`). Intermediates have no tensor spec until a
-    rewrite gives them a buffer. The stages are in normal order (see `arranged`), so equal graphs are equal.
+    Operands are the external inputs, then the output. Iteration dimensions are those of all stages, unified where one
+    stage reads what another writes (`wiring`). Intermediates have no tensor spec until a rewrite gives them a buffer.
+    Stages are in normal order (see `arranged`), so that equal graphs compare equal.
     """
 
     stages: tuple[ComposeStage, ...] = attrs.field(converter=tuple, validator=_check)
 
     @classmethod
     def chain(cls, ops: Sequence[Operation], ranks: Sequence[int] | None = None) -> Compose:
-        """Make a chain: each operation reads the output of the next. `ranks` may be left out if one is fixed."""
+        """Return a chain: each operation reads the output of the next. `ranks` may be omitted if one rank is fixed."""
         wires = chained(ops)
         found = ranks_of(ops, wires) if ranks is None else ranks
         return cls(tuple(ComposeStage(*each) for each in zip(ops, found, wires, strict=True)))
@@ -103,7 +101,7 @@ class Compose(Operation):
     @property
     def inputs(self) -> int:
         """Return the number of external inputs."""
-        return _inputs(self.stages)
+        return 1 + max(entry for stage in self.stages for entry in stage.inputs)
 
     @property
     def wiring(self) -> Wiring:
@@ -134,9 +132,18 @@ class Compose(Operation):
             for number, stage in enumerate(self.stages)
         ]
 
+    @memoized
     def names(self) -> dict[int, str]:
-        """Return the names, in text, of external inputs (from 0) and of outputs of stages (from ~0)."""
-        return _names(self)
+        """Return the names of external inputs (from 0) and of outputs of stages (from ~0)."""
+        named = {entry: one.name for entry, one in enumerate(self.operands(self.rank)[: self.inputs])}
+        taken = set(named.values())
+        for number, stage in enumerate(self.stages):
+            name = f"{stage.output.name}{number}" if number else stage.output.name
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            named[~number] = name
+        return named
 
     @property
     def rank(self) -> int:
@@ -147,15 +154,23 @@ class Compose(Operation):
         names = [(stages[at].op.dims(stages[at].rank)[dim], at) for at, dim in self.wiring.origins]
         return tuple(f"{name}_{at}" if name[-1:].isdigit() else f"{name}{at}" for name, at in names)
 
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(self)
+        stages, wiring = self.stages, self.wiring
+        inputs: dict[int, Operand] = {}
+        for number, stage in enumerate(stages):
+            for entry, one in zip(stage.inputs, stage.reads, strict=True):
+                if entry >= 0 and entry not in inputs:
+                    inputs[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
+        output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
+        return (*(inputs[entry] for entry in range(self.inputs)), output)
 
     def untiled(self, rank: int) -> tuple[int, ...]:
         return tuple(sorted(self.wiring.whole))
 
     @property
     def search_hints(self) -> SearchHints:
-        # No microkernel takes it from registers: it is the operations that it consists of that do.
+        # No microkernel implements a Compose; its operands go to registers once it is cut.
         return SearchHints(in_registers=())
 
     def tile_multiple(self, dim: int) -> int:
@@ -179,7 +194,7 @@ class Compose(Operation):
     @overload
     def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def stage_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Return the iteration shape of a stage, where the Compose has `shape`."""
+        """Return the iteration shape of a stage of a Compose of `shape`."""
         return tuple(extent.size(shape) for extent in self.wiring.stages[stage])
 
     @overload
@@ -187,27 +202,26 @@ class Compose(Operation):
     @overload
     def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]: ...
     def intermediate_shape(self, stage: int, shape: Sequence[Num]) -> tuple[Num, ...]:
-        """Return the shape of what a stage makes."""
+        """Return the shape of a stage's output."""
         return self.stages[stage].output.shape(self.stage_shape(stage, shape))
 
     def intermediate_dtype(self, stage: int, dtypes: Sequence[DType]) -> DType:
-        """Return the type of what a stage makes, from those of operands: a float is f32 if some operand is, and else,
-        like an integer, of the output's type."""
+        """Return the data type of a stage's output: f32 for floats if some operand is f32, else the output's type."""
         output = dtypes[-1]
         return F32 if stage and output.is_float and F32 in dtypes else output
 
     def stage_dtypes(self, stage: int, dtypes: Sequence[DType]) -> tuple[DType, ...]:
-        """Return the types of a stage's operands, from those of the Compose's."""
+        """Return the types of a stage's operands, from those of the Compose."""
         read = [
             dtypes[entry] if entry >= 0 else self.intermediate_dtype(~entry, dtypes)
             for entry in self.stages[stage].inputs
         ]
         return (*read, self.intermediate_dtype(stage, dtypes))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         for dim, name in enumerate(self.dims(len(shape))):
             if not any(one.uses(dim) for one in self.operands(len(shape))):
-                message = f"no operand has the dimension {name}, so none tells its size"
+                message = f"no operand has the dimension {name}, so its size is unknown"
                 return SpecError(message, "write Specs of single operations, whose shapes give every size")
         for each in self.wiring.agreements:
             one, other = each.one.size(shape), each.other.size(shape)
@@ -221,9 +235,9 @@ class Compose(Operation):
         return None
 
     def run(self, inputs: Sequence[T], apply: Callable[[int, list[T]], T]) -> list[T]:
-        """Return `apply(stage, its inputs)` for each stage; `inputs` are those of all operands that are read.
+        """Return `apply(stage, its inputs)` for each stage; `inputs` are the operands that are read.
 
-        A head that adds to its output gets that as its last input.
+        A head that accumulates gets its output as its last input.
         """
         made: dict[int, T] = dict(enumerate(inputs[: self.inputs]))
         for number in reversed(range(len(self.stages))):
@@ -231,7 +245,7 @@ class Compose(Operation):
             made[~number] = apply(number, given if number else [*given, *inputs[self.inputs :]])
         return [made[~number] for number in range(len(self.stages))]
 
-    def values(self, shape: Sequence[int], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]) -> list[np.ndarray]:
+    def values(self, shape: Sequence[int], inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         """Return the result of each stage. Integers wrap around in the type of the intermediate."""
 
         def one(number: int, given: list[np.ndarray]) -> np.ndarray:
@@ -243,13 +257,11 @@ class Compose(Operation):
 
         return self.run(inputs, one)
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [self.values(shape, inputs, dtypes)[0]]
 
-    def implied(self, shape: tuple[int, ...]) -> str:
-        """Return what each operation implies, counted from the one that runs last."""
+    def implied(self, shape: Shape) -> str:
+        """Return the implied sizes of each operation, counted from the one that runs last."""
         words = [stage.op.implied(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages)]
         return "; ".join(
             f"operation {at}, {stage.op.name}: {each}"
@@ -257,14 +269,14 @@ class Compose(Operation):
             if each
         )
 
-    def flops(self, shape: tuple[int, ...]) -> int:
+    def flops(self, shape: Shape) -> int:
         return sum(stage.op.flops(self.stage_shape(at, shape)) for at, stage in enumerate(self.stages))
 
     def cut(self, stages: Collection[int]) -> tuple[Piece, ...]:
-        """Return the pieces left when the outputs of these stages become tensors, in the order in which they run.
+        """Return the pieces that remain when the outputs of these stages become tensors, in execution order.
 
-        Each makes what one of `stages` makes, the last one the Compose's output. A stage that is not cut belongs
-        to the piece that uses it. Raises Inapplicable if more than one would.
+        Each computes the output of one of `stages`, the last one that of the Compose. A stage that is not cut belongs
+        to the piece that uses it. Raises Inapplicable if several would use it.
         """
         for stage in stages:
             if not 0 < stage < len(self.stages):
@@ -285,7 +297,7 @@ class Compose(Operation):
         return tuple(pieces)
 
     def _needed(self, end: int, ends: Collection[int]) -> list[int]:
-        """Stage `end` and those it needs up to other ends, in order."""
+        """Return stage `end` and the stages it needs up to other ends, in order."""
         found = {end}
         for number in range(end, len(self.stages)):
             if number in found:
@@ -293,7 +305,7 @@ class Compose(Operation):
         return sorted(found)
 
     def _piece(self, mine: list[int]) -> Piece:
-        """Return the piece of these stages, the one that runs last first."""
+        """Return the piece of these stages, listed from the one that runs last."""
         output = ~mine[0] if mine[0] else self.inputs
         first = self.stages[mine[0]]
         if len(mine) == 1:
@@ -315,8 +327,8 @@ class Compose(Operation):
 class Piece:
     """Part of a Compose that was cut: an operation, or a smaller Compose.
 
-    `dims` are its iteration dimensions, made of the whole's. `args` says for each of its operands which of the
-    whole's operands it is, or ~j for the output of the whole's stage j; the last one is what the piece makes.
+    `dims` are its iteration dimensions, in terms of the whole's. `args` gives, for each of its operands, the operand
+    of the whole, or ~j for the output of the whole's stage j; the last one is the output of the piece.
     """
 
     op: Operation
@@ -328,13 +340,13 @@ class Piece:
     @overload
     def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]: ...
     def shape(self, whole: Sequence[Num]) -> tuple[Num, ...]:
-        """Return its iteration shape, from that of the whole."""
+        """Return the iteration shape, from that of the whole."""
         return tuple(extent.size(whole) for extent in self.dims)
 
 
 @attrs.frozen
 class Arranged:
-    """A Compose, and which of the given stages and external inputs each of its own is."""
+    """A Compose in normal order, and the given stage or external input that each of its own corresponds to."""
 
     compose: Compose
     order: tuple[int, ...]
@@ -342,10 +354,10 @@ class Arranged:
 
 
 def arranged(stages: Sequence[ComposeStage]) -> Arranged:
-    """Return the Compose of these stages, of which the first is the head, and any may use any other's output.
+    """Return the Compose of these stages, the head first; any may read the output of any other.
 
-    In normal order each stage comes before those that it needs, and what its first input needs comes before what
-    only its other inputs need. External inputs are numbered as they come up.
+    In normal order each stage precedes those that it needs, and the needs of its first input precede those of the
+    others. External inputs are numbered in order of appearance.
     """
     order, external = _order(stages)
     number = {~old: ~new for new, old in enumerate(order)} | {old: new for new, old in enumerate(external)}
@@ -381,41 +393,12 @@ def _order(stages: Sequence[ComposeStage]) -> tuple[list[int], list[int]]:
     return order, list(dict.fromkeys(entry for number in order for entry in stages[number].inputs if entry >= 0))
 
 
-def _inputs(stages: Sequence[ComposeStage]) -> int:
-    return 1 + max(entry for stage in stages for entry in stage.inputs)
-
-
 @cache
 def _wiring(compose: Compose) -> Wiring:
     return wire(compose.stages, compose.inputs)
-
-
-@cache
-def _operands(compose: Compose) -> tuple[Operand, ...]:
-    stages, wiring = compose.stages, compose.wiring
-    inputs: dict[int, Operand] = {}
-    for number, stage in enumerate(stages):
-        for entry, one in zip(stage.inputs, stage.reads, strict=True):
-            if entry >= 0 and entry not in inputs:
-                inputs[entry] = _made_of(wiring.inputs[entry], Operand(f"{one.name}{number}", ()))
-    output = _made_of([each.within(wiring.stages[0]) for each in extents(stages[0].output)], stages[0].output)
-    return (*(inputs[entry] for entry in range(compose.inputs)), output)
 
 
 def _made_of(dims: Sequence[Extent], operand: Operand) -> Operand:
     """Return an operand like `operand`, with these dimensions."""
     shrink = tuple(each.less for each in dims)
     return attrs.evolve(operand, dims=tuple(each.terms for each in dims), shrink=shrink if any(shrink) else ())
-
-
-@cache
-def _names(compose: Compose) -> dict[int, str]:
-    named = {entry: one.name for entry, one in enumerate(compose.operands(compose.rank)[: compose.inputs])}
-    taken = set(named.values())
-    for number, stage in enumerate(compose.stages):
-        name = f"{stage.output.name}{number}" if number else stage.output.name
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        named[~number] = name
-    return named

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Self
+from typing import ClassVar, Self
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, Value, operand, parameter
+from morello.ir.ops.base import Arrays, Operand, Operation, SearchHints, Shape, Value, memoized, operand, parameter
 from morello.ir.ops.common import Accumulating, ErrorsOfSums, convertible
-from morello.ir.ops.hints import SearchHints
 
 Sizes = int | tuple[int, ...]
 
 
 def _shortest(given: int | Sequence[int]) -> Sizes:
-    """Write equal numbers as one, so that equal operations are equal."""
+    """Return equal numbers as one, so that equal operations compare equal."""
     if isinstance(given, Sequence):
         return given[0] if given and all(one == given[0] for one in given) and len(given) in (2, 4) else tuple(given)
     return given
@@ -50,13 +48,15 @@ def _each(given: Sizes, count: int) -> tuple[int, ...]:
 
 
 @attrs.frozen(cache_hash=True)
-class _Convolution(Accumulating):
-    """Sums over channels and filter, on images that zeros surround: the base of Conv and GroupedConv.
+class Convolution(Accumulating):
+    """Sums over channels and filter, on zero-padded images: the base of Conv and GroupedConv.
 
-    An image of height H fits exactly if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the
-    height of the output; widths likewise. No row or column is left over. Values are converted to the output's
-    type, then multiplied (those of the padding, too) and added; integers wrap around.
+    An image of height H fits if H + top + bottom = stride·(h − 1) + dilation·(fh − 1) + 1, with h the height of the
+    output; widths likewise. No row or column is left over. Values, including the padding, are converted to the
+    output's type, then multiplied and added; integers wrap around.
     """
+
+    flops_per_point: ClassVar[int] = 2
 
     accumulate: bool = False
     stride: Sizes = parameter(int, tuple, default=1, converter=_shortest, validator=_check_pair)
@@ -64,27 +64,23 @@ class _Convolution(Accumulating):
     padding: Sizes = parameter(int, tuple, default=0, converter=_shortest, validator=_check_padding)
 
     @property
-    def name(self) -> str:
-        return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
-
-    @property
     def strides(self) -> tuple[int, ...]:
-        """From one output row and column to the next."""
+        """Return the distance of output rows and columns on the image."""
         return _each(self.stride, 2)
 
     @property
     def dilations(self) -> tuple[int, ...]:
-        """From one filter row and column to the next."""
+        """Return the distance of filter rows and columns on the image."""
         return _each(self.dilation, 2)
 
     @property
     def pads(self) -> tuple[int, ...]:
-        """Zeros above, left, below and right."""
+        """Return the zeros above, left, below and right."""
         return _each(self.padding, 4)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of its parameters, and `image`, from which padding follows."""
+        """Return the names of the parameters, and `image`, which determines padding."""
         return (*super().parameters, "image")
 
     def configured(
@@ -93,11 +89,11 @@ class _Convolution(Accumulating):
         shape: Sequence[int] | None = None,
         operands: Sequence[Sequence[int] | None] = (),
     ) -> Self:
-        """Return the convolution with these parameters; `image` has the rows and columns of the image.
+        """Return the convolution with these parameters; `image` gives the rows and columns of the image.
 
-        With an image, padding below and to the right becomes what makes the image fit exactly where the output is as
-        large as `shape` says or, without one, as filters of their shape among `operands` make it. Raises SpecError for
-        a parameter that it does not take, and for an image that no such padding makes fit.
+        With an image, padding below and to the right is set so that the image fits the output exactly. The output's
+        size is in `shape`, or follows from the filters among `operands`. Raises SpecError for an unknown parameter,
+        and for an image that no such padding fits.
         """
         op = super().configured({name: value for name, value in given.items() if name != "image"}, shape)
         return op._on_image(given["image"], shape, operands) if "image" in given else op
@@ -123,7 +119,7 @@ class _Convolution(Accumulating):
         return attrs.evolve(self, padding=(top, left, *ends))
 
     def _made(self, image: Sequence[int], operands: Sequence[Sequence[int] | None]) -> tuple[int, ...]:
-        """Return rows and columns of the output and of the filters, where output is rounded down."""
+        """Return rows and columns of the output, rounded down, and of the filters."""
         given, filters = (*operands, None, None)[:2]
         if given is not None and tuple(given[-2:]) != tuple(image):
             rows_and_columns = f"image=[{', '.join(map(str, given[-2:]))}]"
@@ -144,7 +140,7 @@ class _Convolution(Accumulating):
         return (*sizes, *filters[-2:])
 
     def _check_output(self, shape: Sequence[int], image: Sequence[int], spare: Sequence[int]) -> None:
-        """Raise SpecError unless filters fit on the image just as often as `shape` says, `spare` rows being over."""
+        """Raise SpecError unless the image gives the output of `shape`; `spare` are rows and columns left over."""
         output = [size + over // stride for size, over, stride in zip(shape[-4:], spare, self.strides, strict=False)]
         if output == list(shape[-4:-2]) and min(output) > 0:
             return
@@ -157,7 +153,7 @@ class _Convolution(Accumulating):
         )
 
     def _check_ends(self, rows: int, columns: int, ends: Sequence[int]) -> None:
-        """Raise SpecError where rows or columns are over that no filter reaches: `ends` are negative there."""
+        """Raise SpecError if filters do not reach the last rows or columns: their `ends` are negative."""
         unread = [
             f"{-end} {what}{'s' if end < -1 else ''}"
             for end, what in zip(ends, ("row", "column"), strict=True)
@@ -171,13 +167,13 @@ class _Convolution(Accumulating):
                 f"image[..., :{least[0]}, :{least[1]}]",
             )
 
-    def implied(self, shape: tuple[int, ...]) -> str:
-        """Return the shape of the image in words, and its padding if it has any."""
+    def implied(self, shape: Shape) -> str:
+        """Return the shape of the image as text, with its padding if it has any."""
         image = f"image {_times(self.operands(len(shape))[0].shape(shape))}"
         return f"{image}, padding {list(self.pads)}" if any(self.pads) else image
 
     def unpadded(self) -> Operation:
-        """Return the same on images that hold their padding."""
+        """Return the convolution of images that include their padding."""
         return attrs.evolve(self, padding=0)
 
     def image_dims(self, h: int, w: int, fh: int, fw: int) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -189,9 +185,7 @@ class _Convolution(Accumulating):
         padded = tuple(range(rank - 4, rank)) if any(self.pads) else ()
         return tuple(sorted({*super().untiled(rank), *padded}))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         image, filters = inputs[0], inputs[1]
         if dtypes and not dtypes[-1].is_float:
             image, filters = image.astype(np.int64), filters.astype(np.int64)
@@ -201,7 +195,7 @@ class _Convolution(Accumulating):
         with np.errstate(all="ignore"):
             return [total + inputs[2] if self.accumulate else total]
 
-    def _sum(self, shape: tuple[int, ...], image: np.ndarray, filters: np.ndarray) -> np.ndarray:
+    def _sum(self, shape: Shape, image: np.ndarray, filters: np.ndarray) -> np.ndarray:
         h, w, fh, fw = shape[-4:]
         (down, right), (apart, aside) = self.strides, self.dilations
         total = np.zeros((), image.dtype)
@@ -217,14 +211,7 @@ class _Convolution(Accumulating):
                     total = total + product.reshape(*product.shape[:-1], h, w)
         return total
 
-    @property
-    def error_analysis(self) -> ConvolutionErrors:
-        return ConvolutionErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 2 * self.volume(shape)
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         height, width = self.operands(len(shape))[0].shape(shape)[-2:]
         if height < 1 or width < 1:
             message = f"with padding {list(self.pads)} this output would need an image of {height}×{width}"
@@ -232,31 +219,29 @@ class _Convolution(Accumulating):
         return convertible(dtypes[:2], dtypes[2])
 
 
-class ConvolutionErrors(ErrorsOfSums[_Convolution]):
+class ConvolutionErrors(ErrorsOfSums[Convolution], of=Convolution):
     """Of sums of products."""
 
     whole_numbers = True
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         image, filters = np.abs(inputs[0]), np.abs(inputs[1])
         plain = attrs.evolve(self.op, accumulate=False)
         (by_filters,) = plain.evaluate(shape, [image + errors[0], errors[1]], [])
         (by_image,) = plain.evaluate(shape, [errors[0], filters], [])
         return [by_filters + by_image + (errors[2] if self.op.accumulate else 0.0)]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         terms = int(np.prod([shape[dim] for dim in self.op.reductions(len(shape))], dtype=np.int64))
         return 2 * terms + 1
 
 
 @attrs.frozen(cache_hash=True)
-class Conv(_Convolution):
+class Conv(Convolution):
     """out[b, f, h, w] = Σ image[b, c, y, x] · filters[f, c, fh, fw], the sum being over c, fh and fw.
 
-    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; where that is outside of the image, it
-    has zeros. ConvAccum adds the sum to what out holds. Sizes h and w are those of the output.
+    y = h·stride + fh·dilation − top and x = w·stride + fw·dilation − left; values outside the image are 0. ConvAccum
+    adds the sum to out. Sizes h and w are those of the output.
     """
 
     @property
@@ -266,17 +251,20 @@ class Conv(_Convolution):
     def dims(self, rank: int) -> tuple[str, ...]:
         return ("b", "f", "c", "h", "w", "fh", "fw")
 
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _conv_operands(self)
+        b, f, c, h, w, fh, fw = range(7)
+        out = operand("out", (b, f, h, w), reads=self.accumulate, writes=True)
+        return (_image(self, (b, c), h), operand("filters", (f, c, fh, fw)), out)
 
     @property
     def search_hints(self) -> SearchHints:
-        # Sums stay in registers while the positions of the filter go by, each of which is a product of matrices.
+        # Sums stay in registers across the positions of the filter, each of which is a product of matrices.
         return SearchHints(in_registers=(2,), unit_tiles_only=(5, 6))
 
 
 @attrs.frozen(cache_hash=True)
-class GroupedConv(_Convolution):
+class GroupedConv(Convolution):
     """A Conv for each of g groups: image b×g×c×H×W, filters g×f×c×fh×fw, out b×g×f×h×w.
 
     c and f count channels and filters of one group; c = 1 makes a depthwise convolution.
@@ -289,29 +277,18 @@ class GroupedConv(_Convolution):
     def dims(self, rank: int) -> tuple[str, ...]:
         return ("b", "g", "f", "c", "h", "w", "fh", "fw")
 
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _grouped_operands(self)
+        b, g, f, c, h, w, fh, fw = range(8)
+        out = operand("out", (b, g, f, h, w), reads=self.accumulate, writes=True)
+        return (_image(self, (b, g, c), h), operand("filters", (g, f, c, fh, fw)), out)
 
 
-def _image(op: _Convolution, before: Sequence[int], h: int) -> Operand:
+def _image(op: Convolution, before: Sequence[int], h: int) -> Operand:
     top, left, bottom, right = op.pads
     dims = (*(((dim, 1),) for dim in before), *op.image_dims(h, h + 1, h + 2, h + 3))
     shrink = (*(0 for _ in before), top + bottom, left + right) if any(op.pads) else ()
     return Operand("image", dims, shrink=shrink)
-
-
-@cache
-def _conv_operands(op: Conv) -> tuple[Operand, ...]:
-    b, f, c, h, w, fh, fw = range(7)
-    out = operand("out", (b, f, h, w), reads=op.accumulate, writes=True)
-    return (_image(op, (b, c), h), operand("filters", (f, c, fh, fw)), out)
-
-
-@cache
-def _grouped_operands(op: GroupedConv) -> tuple[Operand, ...]:
-    b, g, f, c, h, w, fh, fw = range(8)
-    out = operand("out", (b, g, f, h, w), reads=op.accumulate, writes=True)
-    return (_image(op, (b, g, c), h), operand("filters", (g, f, c, fh, fw)), out)
 
 
 OPERATIONS: tuple[Operation, ...] = tuple(cls(accumulate=adds) for cls in (Conv, GroupedConv) for adds in (False, True))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from typing import ClassVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, flattened, memoized, operand
 from morello.ir.ops.binary import quotient_error
 from morello.ir.ops.common import Along, AnyRank, floats_only
 
@@ -18,32 +18,23 @@ from morello.ir.ops.common import Along, AnyRank, floats_only
 class _Division(Operation):
     """x = x / y, in place."""
 
+    flops_per_point: ClassVar[int] = 1
+
     __slots__ = ()
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         by, values = inputs
         with np.errstate(all="ignore"):
             return [values / by]
 
-    @property
-    def error_analysis(self) -> DivisionErrors:
-        return DivisionErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-
-class DivisionErrors(ErrorAnalysis[_Division]):
+class DivisionErrors(ErrorAnalysis[_Division], of=_Division):
     """Of quotients."""
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [quotient_error(inputs[1], inputs[0], errors[1], errors[0])]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 1
 
 
@@ -51,14 +42,11 @@ class DivisionErrors(ErrorAnalysis[_Division]):
 class DivideVec(_Division, AnyRank):
     """x[i...] = x[i...] / y[i...]. A quotient is rounded once, so multiplying by a reciprocal is not enough."""
 
-    @property
-    def name(self) -> str:
-        return "DivideVec"
-
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(rank, None)
+        return (operand("y", range(rank)), operand("x", range(rank), writes=True))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
 
 
@@ -66,21 +54,12 @@ class DivideVec(_Division, AnyRank):
 class DivideVecScalar(_Division, Along):
     """x[..., i, ...] = x[..., i, ...] / y[..., 0, ...]: y has size 1 along `dim`. Quotients are rounded once."""
 
-    @property
-    def name(self) -> str:
-        return "DivideVecScalar"
-
+    @memoized
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(rank, self.axis(rank))
+        return (flattened("y", rank, (self.axis(rank),)), operand("x", range(rank), writes=True))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
-
-
-@cache
-def _operands(rank: int, axis: int | None) -> tuple[Operand, ...]:
-    by = operand("y", range(rank)) if axis is None else flattened("y", rank, (axis,))
-    return (by, operand("x", range(rank), writes=True))
 
 
 OPERATIONS: tuple[Operation, ...] = (DivideVec(), DivideVecScalar())

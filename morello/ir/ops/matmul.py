@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import I8, I16, U8, DType
-from morello.ir.ops.base import Operand, operand, parameter
+from morello.ir.ops.base import Arrays, Operand, Shape, operand, parameter
 from morello.ir.ops.common import Accumulating, ErrorsOfSums
 
 B, M, K, N = range(4)
@@ -19,16 +20,14 @@ B, M, K, N = range(4)
 class Matmul(Accumulating):
     """b×m×k times b×k×n gives b×m×n. Values are converted to the output's type, then multiplied and added.
 
-    If `saturating`, the products of u8 and i8 are first added up in pairs along k, (0, 1), (2, 3), ...: each of these
-    sums is brought into the range of i16, and only then added to the others, which wraps around as always.
+    If `saturating`, products of u8 and i8 are first added in pairs along k, (0, 1), (2, 3), ...: each pair's sum is
+    clamped to the range of i16, then added to the others, which wraps around as usual.
     """
+
+    flops_per_point: ClassVar[int] = 2
 
     accumulate: bool = False
     saturating: bool = parameter(bool, default=False)
-
-    @property
-    def name(self) -> str:
-        return "MatmulAccum" if self.accumulate else "Matmul"
 
     @property
     def rank(self) -> int:
@@ -44,9 +43,7 @@ class Matmul(Accumulating):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return _ACCUMULATING if self.accumulate else _PLAIN
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         lhs, rhs = inputs[0], inputs[1]
         if dtypes and not dtypes[2].is_float:
             # Every integer type wraps around modulo a power of two that divides 2^64.
@@ -58,18 +55,11 @@ class Matmul(Accumulating):
             out = np.matmul(lhs, rhs)
             return [out + inputs[2] if self.accumulate else out]
 
-    @property
-    def error_analysis(self) -> MatmulErrors:
-        return MatmulErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 2 * self.volume(shape)
-
     def tile_multiple(self, dim: int) -> int:
-        """Return pairs along k stay together."""
+        # Pairs along k stay together.
         return 2 if self.saturating and dim == K else 1
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         lhs, rhs, out = dtypes
         if self.saturating:
             return _check_saturating(shape, dtypes)
@@ -79,24 +69,22 @@ class Matmul(Accumulating):
         return None
 
 
-class MatmulErrors(ErrorsOfSums[Matmul]):
+class MatmulErrors(ErrorsOfSums[Matmul], of=Matmul):
     """Of sums of products."""
 
     whole_numbers = True
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         lhs, rhs = np.abs(inputs[0]), np.abs(inputs[1])
         bound = np.matmul(lhs + errors[0], errors[1]) + np.matmul(errors[0], rhs)
         return [bound + errors[2] if self.op.accumulate else bound]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 2 * shape[K] + 1
 
 
 def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-    """Return the sum of what pairs of products along k add up to, each brought into the range of i16."""
+    """Return the sum of the pairs of products along k, each clamped to the range of i16."""
     low, high = (int(limit) for limit in I16.limits)
     out = np.zeros((*lhs.shape[:2], rhs.shape[2]), np.result_type(lhs, rhs))
     for k in range(0, lhs.shape[2], 2):
@@ -104,7 +92,7 @@ def _saturated(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
     return out
 
 
-def _check_saturating(shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+def _check_saturating(shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
     if tuple(dtypes) != (U8, I8, I16):
         message = f"saturates products of u8 and i8 to i16, not of {dtypes[0]} and {dtypes[1]} to {dtypes[2]}"
         return SpecError(message, "leave out `saturating`")

@@ -1,46 +1,32 @@
-"""Move: copies a tensor to another level, layout or data type ([Kaufman2025] §2.2)."""
+"""Move and OnePrefix: copies of a tensor in another level, layout, data type or shape ([Kaufman2025] §2.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand
-from morello.ir.ops.common import CopyErrors
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, memoized, operand, source_and_output
+from morello.ir.ops.common import AnyRank, CopyErrors, as_type, convertible
 
 
 @attrs.frozen(cache_hash=True)
-class Move(Operation):
+class Move(AnyRank):
     """out = convert(src). Integers wrap around; floats round to nearest."""
 
-    @property
-    def name(self) -> str:
-        return "Move"
-
-    def dims(self, rank: int) -> tuple[str, ...]:
-        return tuple(f"i{dim}" for dim in range(rank))
+    analysis: ClassVar[type[ErrorAnalysis[Any]]] = CopyErrors
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(rank)
+        return source_and_output(rank)
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [inputs[0]]
 
-    @property
-    def error_analysis(self) -> CopyErrors:
-        return CopyErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 0
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         source, out = dtypes
         if source.is_float and not out.is_float:
             message = f"a Move from {source} to {out} has no defined meaning: floats do not convert to integers"
@@ -52,9 +38,22 @@ class Move(Operation):
         return True
 
 
-@cache
-def _operands(rank: int) -> tuple[Operand, ...]:
-    return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+@attrs.frozen(cache_hash=True)
+class OnePrefix(AnyRank):
+    """out[0, i...] = convert(src[i...]). Integers wrap around; floats round to nearest."""
+
+    analysis: ClassVar[type[ErrorAnalysis[Any]]] = CopyErrors
+
+    @memoized
+    def operands(self, rank: int) -> tuple[Operand, ...]:
+        out = Operand("out", ((), *(((dim, 1),) for dim in range(rank))), reads=False, writes=True)
+        return (operand("src", range(rank)), out)
+
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
+        return [as_type(inputs[0], dtypes[-1] if dtypes else None)[np.newaxis]]
+
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
+        return convertible(dtypes[:1], dtypes[1])
 
 
-OPERATIONS = (Move(),)
+OPERATIONS: tuple[Operation, ...] = (Move(), OnePrefix())

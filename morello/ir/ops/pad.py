@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand, parameter
+from morello.ir.ops.base import Arrays, Operand, Operation, Shape, parameter, source_and_output
 from morello.ir.ops.common import AnyRank, CopyErrors
 
 
@@ -23,29 +23,25 @@ def _check(op: Operation, _field: object, given: tuple[int, ...]) -> None:
 
 @attrs.frozen(cache_hash=True)
 class Pad(AnyRank):
-    """out = src with `padding` (top, left, bottom, right) rows and columns of zeros around it; sizes are those of out.
+    """out = src with `padding` (top, left, bottom, right) rows and columns of zeros; sizes are those of out.
 
-    It copies bits: both have the same type.
+    Both have the same type.
     """
 
     padding: tuple[int, ...] = parameter(tuple, default=(1, 1, 1, 1), validator=_check)
-
-    @property
-    def name(self) -> str:
-        return "Pad"
 
     def operands(self, rank: int) -> tuple[Operand, ...]:
         top, left, bottom, right = self.padding
         # Tensors of fewer than two dimensions are refused by `check`.
         shrink = (*(0 for _ in range(rank - 2)), top + bottom, left + right)[max(0, 2 - rank) :]
-        src = attrs.evolve(operand("src", range(rank)), shrink=shrink)
-        return (src, operand("out", range(rank), reads=False, writes=True))
+        source, out = source_and_output(rank)
+        return (attrs.evolve(source, shrink=shrink), out)
 
     def untiled(self, rank: int) -> tuple[int, ...]:
         # A tile at the edge would have zeros on other sides than one inside.
         return (rank - 2, rank - 1)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if len(shape) < 2:
             written = "×".join(map(str, (1, 1, *shape)[-2:]))
             message = f"zeros go around the last two dimensions, and this tensor has {len(shape)}"
@@ -58,24 +54,15 @@ class Pad(AnyRank):
         message = f"src is {dtypes[0]}, out {dtypes[1]}: both have the same type"
         return SpecError(message, "convert with a Move before or after it")
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         top, left, bottom, right = self.padding
         return [np.pad(inputs[0], [*[(0, 0)] * (len(shape) - 2), (top, bottom), (left, right)])]
 
-    @property
-    def error_analysis(self) -> PadErrors:
-        return PadErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 0
-
-
-class PadErrors(CopyErrors):
+class PadErrors(CopyErrors, of=Pad):
     """Of bits that are copied."""
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 0
 
 

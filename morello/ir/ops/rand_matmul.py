@@ -1,12 +1,13 @@
-"""Random and RandMatmul: matrices of random numbers that are worked out from their places, and products with them.
+"""Random and RandMatmul: matrices of random numbers computed from their positions, and products with them.
 
 Each number is a hash of a seed, the counter of its row and that of its column, as in counter-based generators
-([Salmon2011]): who needs it, in whatever order, works out the same. Counters are operands, and tile like all else.
+([Salmon2011]), so that the order of computation does not matter. Counters are operands and are tiled like others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -14,16 +15,15 @@ import numpy.typing as npt
 
 from morello.errors import SpecError
 from morello.ir.dtypes import F32, U32, DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, SearchHints, Shape, operand, parameter
 from morello.ir.ops.common import Accumulating
-from morello.ir.ops.hints import SearchHints
 
 B, M, K, N = range(4)
-#: What counters of columns are multiplied by: 2^32 divided by the golden ratio, made odd.
+#: The factor of column counters: 2^32 divided by the golden ratio, made odd.
 COLUMN_FACTOR = 0x9E3779B9
 #: A hash of 32 bits is x ^= x >> shift and x *= factor in turn: the finaliser of MurmurHash3, a bijection.
 MIXING = ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1))
-#: Of the hash the upper bits become a number: a signed one of 24 bits, times this; exact in f32.
+#: The upper 24 bits of the hash, as a signed number, times this: exact in f32.
 SHIFT, SCALE = 8, 2.0**-23
 
 _Words = npt.NDArray[np.uint32]
@@ -37,7 +37,7 @@ def mixed(words: _Words) -> _Words:
 
 
 def seed_word(seed: int) -> int:
-    """Return the word that a seed adds to counters of rows."""
+    """Return the word that is combined with row counters."""
     return int(mixed(np.array([seed], np.uint32))[0])
 
 
@@ -51,7 +51,7 @@ def random_values(seed: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarra
 
 def _check_seed(op: Operation, _field: object, seed: int) -> None:
     if not 0 <= seed < 2**32:
-        raise SpecError(f"{op.name}: seed={seed} is no number of 32 bits", "write one from 0 to 4294967295")
+        raise SpecError(f"{op.name}: seed={seed} is not an unsigned 32-bit number", "write one from 0 to 4294967295")
 
 
 @attrs.frozen(cache_hash=True)
@@ -60,19 +60,19 @@ class _Seeded(Operation):
 
     seed: int = parameter(int, default=0, validator=_check_seed)
 
-    def generated(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def generated(self, inputs: Arrays) -> np.ndarray:
         """Return the random numbers, b×m×k."""
         return random_values(self.seed, inputs[0], inputs[1])
 
-    def generated_error(self, errors: Sequence[np.ndarray]) -> np.ndarray:
-        """Return how far they may move: anywhere where a counter is not exact."""
+    def generated_error(self, errors: Arrays) -> np.ndarray:
+        """Return the errors of the numbers: the whole range where a counter is not exact."""
         return np.where((errors[0] > 0) | (errors[1] > 0), 2.0, 0.0)
 
     @property
     def only_types(self) -> tuple[DType, ...]:
         return tuple(U32 if one in _COUNTERS else F32 for one in self.operands(self.rank or 0))
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if any(dtype != U32 for dtype in dtypes[:2]):
             return SpecError(f"its counters are u32, not {dtypes[0]} and {dtypes[1]}", "write (u32, GL) for both")
         if any(dtype != F32 for dtype in dtypes[2:]):
@@ -85,10 +85,6 @@ class Random(_Seeded):
     """out[b, m, k] = the random number at counters rows[b, m] and columns[k], evenly distributed in [-1, 1)."""
 
     @property
-    def name(self) -> str:
-        return "Random"
-
-    @property
     def rank(self) -> int:
         return 3
 
@@ -98,29 +94,18 @@ class Random(_Seeded):
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (*_COUNTERS, operand("out", (B, M, K), reads=False, writes=True))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [self.generated(inputs)]
 
-    @property
-    def error_analysis(self) -> RandomErrors:
-        return RandomErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 0  # a hash of integers
-
-
-class RandomErrors(ErrorAnalysis[Random]):
+class RandomErrors(ErrorAnalysis[Random], of=Random):
     """Of numbers that are right to the bit."""
 
     @property
     def copies(self) -> bool:
         return True
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [self.op.generated_error(errors)]
 
 
@@ -128,11 +113,9 @@ class RandomErrors(ErrorAnalysis[Random]):
 class RandMatmul(_Seeded, Accumulating):
     """out (+)= Random(rows, columns) · rhs for each b; values are multiplied and added as those of a Matmul."""
 
-    accumulate: bool = False
+    flops_per_point: ClassVar[int] = 2
 
-    @property
-    def name(self) -> str:
-        return "RandMatmulAccum" if self.accumulate else "RandMatmul"
+    accumulate: bool = False
 
     @property
     def rank(self) -> int:
@@ -150,41 +133,30 @@ class RandMatmul(_Seeded, Accumulating):
 
     @property
     def search_hints(self) -> SearchHints:
-        # There are kernels only for what it becomes; sums may stay in registers meanwhile.
+        # Kernels exist only for the operations that it is rewritten to; sums may be in registers before.
         return SearchHints(in_registers=(3,))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             out = np.matmul(self.generated(inputs), inputs[2])
             return [out + inputs[3] if self.accumulate else out]
 
-    @property
-    def error_analysis(self) -> RandMatmulErrors:
-        return RandMatmulErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 2 * self.volume(shape)
-
-
-class RandMatmulErrors(ErrorAnalysis[RandMatmul]):
+class RandMatmulErrors(ErrorAnalysis[RandMatmul], of=RandMatmul):
     """Of sums of products, of which one factor is exact."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             sums = np.matmul(np.abs(self.op.generated(inputs)), np.abs(inputs[2]))
             return [sums + np.abs(inputs[3]) if self.op.accumulate else sums]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         moved = self.op.generated_error(errors)
         factors = np.abs(self.op.generated(inputs)) + moved
         bound = np.matmul(factors, errors[2]) + np.matmul(moved, np.abs(inputs[2]))
         return [bound + errors[3] if self.op.accumulate else bound]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 2 * shape[K] + 1
 
 

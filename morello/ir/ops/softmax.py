@@ -7,14 +7,14 @@ denominator 0, and its softmax is 0/0. Where the meaning is NaN, kernels may giv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, flattened, operand
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, flattened, operand
 from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, floats_only
 
 
@@ -22,22 +22,14 @@ from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Along, exp, exp_error, fl
 class SoftmaxLike(Along):
     """The base of the family: f32 and bf16 only, and any value where the meaning is NaN."""
 
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or floats_only(dtypes)
 
-    @property
-    def error_analysis(self) -> SoftmaxLikeErrors[SoftmaxLike]:
-        return SoftmaxLikeErrors(self)
-
-    def sum(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    def sum(self, shape: Shape, values: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             return np.sum(values, axis=self.axis(len(shape)), keepdims=True)
 
-    def max(self, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    def max(self, shape: Shape, values: np.ndarray) -> np.ndarray:
         return np.max(values, axis=self.axis(len(shape)), keepdims=True)
 
     def row(self, rank: int, name: str, *, reads: bool = True, writes: bool = False) -> Operand:
@@ -48,7 +40,7 @@ class SoftmaxLike(Along):
 SoftmaxT = TypeVar("SoftmaxT", bound=SoftmaxLike, covariant=True)
 
 
-class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT]):
+class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT], of=SoftmaxLike):
     """The base of the family's error analysis."""
 
     any_for_nan = True
@@ -58,40 +50,31 @@ class SoftmaxLikeErrors(ErrorAnalysis[SoftmaxT]):
 class Softmax(SoftmaxLike):
     """out = e^(src − max) / Σ e^(src − max), max and Σ along `dim`. Intermediates are expected to be f32."""
 
+    flops_per_point: ClassVar[int] = 5
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         above = below(inputs[0], self.max(shape, inputs[0]))
         with np.errstate(all="ignore"):
             return [exp(above) / self.sum(shape, exp(above))]
-
-    @property
-    def error_analysis(self) -> SoftmaxErrors:
-        return SoftmaxErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 5 * self.volume(shape)
 
     def untiled(self, rank: int) -> tuple[int, ...]:
         return (self.axis(rank),)
 
 
-class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
+class SoftmaxErrors(SoftmaxLikeErrors[Softmax], of=Softmax):
     """Of quotients of exponentials and their sums."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         # Numerator and denominator each have errors of their own.
         above = below(inputs[0], self.op.max(shape, inputs[0]))
         total = self.op.sum(shape, exp(above))
         with np.errstate(all="ignore"):
             return [exp(above) / total * (1 + far(above) + self.op.sum(shape, weight(above)) / total)]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         (value,) = self.op.evaluate(shape, inputs, [])
         moved = 2 * self.op.max(shape, errors[0])
         above = below(inputs[0], self.op.max(shape, inputs[0]))
@@ -99,14 +82,14 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
             # A value that is 0 only because float64 ends there may be moved as far as 1.
             return [np.where(value == 0, exp(np.minimum(above + moved, 0)), error_from_logarithm(value, moved))]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 3
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         # Parts of a row may each be scaled to a new maximum, one after another.
         return (shape[self.op.axis(len(shape))] + 1) * (EXP_ROUNDINGS + 3)
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [2 * TINY]
 
 
@@ -114,53 +97,44 @@ class SoftmaxErrors(SoftmaxLikeErrors[Softmax]):
 class SoftmaxComplete(SoftmaxLike):
     """out = e^(src − max) / denom; max and denom have size 1 along `dim`."""
 
+    flops_per_point: ClassVar[int] = 3
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         out = operand("out", range(rank), reads=False, writes=True)
         return (operand("src", range(rank)), self.row(rank, "max"), self.row(rank, "denom"), out)
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [exp(below(inputs[0], inputs[1])) / inputs[2]]
 
-    @property
-    def error_analysis(self) -> SoftmaxCompleteErrors:
-        return SoftmaxCompleteErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 3 * self.volume(shape)
-
-
-class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete]):
+class SoftmaxCompleteErrors(SoftmaxLikeErrors[SoftmaxComplete], of=SoftmaxComplete):
     """Of an exponential that is divided, or multiplied with a reciprocal."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [weight(below(inputs[0], inputs[1])) / np.abs(inputs[2])]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         above = below(inputs[0], inputs[1])
         with np.errstate(all="ignore"):
             bound = exp_error(above, errors[0] + errors[1]) + np.abs(exp(above) / inputs[2]) * errors[2]
             left = np.abs(inputs[2]) - errors[2]
             return [np.where(left > 0, bound / left, np.inf)]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 2
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 3
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
         # What exp lost is divided, too; and a reciprocal of the denominator may underflow.
         with np.errstate(all="ignore"):
             loss = TINY / np.abs(inputs[2]) + TINY * exp(below(inputs[0], inputs[1]))
             return [loss + 2 * smallest]
 
-    def largest_intermediate(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def largest_intermediate(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         # The power or the reciprocal of the denominator may overflow where the quotient would not.
         with np.errstate(all="ignore"):
             power = exp(below(inputs[0], inputs[1]))

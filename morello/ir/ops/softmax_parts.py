@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import Operand, Operation, operand
+from morello.ir.ops.base import Arrays, Operand, Operation, Shape, operand
 from morello.ir.ops.common import EXP_ROUNDINGS, TINY, Accumulating, exp, exp_error
 from morello.ir.ops.fill import Fill, FillZero
 from morello.ir.ops.softmax import SoftmaxLike, SoftmaxLikeErrors, below, error_from_logarithm, weight
@@ -26,15 +26,11 @@ class AccumulatingSoftmax(SoftmaxLike, Accumulating):
 
     accumulate: bool = False
 
-    @property
-    def name(self) -> str:
-        return f"{type(self).__name__}{'Accum' if self.accumulate else ''}"
-
     def result(self, rank: int, name: str) -> Operand:
         """Return a written operand with one value per row; read as well by the accumulating variant."""
         return self.row(rank, name, reads=self.accumulate, writes=True)
 
-    def size(self, shape: tuple[int, ...]) -> int:
+    def size(self, shape: Shape) -> int:
         return shape[self.axis(len(shape))]
 
 
@@ -44,10 +40,10 @@ AccumulatingT = TypeVar("AccumulatingT", bound=AccumulatingSoftmax, covariant=Tr
 class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
     """Of sums of exponentials."""
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return self.op.size(shape) + 1
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 2
 
 
@@ -55,44 +51,35 @@ class AccumulatingErrors(SoftmaxLikeErrors[AccumulatingT]):
 class _FromMax(AccumulatingSoftmax):
     """denom = Σ e^(src − max) along `dim`; the accumulating variant adds to what denom holds."""
 
+    flops_per_point: ClassVar[int] = 3
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), self.row(rank, "max"), self.result(rank, "denom"))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [self.total(shape, exp(below(inputs[0], inputs[1])), inputs)]
 
-    def total(self, shape: tuple[int, ...], terms: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def total(self, shape: Shape, terms: np.ndarray, inputs: Arrays) -> np.ndarray:
         """Return the sum of a row, with what the output holds."""
         held = inputs[2] if self.accumulate else 0.0
         with np.errstate(all="ignore"):
             return self.sum(shape, terms) + held
 
-    @property
-    def error_analysis(self) -> FromMaxErrors[_FromMax]:
-        return FromMaxErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 3 * self.volume(shape)
-
 
 FromMaxT = TypeVar("FromMaxT", bound=_FromMax, covariant=True)
 
 
-class FromMaxErrors(AccumulatingErrors[FromMaxT]):
+class FromMaxErrors(AccumulatingErrors[FromMaxT], of=_FromMax):
     """Of sums of exponentials, given maxima."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         held = [np.abs(value) for value in inputs]
         return [self.op.total(shape, weight(below(inputs[0], inputs[1])), held)]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return [self.op.total(shape, exp_error(below(inputs[0], inputs[1]), errors[0] + errors[1]), errors)]
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [self.op.size(shape) * (TINY + smallest)]
 
 
@@ -109,32 +96,26 @@ class SoftmaxDenominatorAndUnscaledFromMax(_FromMax):
         unscaled = operand("unscaled", range(rank), reads=False, writes=True)
         return (*super().operands(rank), unscaled)
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return [*super().evaluate(shape, inputs, dtypes), exp(below(inputs[0], inputs[1]))]
-
-    @property
-    def error_analysis(self) -> UnscaledFromMaxErrors:
-        return UnscaledFromMaxErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (FillZero(), None)
 
 
-class UnscaledFromMaxErrors(FromMaxErrors[SoftmaxDenominatorAndUnscaledFromMax]):
+class UnscaledFromMaxErrors(
+    FromMaxErrors[SoftmaxDenominatorAndUnscaledFromMax], of=SoftmaxDenominatorAndUnscaledFromMax
+):
     """Of sums of exponentials, and of these."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [*super().magnitude(shape, inputs), weight(below(inputs[0], inputs[1]))]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         bound = exp_error(below(inputs[0], inputs[1]), errors[0] + errors[1])
         return [*super().propagate_error(shape, inputs, errors), bound]
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [*super().underflow_loss(shape, inputs, smallest), TINY + smallest]
 
 
@@ -150,35 +131,27 @@ class _Parts(AccumulatingSoftmax):
     """max = max_i m_i, denom = Σ d_i · e^(m_i − max), from parts (m_i, d_i)."""
 
     @abstractmethod
-    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def parts(self, inputs: Arrays, denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return maxima and denominators of the parts; those of single values are `denominators` if none are given."""
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         maxima, denominators = self.parts(inputs, 1.0)
         largest = self.largest(shape, maxima)
         return [largest, self.combined(shape, [exp(below(each, largest)) for each in maxima], denominators)]
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return super().check(shape, dtypes) or holds_maxima(dtypes[0], dtypes[-2])
 
-    def largest(self, shape: tuple[int, ...], maxima: Sequence[np.ndarray]) -> np.ndarray:
+    def largest(self, shape: Shape, maxima: Arrays) -> np.ndarray:
         first = self.max(shape, maxima[0])
         return np.maximum(first, maxima[1]) if self.accumulate else first
 
-    def combined(
-        self, shape: tuple[int, ...], factors: Sequence[np.ndarray], denominators: Sequence[np.ndarray]
-    ) -> np.ndarray:
+    def combined(self, shape: Shape, factors: Arrays, denominators: Arrays) -> np.ndarray:
         """Return Σ factor · denominator."""
         with np.errstate(all="ignore"):
             terms = [factor * each for factor, each in zip(factors, denominators, strict=True)]
             first = self.sum(shape, terms[0])
             return first + terms[1] if self.accumulate else first
-
-    @property
-    def error_analysis(self) -> PartsErrors:
-        return PartsErrors(self)
 
     def initials(self) -> tuple[Operation | None, ...]:
         return () if self.accumulate else (Fill("NegInf"), FillZero())
@@ -187,19 +160,17 @@ class _Parts(AccumulatingSoftmax):
         return (self.result(rank, "max"), self.result(rank, "denom"))
 
 
-class PartsErrors(AccumulatingErrors[_Parts]):
+class PartsErrors(AccumulatingErrors[_Parts], of=_Parts):
     """Of maxima, which are exact, and denominators that belong to them."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         maxima, denominators = self.op.parts(inputs, 1.0)
         largest = self.op.largest(shape, maxima)
         factors = [weight(below(each, largest)) for each in maxima]
         # A maximum is exact.
         return [np.zeros(largest.shape), self.op.combined(shape, factors, [np.abs(each) for each in denominators])]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         maxima, denominators = self.op.parts(inputs, 1.0)
         maxima_error, denominators_error = self.op.parts(errors, 0.0)
         largest, bound = self.op.largest(shape, maxima), self.op.largest(shape, maxima_error)
@@ -216,14 +187,14 @@ class PartsErrors(AccumulatingErrors[_Parts]):
         )
         return [bound, by_denominators + by_maxima]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         # Each part may scale all that came before it to a new maximum.
         return 2 * self.op.size(shape) + 2
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return (self.op.size(shape) + 1) * (EXP_ROUNDINGS + 1)
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
         maxima, denominators = self.op.parts(inputs, 1.0)
         ones = [np.ones(each.shape) for each in maxima]
         held = self.op.combined(shape, ones, [1 + np.abs(each) for each in denominators])
@@ -238,15 +209,14 @@ class SoftmaxDenominatorAndMax(_Parts):
     Σ e^(src − max).
     """
 
+    flops_per_point: ClassVar[int] = 4
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("src", range(rank)), *self.results(rank))
 
-    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def parts(self, inputs: Arrays, denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
         single = np.full(inputs[0].shape, denominators)
         return [inputs[0], *inputs[1:2]], [single, *inputs[2:3]]
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 4 * self.volume(shape)
 
 
 @attrs.frozen(cache_hash=True)
@@ -256,14 +226,13 @@ class SoftmaxDenominatorAndMaxFromParts(_Parts):
     The accumulating variant takes what max and denom hold for one more part.
     """
 
+    flops_per_point: ClassVar[int] = 5
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         return (operand("part_max", range(rank)), operand("part_denom", range(rank)), *self.results(rank))
 
-    def parts(self, inputs: Sequence[np.ndarray], denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def parts(self, inputs: Arrays, denominators: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
         return [inputs[0], *inputs[2:3]], [inputs[1], *inputs[3:4]]
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 5 * self.volume(shape)
 
 
 @attrs.frozen(cache_hash=True)
@@ -273,47 +242,38 @@ class SoftmaxDenominatorAndUnscaled(SoftmaxLike):
     There is no accumulating variant: parts of a row would have unscaled values that belong to different maxima.
     """
 
+    flops_per_point: ClassVar[int] = 4
+
     def operands(self, rank: int) -> tuple[Operand, ...]:
         denom = self.row(rank, "denom", reads=False, writes=True)
         return (operand("src", range(rank)), denom, operand("unscaled", range(rank), reads=False, writes=True))
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         unscaled = exp(self.above(shape, inputs))
         return [self.sum(shape, unscaled), unscaled]
 
-    def above(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> np.ndarray:
+    def above(self, shape: Shape, inputs: Arrays) -> np.ndarray:
         return below(inputs[0], self.max(shape, inputs[0]))
 
-    @property
-    def error_analysis(self) -> UnscaledErrors:
-        return UnscaledErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 4 * self.volume(shape)
-
-
-class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled]):
+class UnscaledErrors(SoftmaxLikeErrors[SoftmaxDenominatorAndUnscaled], of=SoftmaxDenominatorAndUnscaled):
     """Of sums of exponentials, and of these."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         weights = weight(self.op.above(shape, inputs))
         return [self.op.sum(shape, weights), weights]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         bound = 2 * self.op.max(shape, errors[0])
         return [error_from_logarithm(value, bound) for value in self.op.evaluate(shape, inputs, [])]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return shape[self.op.axis(len(shape))] + 1
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 2
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [shape[self.op.axis(len(shape))] * (TINY + smallest), TINY + smallest]
 
 

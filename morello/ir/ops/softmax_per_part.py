@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, operand, parameter
 from morello.ir.ops.common import AnyRank, floats_only
 from morello.ir.ops.softmax_parts import SoftmaxDenominatorAndMax, holds_maxima
 
@@ -28,37 +28,27 @@ class SoftmaxDenominatorAndMaxPerPart(AnyRank):
 
     of: int = parameter(int, default=64, validator=_check_length)
 
-    @property
-    def name(self) -> str:
-        return "SoftmaxDenominatorAndMaxPerPart"
-
     def operands(self, rank: int) -> tuple[Operand, ...]:
         part, value = rank - 2, rank - 1
         outer = tuple(((dim, 1),) for dim in range(part))
         results = (operand(name, range(value), reads=False, writes=True) for name in ("max", "denom"))
         return (Operand("src", (*outer, ((part, self.of), (value, 1)))), *results)
 
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         if len(shape) < 2:
             return SpecError("it has a dimension of parts, and one of their values", "write 2 sizes or more")
         if shape[-1] != self.of:
             return SpecError(f"parts have {self.of} values, not {shape[-1]}", f"write of={shape[-1]}")
         return floats_only(dtypes) or holds_maxima(dtypes[0], dtypes[1])
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         return _joined(SoftmaxDenominatorAndMax().evaluate(shape, [inputs[0].reshape(shape)], dtypes))
 
-    @property
-    def error_analysis(self) -> PerPartErrors:
-        return PerPartErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
+    def flops(self, shape: Shape) -> int:
         return SoftmaxDenominatorAndMax().flops(shape)
 
 
-class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
+class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart], of=SoftmaxDenominatorAndMaxPerPart):
     """Of each part, as of a row."""
 
     any_for_nan = True
@@ -68,21 +58,19 @@ class PerPartErrors(ErrorAnalysis[SoftmaxDenominatorAndMaxPerPart]):
         """Return that of a part, whose values are a row."""
         return SoftmaxDenominatorAndMax().error_analysis
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return _joined(self.part.magnitude(shape, [inputs[0].reshape(shape)]))
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         return _joined(self.part.propagate_error(shape, [inputs[0].reshape(shape)], [errors[0].reshape(shape)]))
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return self.part.roundings(shape)
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return self.part.inner_roundings(shape)
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
         return _joined(self.part.underflow_loss(shape, [inputs[0].reshape(shape)], smallest))
 
 

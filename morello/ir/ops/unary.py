@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import attrs
 import numpy as np
 
 from morello.errors import SpecError
 from morello.ir.dtypes import DType
-from morello.ir.ops.base import ErrorAnalysis, Operand, Operation, operand, parameter
+from morello.ir.ops.base import Arrays, ErrorAnalysis, Operand, Operation, Shape, parameter, source_and_output
 from morello.ir.ops.common import (
     ERF_ROUNDINGS,
     EXP_ROUNDINGS,
@@ -34,51 +33,39 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 class Unary(AnyRank):
     """out[i...] = f(src[i...]). NaN gives NaN, unless the function says otherwise."""
 
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
     def operands(self, rank: int) -> tuple[Operand, ...]:
-        return _operands(rank)
+        return source_and_output(rank)
 
     @abstractmethod
     def function(self, values: np.ndarray) -> np.ndarray:
         """Apply the function elementwise (float64 in and out)."""
 
-    def evaluate(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], dtypes: Sequence[DType]
-    ) -> list[np.ndarray]:
+    def evaluate(self, shape: Shape, inputs: Arrays, dtypes: Sequence[DType]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [self.function(as_type(inputs[0], dtypes[-1] if dtypes else None))]
 
-    @property
-    def error_analysis(self) -> UnaryErrors[Unary]:
-        return UnaryErrors(self)
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return floats_only(dtypes)
 
 
 UnaryT = TypeVar("UnaryT", bound=Unary, covariant=True)
 
 
-class UnaryErrors(ErrorAnalysis[UnaryT]):
-    """Of results that are rounded once. Those of a function say how far its values move: `error_bound`."""
+class UnaryErrors(ErrorAnalysis[UnaryT], of=Unary):
+    """Of results that are rounded once. Subclasses bound the error of their function: `error_bound`."""
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        """Return by how much the function's values may move where its arguments move by at most the errors.
+        """Return the change of the function if its arguments change by at most the errors.
 
-        Raises SpecError where the operation does not say.
+        Raises SpecError if the operation does not define it.
         """
         return super().propagate_error(values.shape, [values], [errors])[0]
 
-    def propagate_error(
-        self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], errors: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def propagate_error(self, shape: Shape, inputs: Arrays, errors: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [self.error_bound(inputs[0], errors[0])]
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 1
 
 
@@ -86,27 +73,22 @@ class UnaryErrors(ErrorAnalysis[UnaryT]):
 class Relu(Unary):
     """out = max(src, 0), after src is converted to the output's type. NaN may give any value."""
 
+    flops_per_point: ClassVar[int] = 1
+
     def function(self, values: np.ndarray) -> np.ndarray:
         return np.maximum(values, 0)
 
-    @property
-    def error_analysis(self) -> ReluErrors:
-        return ReluErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-    def check(self, shape: tuple[int, ...], dtypes: Sequence[DType]) -> SpecError | None:
+    def check(self, shape: Shape, dtypes: Sequence[DType]) -> SpecError | None:
         return convertible(dtypes[:1], dtypes[1])
 
 
-class ReluErrors(UnaryErrors[Relu]):
+class ReluErrors(UnaryErrors[Relu], of=Relu):
     """Of a choice, which is exact."""
 
     whole_numbers = True
     any_for_nan = True
 
-    def roundings(self, shape: tuple[int, ...]) -> int:
+    def roundings(self, shape: Shape) -> int:
         return 0
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -117,7 +99,7 @@ class ReluErrors(UnaryErrors[Relu]):
 class Gelu(Unary):
     """out = x/2·(1 + erf(x/√2)), or with `form=tanh` x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
 
-    Results are exact to a few roundings of |x|, not of themselves. −∞ and NaN may give any value.
+    Results are exact to a few roundings of |x|, not of the result. −∞ and NaN may give any value.
     """
 
     form: Literal["erf", "tanh"] = parameter(
@@ -133,24 +115,20 @@ class Gelu(Unary):
             return np.asarray(_erf(values / math.sqrt(2)), np.float64)
         return np.tanh(math.sqrt(2 / math.pi) * (values + 0.044715 * values**3))
 
-    @property
-    def error_analysis(self) -> GeluErrors:
-        return GeluErrors(self)
-
-    def flops(self, shape: tuple[int, ...]) -> int:
+    def flops(self, shape: Shape) -> int:
         return (5 if self.form == "erf" else 9) * self.volume(shape)
 
 
-class GeluErrors(UnaryErrors[Gelu]):
+class GeluErrors(UnaryErrors[Gelu], of=Gelu):
     """Of a product with 1 + erf or 1 + tanh."""
 
     any_for_nan = True
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [np.abs(inputs[0]) / 2 * (1 + np.abs(self.op.bend(inputs[0])))]
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return 6 + (ERF_ROUNDINGS if self.op.form == "erf" else TANH_ROUNDINGS)
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -161,24 +139,19 @@ class GeluErrors(UnaryErrors[Gelu]):
 class Sigmoid(Unary):
     """out = 1 / (1 + e^−x)."""
 
+    flops_per_point: ClassVar[int] = 3
+
     def function(self, values: np.ndarray) -> np.ndarray:
         return sigmoid(values)
 
-    @property
-    def error_analysis(self) -> SigmoidErrors:
-        return SigmoidErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 3 * self.volume(shape)
-
-
-class SigmoidErrors(UnaryErrors[Sigmoid]):
+class SigmoidErrors(UnaryErrors[Sigmoid], of=Sigmoid):
     """Of a quotient with an exponential."""
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 2
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [TINY]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -189,27 +162,22 @@ class SigmoidErrors(UnaryErrors[Sigmoid]):
 class Silu(Unary):
     """out = x / (1 + e^−x). −∞ and NaN may give any value."""
 
+    flops_per_point: ClassVar[int] = 4
+
     def function(self, values: np.ndarray) -> np.ndarray:
         return values * sigmoid(values)
 
-    @property
-    def error_analysis(self) -> SiluErrors:
-        return SiluErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 4 * self.volume(shape)
-
-
-class SiluErrors(UnaryErrors[Silu]):
+class SiluErrors(UnaryErrors[Silu], of=Silu):
     """Of a quotient with an exponential."""
 
     any_for_nan = True
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS + 3
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[np.ndarray]:
-        # e^x underflows at -87, so that nothing is lost by what is far below.
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[np.ndarray]:
+        # e^x underflows at -87; further below nothing is lost.
         return [TINY * (1 + np.minimum(np.abs(inputs[0]), 128.0))]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -218,26 +186,21 @@ class SiluErrors(UnaryErrors[Silu]):
 
 @attrs.frozen(cache_hash=True)
 class Tanh(Unary):
-    """out = tanh(x), exact to a few roundings of 1, not of itself: quotients of exponentials lose digits near 0."""
+    """out = tanh(x), exact to a few roundings of 1, not of the result: quotients of exponentials lose digits near 0."""
+
+    flops_per_point: ClassVar[int] = 1
 
     def function(self, values: np.ndarray) -> np.ndarray:
         return np.tanh(values)
 
-    @property
-    def error_analysis(self) -> TanhErrors:
-        return TanhErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-
-class TanhErrors(UnaryErrors[Tanh]):
+class TanhErrors(UnaryErrors[Tanh], of=Tanh):
     """Of quotients of exponentials."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.ones(shape)]
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return TANH_ROUNDINGS
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -246,26 +209,21 @@ class TanhErrors(UnaryErrors[Tanh]):
 
 @attrs.frozen(cache_hash=True)
 class Exp(Unary):
-    """out = e^x; infinite where that is more than the largest value of its type."""
+    """out = e^x; infinite where it exceeds the largest value of its type."""
+
+    flops_per_point: ClassVar[int] = 1
 
     def function(self, values: np.ndarray) -> np.ndarray:
         return exp(values)
 
-    @property
-    def error_analysis(self) -> ExpErrors:
-        return ExpErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-
-class ExpErrors(UnaryErrors[Exp]):
+class ExpErrors(UnaryErrors[Exp], of=Exp):
     """Of an exponential."""
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return EXP_ROUNDINGS
 
-    def underflow_loss(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray], smallest: float) -> list[float]:
+    def underflow_loss(self, shape: Shape, inputs: Arrays, smallest: float) -> list[float]:
         return [TINY]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -276,21 +234,16 @@ class ExpErrors(UnaryErrors[Exp]):
 class Rsqrt(Unary):
     """out = 1 / √x: infinite for 0, with its sign, and NaN below it."""
 
+    flops_per_point: ClassVar[int] = 2
+
     def function(self, values: np.ndarray) -> np.ndarray:
         return 1 / np.sqrt(values)
 
-    @property
-    def error_analysis(self) -> RsqrtErrors:
-        return RsqrtErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return 2 * self.volume(shape)
-
-
-class RsqrtErrors(UnaryErrors[Rsqrt]):
+class RsqrtErrors(UnaryErrors[Rsqrt], of=Rsqrt):
     """Of the quotient of 1 and a root."""
 
-    def inner_roundings(self, shape: tuple[int, ...]) -> int:
+    def inner_roundings(self, shape: Shape) -> int:
         return 3
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -301,7 +254,9 @@ class RsqrtErrors(UnaryErrors[Rsqrt]):
 
 @attrs.frozen(cache_hash=True)
 class Scale(Unary):
-    """out = by·x, with `by` as f32 has it."""
+    """out = by·x, with `by` rounded to f32."""
+
+    flops_per_point: ClassVar[int] = 1
 
     by: float = parameter(int, float, default=1.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
 
@@ -313,15 +268,8 @@ class Scale(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return self.factor * values
 
-    @property
-    def error_analysis(self) -> ScaleErrors:
-        return ScaleErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-
-class ScaleErrors(UnaryErrors[Scale]):
+class ScaleErrors(UnaryErrors[Scale], of=Scale):
     """Of a product."""
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -330,7 +278,9 @@ class ScaleErrors(UnaryErrors[Scale]):
 
 @attrs.frozen(cache_hash=True)
 class Shift(Unary):
-    """out = x + by, with `by` as f32 has it."""
+    """out = x + by, with `by` rounded to f32."""
+
+    flops_per_point: ClassVar[int] = 1
 
     by: float = parameter(int, float, default=0.0, converter=float, validator=lambda op, _field, by: _finite(op, by))
 
@@ -342,18 +292,11 @@ class Shift(Unary):
     def function(self, values: np.ndarray) -> np.ndarray:
         return values + self.term
 
-    @property
-    def error_analysis(self) -> ShiftErrors:
-        return ShiftErrors(self)
 
-    def flops(self, shape: tuple[int, ...]) -> int:
-        return self.volume(shape)
-
-
-class ShiftErrors(UnaryErrors[Shift]):
+class ShiftErrors(UnaryErrors[Shift], of=Shift):
     """Of a sum."""
 
-    def magnitude(self, shape: tuple[int, ...], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def magnitude(self, shape: Shape, inputs: Arrays) -> list[np.ndarray]:
         return [np.abs(inputs[0]) + abs(self.op.term)]
 
     def error_bound(self, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -361,24 +304,19 @@ class ShiftErrors(UnaryErrors[Shift]):
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
-    # Of e^x and e^-x the one that does not overflow.
+    # Take e^x or e^-x, whichever does not overflow.
     small = exp(-np.abs(values))
     return np.where(values < 0, small, 1.0) / (1 + small)
 
 
 def _one_of(op: Operation, given: str, forms: Sequence[str]) -> None:
     if given not in forms:
-        raise SpecError(f"{op.name}: form={given} is none of its forms", f"they are {' and '.join(forms)}")
+        raise SpecError(f"{op.name}: unknown form={given}", f"forms are {' and '.join(forms)}")
 
 
 def _finite(op: Operation, by: float) -> None:
     if not abs(by) <= float(np.finfo(np.float32).max):
-        raise SpecError(f"{op.name}: by={by} is no finite f32", "write a number between -3.4e38 and 3.4e38")
-
-
-@cache
-def _operands(rank: int) -> tuple[Operand, ...]:
-    return (operand("src", range(rank)), operand("out", range(rank), reads=False, writes=True))
+        raise SpecError(f"{op.name}: by={by} is not a finite f32", "write a number between -3.4e38 and 3.4e38")
 
 
 OPERATIONS: tuple[Operation, ...] = (Relu(), Gelu(), Silu(), Sigmoid(), Tanh(), Exp(), Rsqrt(), Scale(), Shift())

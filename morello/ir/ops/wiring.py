@@ -1,8 +1,8 @@
 """Iteration dimensions of a Compose: those of its stages, tied where one reads what another writes.
 
-A dimension of a stage that makes an intermediate is what its consumers ask for: a sum of the Compose's own
-dimensions, so a tile of the output asks every stage for the tile that it needs. Where a tensor is asked for in
-several ways, no tile of it would do for all of them: what is asked is kept whole, and its sizes must agree.
+A dimension of a stage that computes an intermediate is what its consumers read: a sum of the Compose's own dimensions,
+so that a tile of the output determines the tile of every stage. If consumers read a tensor in different ways, no tile
+serves them all: the dimensions involved are kept whole, and their sizes must agree.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import overload
 
 import attrs
 
+from morello.errors import SpecError
 from morello.ir.numbers import Num
 from morello.ir.ops.base import Operand, Operation
 
@@ -21,10 +22,10 @@ Terms = tuple[tuple[int, int], ...]
 
 @attrs.frozen(cache_hash=True)
 class ComposeStage:
-    """One operation of a Compose, with its number of iteration dimensions and what it reads.
+    """One operation of a Compose, with its number of iteration dimensions and its inputs.
 
-    Entry e ≥ 0 of `inputs` is external input number e, entry ~j the output of stage j; one for each operand that
-    the operation reads and does not write.
+    `inputs` has one entry for each operand that is read but not written: e ≥ 0 is external input e, ~j the output of
+    stage j.
     """
 
     op: Operation
@@ -52,17 +53,17 @@ class Extent:
     @overload
     def size(self, sizes: Sequence[Num]) -> Num: ...
     def size(self, sizes: Sequence[Num]) -> Num:
-        """Return its size where the iteration dimensions have `sizes`."""
+        """Return the size for these iteration sizes."""
         return 1 - self.less + sum(c * (sizes[dim] - 1) for dim, c in self.terms)
 
     def within(self, inner: Sequence[Extent]) -> Extent:
-        """Return the same where its dimensions are made of others."""
+        """Return the extent in terms of the dimensions that `inner` consists of."""
         pairs = ((dim, c * factor) for outer, factor in self.terms for dim, c in inner[outer].terms)
         return Extent(merged(pairs), self.less + sum(c * inner[dim].less for dim, c in self.terms))
 
     @property
     def is_dimension(self) -> bool:
-        """Return True if it is an iteration dimension itself."""
+        """Return True for a plain iteration dimension."""
         return len(self.terms) == 1 and self.terms[0][1] == 1 and not self.less
 
 
@@ -81,7 +82,7 @@ def merged(pairs: Iterable[tuple[int, int]]) -> Terms:
 
 @attrs.frozen
 class Agreement:
-    """Two ways to ask for one dimension of a tensor, whose sizes must agree."""
+    """Two extents of one dimension of a tensor, whose sizes must agree."""
 
     tensor: str
     one: Extent
@@ -90,10 +91,10 @@ class Agreement:
 
 @attrs.frozen
 class Wiring:
-    """The iteration dimensions of a Compose, and all else made of them.
+    """The iteration dimensions of a Compose, and those of its parts in terms of them.
 
-    `origins` says for each of them which dimension of which stage it is; `stages` gives each stage's own iteration
-    dimensions, `inputs` the dimensions of each external input; `whole` is what cannot be tiled.
+    `origins` gives the (stage, dimension) of each; `stages` each stage's own iteration dimensions, `inputs` the
+    dimensions of each external input; `whole` the dimensions that cannot be tiled.
     """
 
     origins: tuple[tuple[int, int], ...]
@@ -103,7 +104,7 @@ class Wiring:
     whole: frozenset[int]
 
     def tile_multiple(self, stages: Sequence[ComposeStage], dim: int) -> int:
-        """Return what tiles of `dim` are multiples of, so that each stage's own tiles are of its multiples."""
+        """Return the number that tiles of `dim` are multiples of, such that each stage's tiles are of its own."""
         multiple = 1
         for stage, own in zip(stages, self.stages, strict=True):
             for number, extent in enumerate(own):
@@ -115,7 +116,7 @@ class Wiring:
 
 
 def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
-    """Return the iteration dimensions of these stages, whose form has been checked."""
+    """Return the iteration dimensions of these validated stages."""
     maker = _Maker()
     asked: dict[int, list[tuple[Extent, ...]]] = {}
     names: dict[int, str] = {}
@@ -133,7 +134,7 @@ def wire(stages: Sequence[ComposeStage], inputs: int) -> Wiring:
 
 @attrs.define
 class _Maker:
-    """Dimensions made so far, with those that turned out to be the same."""
+    """A union-find structure over the dimensions so far."""
 
     origins: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     parents: list[int] = attrs.field(factory=list[int])
@@ -141,7 +142,7 @@ class _Maker:
     agreements: list[Agreement] = attrs.field(factory=list[Agreement])
 
     def stage(self, number: int, stage: ComposeStage, wanted: tuple[Extent, ...]) -> tuple[Extent, ...]:
-        """Return a stage's own dimensions: those of its output are what is wanted of it, all others new."""
+        """Return a stage's own dimensions: those of its output are given by `wanted`, all others are new."""
         wanted_of: dict[int, Extent] = {}
         late: list[tuple[Extent, Extent]] = []
         for written, want in zip(extents(stage.output), wanted, strict=bool(number)):
@@ -155,7 +156,7 @@ class _Maker:
         return dims
 
     def agree(self, tensor: str, asked: list[tuple[Extent, ...]]) -> tuple[Extent, ...]:
-        """Return the extents of a tensor that several stages ask for."""
+        """Return the extents of a tensor that several stages read."""
         for other in asked[1:]:
             for one, each in zip(asked[0], other, strict=True):
                 self._same(tensor, one, each)
@@ -172,7 +173,7 @@ class _Maker:
         return dim
 
     def _same(self, tensor: str, extent: Extent, other: Extent) -> None:
-        """Two extents are one size. What differs is kept whole: a tile of the one is no tile of the other."""
+        """Unify two extents of equal size; keep dimensions whole where they differ."""
         extent, other = self._renamed(extent), self._renamed(other)
         if extent == other:
             return
@@ -189,7 +190,7 @@ class _Maker:
     def wiring(
         self, stages: Sequence[ComposeStage], stage_dims: list[tuple[Extent, ...]], external: list[tuple[Extent, ...]]
     ) -> Wiring:
-        """Return all of it, with dimensions numbered in the order in which they came up."""
+        """Return the result, with dimensions numbered in order of creation."""
         roots = [dim for dim, parent in enumerate(self.parents) if dim == parent]
         number = {dim: index for index, dim in enumerate(roots)}
 
@@ -209,3 +210,65 @@ class _Maker:
             tuple(each for each in agreements if each.one != each.other),
             frozenset(whole),
         )
+
+
+#: A rank that all operations without a fixed one accept.
+_SOME_RANK = 32
+
+
+def chained(ops: Sequence[Operation]) -> tuple[tuple[int, ...], ...]:
+    """Return the inputs of each stage of a chain: the output of the next one, then external inputs."""
+    wires: list[tuple[int, ...]] = []
+    external = 0
+    for number, op in enumerate(ops, 1):
+        # The number of operands does not depend on the rank.
+        own = sum(not one.writes for one in op.operands(op.rank or _SOME_RANK)) - (number < len(ops))
+        linked = (~number,) if number < len(ops) else ()
+        wires.append((*linked, *range(external, external + own)))
+        external += own
+    return tuple(wires)
+
+
+def ranks_of(ops: Sequence[Operation], wires: Sequence[Sequence[int]], output: int | None = None) -> tuple[int, ...]:
+    """Return the ranks of stages with these inputs, inferred from fixed ones, or else from that of the output.
+
+    Raises SpecError if they are not determined.
+    """
+    ranks = [op.rank for op in ops]
+    _spread_ranks(ops, wires, ranks)
+    if output is not None and ranks[0] is None:
+        ranks[0] = _rank(ops[0], -1, output)
+        _spread_ranks(ops, wires, ranks)
+    unknown = [str(op) for op, rank in zip(ops, ranks, strict=True) if rank is None]
+    if unknown:
+        raise SpecError(
+            f"the number of dimensions of {unknown[0]} does not follow from the other operations",
+            "connect it with the others: let one read its output or compute its input",
+        )
+    return tuple(rank for rank in ranks if rank is not None)
+
+
+def _spread_ranks(ops: Sequence[Operation], wires: Sequence[Sequence[int]], ranks: list[int | None]) -> None:
+    """Infer ranks from known ones: an input has the rank of the output that it is."""
+    links = [(user, at, ~entry) for user, wire in enumerate(wires) for at, entry in enumerate(wire) if entry < 0]
+    progress = True
+    while progress:
+        before = list(ranks)
+        for user, place, maker in links:
+            reader, writer = ranks[user], ranks[maker]
+            if writer is None and reader is not None:
+                ranks[maker] = _rank(ops[maker], -1, len(ops[user].operands(reader)[place].dims))
+            elif reader is None and writer is not None:
+                ranks[user] = _rank(ops[user], place, len(ops[maker].operands(writer)[-1].dims))
+        progress = ranks != before
+
+
+def _rank(op: Operation, operand: int, dims: int) -> int:
+    """Return the rank at which this operand has `dims` dimensions."""
+    for rank in (dims, dims - 1, dims + 1):
+        if rank >= 0 and len(op.operands(rank)[operand].dims) == dims:
+            return rank
+    raise SpecError(
+        f"{op} has no operand {op.operands(dims)[operand].name} of {dims} dimensions",
+        "compose it with operations on as many dimensions",
+    )

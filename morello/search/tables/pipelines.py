@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -34,6 +35,7 @@ from morello.search.tables.shapes import (
 )
 from morello.search.tables.step_tables import Priority, StepTables, overridden
 
+PipelineStep: TypeAlias = PipelineRewrite[Any]
 #: A part of all steps of one table: its space, its operands, their dimension maps, and the tensors held.
 _Shared = tuple[Key, tuple[int, ...], tuple[DimMap, ...] | None, tuple[int, ...]]
 
@@ -113,7 +115,8 @@ class PipelineTables(StepTables):
     @staticmethod
     def handles(rewrite: type[Rewrite]) -> bool:
         # Search calls `plans` and `new_states`, and assumes that the rest is that of PipelineRewrite.
-        return issubclass(rewrite, PipelineRewrite) and "cases" not in overridden(rewrite, PipelineRewrite)
+        pipelines = cast(type[Rewrite], PipelineRewrite)
+        return issubclass(rewrite, pipelines) and "cases" not in overridden(rewrite, pipelines)
 
     @classmethod
     def reach(cls, space: Space, dtypes: Sequence[DTypes], target: Target) -> Iterator[Reached]:
@@ -254,12 +257,11 @@ class PipelineTables(StepTables):
         return self._numbers[rank, state]
 
 
-def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[PipelineRewrite]:
-    assert issubclass(rewrite, PipelineRewrite)
-    yield from rewrite.steps(batch, target)
+def _steps(rewrite: type[Rewrite], batch: LogicalSpec, target: Target) -> Iterator[PipelineStep]:
+    return cast(type[PipelineStep], rewrite).steps(batch, target)
 
 
-def _plans(step: PipelineRewrite, batch: LogicalSpec, target: Target) -> Iterator[PipelinePlan]:
+def _plans(step: PipelineStep, batch: LogicalSpec, target: Target) -> Iterator[PipelinePlan]:
     """Yield a step's plans for the shapes of a batch on which search tries it. Raises Inapplicable."""
     tried = masked(None, step.worth_trying(batch, target))
     for plan in step.plans(select_cells(batch, tried), target):

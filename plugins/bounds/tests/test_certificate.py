@@ -20,8 +20,8 @@ from morello.ir.spec import LogicalSpec
 from morello.kernels.machine import Machine
 from morello.kernels.target import Target
 from morello.plugins.registry import Registry, installed
-from morello.rewrites import Tile
 from morello.rewrites.base import RewriteCase
+from morello.rewrites.tile import Tile
 from morello.testing.generate import RandomPrograms
 from tools.fuzz.certificates import examine
 from tools.fuzz.specs import drawn_spec

@@ -8,7 +8,7 @@ from morello_x86_avx2.plugin import PLUGIN as AVX2
 from morello.frontend.parser import parse_spec
 from morello.ir.layout import Layout
 from morello.plugins.registry import Registry
-from morello.rewrites import MoveStep
+from morello.rewrites.move import MoveStep
 
 TARGET = Registry.of(x86_avx2=AVX2).target("x86_avx2")
 

@@ -19,8 +19,9 @@ from morello.ir.ops.compose import Compose
 from morello.ir.ops.wiring import Extent
 from morello.ir.spec import LogicalSpec, Spec
 from morello.kernels.target import Target
-from morello.rewrites import STANDARD, Select
+from morello.rewrites import STANDARD
 from morello.rewrites.base import Rewrite, rewrites_of
+from morello.rewrites.select import Select
 from morello.search.step_kinds import KINDS
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.loops import LoopTables

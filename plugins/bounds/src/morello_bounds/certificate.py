@@ -28,7 +28,7 @@ from morello.errors import MorelloError
 from morello.ir.dtypes import DType, by_name
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.rewrites import Convert
+from morello.rewrites.convert import Convert
 from morello_bounds.calls import Calls, Ints, Work, work_of
 from morello_bounds.lp import minimum
 from morello_bounds.nest import Nest, is_single, nest_of

@@ -20,7 +20,7 @@ from morello_bounds.tiles import tile_moves
 from morello import api
 from morello.errors import MorelloError
 from morello.goals import Goal
-from morello.rewrites import Tile
+from morello.rewrites.tile import Tile
 from morello.schedule import Schedule, Subschedule
 
 pytest.importorskip("sklearn")

@@ -29,7 +29,8 @@ from morello.host import missing_features
 from morello.ir.impl import Node, cost_and_peak
 from morello.plugins.extensions import extensions_of
 from morello.plugins.registry import installed
-from morello.rewrites import MoveStep, Tile
+from morello.rewrites.move import MoveStep
+from morello.rewrites.tile import Tile
 from morello.schedule import Statement, Subschedule, schedule_text
 from morello.testing.trials import Trials
 

@@ -15,7 +15,9 @@ from morello.ir.ops import Operation
 from morello.ir.spec import LogicalSpec
 from morello.kernels.target import Emitter
 from morello.plugins import Machine, MemoryLevel, Microkernel, OperandPattern, TargetInfo, hookimpl
-from morello.rewrites import Bufferize, Rewrite, Select
+from morello.rewrites import Rewrite
+from morello.rewrites.bufferize import Bufferize
+from morello.rewrites.select import Select
 from morello_reference_c.emitter import ReferenceEmitter
 from morello_reference_c.meanings import meaning
 

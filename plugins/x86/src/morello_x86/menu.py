@@ -7,7 +7,8 @@ from functools import partial
 
 from morello.plugins import Candidate, MenuItem, TuningInfo
 from morello.plugins.edits import begun, edited, opened, removed, replaced, sites
-from morello.rewrites import MoveStep, Select
+from morello.rewrites.move import MoveStep
+from morello.rewrites.select import Select
 from morello.schedule import Schedule
 
 _STREAMED = "Streamed"

@@ -7,7 +7,8 @@ from functools import partial
 
 from morello.plugins import Candidate, MenuItem, TuningInfo
 from morello.plugins.edits import begun, edited, inserted, sites
-from morello.rewrites import MoveStep, ToAccum
+from morello.rewrites.move import MoveStep
+from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule
 
 from .array import Array

@@ -10,8 +10,9 @@ import attrs
 from morello.errors import Inapplicable
 from morello.ir.spec import LogicalSpec
 from morello.plugins import Machine, Target
-from morello.rewrites import STANDARD, Rewrite, Tile
+from morello.rewrites import STANDARD, Rewrite
 from morello.rewrites.base import RewriteCase
+from morello.rewrites.tile import Tile
 
 
 @attrs.frozen(cache_hash=True)

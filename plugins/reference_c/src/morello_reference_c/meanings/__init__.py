@@ -15,8 +15,7 @@ from morello.ir.ops.divide import DivideVec, DivideVecScalar
 from morello.ir.ops.fill import Fill
 from morello.ir.ops.matmul import Matmul
 from morello.ir.ops.max import Max
-from morello.ir.ops.move import Move
-from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.move import Move, OnePrefix
 from morello.ir.ops.pad import Pad
 from morello.ir.ops.rand_matmul import RandMatmul, Random
 from morello.ir.ops.reduce import Mean, Sum

@@ -5,7 +5,7 @@ from __future__ import annotations
 from morello.ir.layout import PhysicalDim
 from morello.ir.numbers import Mask
 from morello.ir.ops.broadcast import Broadcast
-from morello.ir.ops.one_prefix import OnePrefix
+from morello.ir.ops.move import OnePrefix
 from morello.ir.spec import LogicalSpec
 from morello.kernels.site import KernelSite
 from morello.plugins import Microkernel, OperandPattern, per_vector, touching
