@@ -59,7 +59,7 @@ def start(spec: Spec, target: Target) -> tuple[int, float]:
     before = time.process_time()
     try:
         # Bounds by layout are part of it where a proof takes long.
-        found = BlockSearch(target, progress=hear, coarse=0).approach(spec, SearchBudget())
+        found = BlockSearch(target, progress=hear, refine_after=0).approach(spec, SearchBudget())
     except Begun as begun:
         return int(begun.args[0]), time.process_time() - before
     return found.low, time.process_time() - before

@@ -62,7 +62,7 @@ def cold(file: str, database: str, out: str) -> dict[str, Any]:
     kernel = api.compile(goal, db=store)
     Path(out).write_text(kernel.source, encoding="utf-8")
     told = watcher.engine.core.progress
-    counts = {"solved": search.solved, "met": told.cells - 1, "tables": told.tables}
+    counts = {"solved": search.solved, "met": told.nodes - 1, "tables": told.tables}
     return {**counts, "cost": kernel.cost}
 
 

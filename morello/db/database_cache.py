@@ -21,7 +21,7 @@ from morello.ir.impl import Impl
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
 from morello.search.found import Found
-from morello.search.solve.core import Asked
+from morello.search.solve.core import Suspended
 from morello.search.solve.engine import Engine
 from morello.search.solve.export import Solved, solved
 from morello.search.solve.solver import Solver
@@ -56,24 +56,24 @@ class DatabaseCache:
         """Return a program that is stored."""
         return self.store.program(self._target, spec)
 
-    def answer(self, engine: Engine, asked: Asked) -> None:
+    def answer(self, engine: Engine, request: Suspended) -> None:
         """Give an engine what the store knows."""
-        table = int(engine.core.cells(asked.cell, 1).table[0])
-        if asked.what == "answers":
+        table = int(engine.core.nodes(request.node, 1).table[0])
+        if request.what == "answers":
             engine.core.set_answers(table, self._answers(engine, table))
-        elif asked.what == "belief":
-            self._believe(engine, asked.cell)
+        elif request.what == "assumption":
+            self._believe(engine, request.node)
         else:
-            entry = self.store.find(engine.target, _spec_of(engine, asked.cell))
+            entry = self.store.find(engine.target, _spec_of(engine, request.node))
             peak = [int(one) for one in entry.peak] if entry and entry.kind == AnswerKind.EXACT else None
-            engine.core.set_program(asked.cell, engine.lanes.least(peak) if peak else None)
+            engine.core.set_program(request.node, engine.packed_limits.least(peak) if peak else None)
 
     def save(self, engine: Engine, solver: Solver, *, final: bool) -> None:
         """Store cells solved since the last time, in one transaction. What is in progress waits for a while.
 
         An answer is worth having also where it cannot be stored, so that is a warning, and nothing more is stored.
         """
-        self.used = self.used or engine.core.progress.told > 0
+        self.used = self.used or engine.core.progress.recalled > 0
         if final or time.monotonic() - self._last >= _PAUSE:
             self._try(lambda: self._save(engine, solver))
             self._last = time.monotonic()
@@ -114,7 +114,7 @@ class DatabaseCache:
             warnings.warn(f"what was found is not saved: {error}", NotSaved, stacklevel=2)
 
     def _save(self, engine: Engine, solver: Solver) -> None:
-        snapshot = engine.core.cells()
+        snapshot = engine.core.nodes()
         fresh = snapshot.solved & ~snapshot.recalled
         before = self._saved.get(engine, np.zeros(1, dtype=np.bool_))
         fresh[: len(before)] &= ~before
@@ -138,7 +138,7 @@ class DatabaseCache:
         boxes = self.store.boxes(engine.target, engine.directory.labels(table))
         if boxes is None:
             return None
-        array, space = engine.packing.array, engine.directory.space_of(table)
+        array, space = engine.marshaller.array, engine.directory.space_of(table)
         places = self._places.setdefault(engine, {})
         if space.key not in places:
             places[space.key] = _places_in(engine, space)
@@ -162,11 +162,11 @@ class DatabaseCache:
             self._doubtful.add(engine)
         if kinds[0] >= 0:
             cost = np.inf if kinds[0] == AnswerKind.NONE else float(costs[0])
-            engine.core.believe(cell, cost, cost if kinds[0] == AnswerKind.EXACT else np.inf)
+            engine.core.assume(cell, cost, cost if kinds[0] == AnswerKind.EXACT else np.inf)
 
 
 def _spec_of(engine: Engine, cell: int) -> Spec:
-    (limits,) = engine.lanes.bytes(engine.core.cells(cell, 1).limits).tolist()
+    (limits,) = engine.packed_limits.bytes(engine.core.nodes(cell, 1).limits).tolist()
     return Spec(engine.directory.logical(cell), tuple(limits))
 
 
@@ -174,15 +174,15 @@ def _places_in(engine: Engine, space: Space) -> dict[str, object]:
     """Return the coordinates of all shapes of a space and of all limits, and the shapes' volumes."""
     grids = engine.target.grids
     limit_at: list[npt.NDArray[np.int64]] = []
-    for level, column in enumerate(engine.lanes.values):
+    for level, column in enumerate(engine.packed_limits.values):
         limits = np.zeros((len(column), len(grids)), dtype=np.int64)
         limits[:, level] = column
         limit_at.append(of_limits(limits, grids)[:, level])
     return {
         "rank": len(space.sizes),
-        "size_at": engine.packing.rows([*of_sizes(space.sizes)], "int64_t"),
-        "limit_at": engine.packing.rows(limit_at, "int64_t"),
-        "volume": engine.packing.array(volumes(space.sizes.T), "int64_t"),
+        "size_at": engine.marshaller.rows([*of_sizes(space.sizes)], "int64_t"),
+        "limit_at": engine.marshaller.rows(limit_at, "int64_t"),
+        "volume": engine.marshaller.array(volumes(space.sizes.T), "int64_t"),
     }
 
 

@@ -95,8 +95,8 @@ class Ahead:
     def inform(self, spec: Spec, solver: Solver, goal: int) -> None:
         """Tell search what is known of its goal."""
         if known := self.program(spec):
-            solver.core.believe(goal, known.low, float("inf"))
-            solver.core.know(goal, known.cost)
+            solver.core.assume(goal, known.low, float("inf"))
+            solver.core.tighten(goal, known.cost)
 
     def begin(self, logical: LogicalSpec) -> int:
         """Let all smaller spaces be looked at; return how many of them should be before search begins."""

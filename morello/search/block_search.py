@@ -26,14 +26,14 @@ from morello.search.solution_cache import SolutionCache
 from morello.search.solve.core import RECALLED
 from morello.search.solve.directory import least
 from morello.search.solve.engine import Engine
-from morello.search.solve.one_by_one import Uncovered
-from morello.search.solve.solver import Coarse, Solver
+from morello.search.solve.generic_rewrites import Uncovered
+from morello.search.solve.solver import RefinementDue, Solver
 from morello.search.step_kinds import is_known
 from morello.search.tables.step_tables import SearchTables
 from morello.search.watch import Full, Late, check, watched
 
 #: Specs taken apart before search knows layouts: where that is the proof, it would be later by what these bounds take.
-COARSE = 16_384
+REFINE_AFTER = 16_384
 #: Specs that search takes apart to say which limit is too small.
 _TRIED = 30_000
 
@@ -51,7 +51,7 @@ class BlockSearch:
     """Finds the cheapest programs of Specs of one target; what it has solved serves later Specs of the same sizes.
 
     Without `prune` every program is looked at; the answers are the same, and so they are however many Specs are taken
-    apart before it knows layouts (`coarse`).
+    apart before it knows layouts (`refine_after`).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BlockSearch:
         prune: bool = True,
         progress: Callable[[Progress], None] | None = None,
         cache: SolutionCache | None = None,
-        coarse: int | None = None,
+        refine_after: int | None = None,
     ):
         self.target = target
         self.prune = prune
@@ -75,7 +75,7 @@ class BlockSearch:
         #: Specs solved by engines that are not used any more.
         self._earlier = 0
         #: Specs taken apart before an engine that knows layouts took the place of another, and how many that one may.
-        self._before, self._coarse = 0, COARSE if coarse is None else coarse
+        self._before, self._refine_after = 0, REFINE_AFTER if refine_after is None else refine_after
         self._impls: dict[Spec, Impl] = {}
         #: What is known before search has come to it.
         self.ahead = Ahead(target, self._smaller, self._keep)
@@ -104,12 +104,12 @@ class BlockSearch:
         if self._solver:
             told = self._solver.core.progress
             lines.append(
-                f"{told.cells - 1:,} Specs met in {told.tables:,} tables, {told.solved:,} of them solved; "
-                f"{told.expansions:,} Specs taken apart in {told.edges:,} steps, {told.depth:,} deep at most"
+                f"{told.nodes - 1:,} Specs met in {told.tables:,} tables, {told.solved:,} of them solved; "
+                f"{told.expansions:,} Specs taken apart in {told.hyperedges:,} steps, {told.depth:,} deep at most"
             )
-            if told.abstract_cells:
+            if told.abstract_nodes:
                 lines.append(
-                    f"bounds by layout: {told.abstract_cells:,} abstract Specs met, "
+                    f"bounds by layout: {told.abstract_nodes:,} abstract Specs met, "
                     f"{told.abstract_expansions:,} of them taken apart"
                 )
         for keyword in self.slow_rewrites:
@@ -208,7 +208,7 @@ class BlockSearch:
             before = solver.expansions
             try:
                 solver.approach(goal, self.ahead.until_late(budget), deadline)
-            except Coarse:
+            except RefinementDue:
                 self._before += self.ahead.first(spec, solver, goal, budget, deadline)
                 raise
             budget = budget.less(solver.expansions - before)
@@ -226,7 +226,7 @@ class BlockSearch:
 
     def _smaller(self, space: Target) -> BlockSearch:
         """Return a search of a smaller space."""
-        smaller = BlockSearch(space, progress=self._tell_ahead, coarse=self._coarse)
+        smaller = BlockSearch(space, progress=self._tell_ahead, refine_after=self._refine_after)
         smaller._budget = self._budget
         return smaller
 
@@ -258,7 +258,7 @@ class BlockSearch:
     def _found_of(self, spec: Spec, missing: Callable[[Spec], Impl] | None = None) -> Found | None:
         """Return the best program so far with its bound, None if there is none; `missing` is as in `_found`."""
         solver = self._made()
-        (goal,) = solver.engine.directory.cells_of([spec])
+        (goal,) = solver.engine.directory.nodes_of([spec])
         low, high = solver.core.costs(goal)
         if high == float("inf"):
             return None
@@ -268,7 +268,7 @@ class BlockSearch:
         """Search with some effort; return the goal's cell, and the costs between which its cost is."""
         self._work_within(spec, budget, lambda solver, goal, left: self._approach(spec, solver, goal, left, deadline))
         solver = self._made()
-        (goal,) = solver.engine.directory.cells_of([spec])
+        (goal,) = solver.engine.directory.nodes_of([spec])
         return goal, *solver.core.costs(goal)
 
     def _some(self, spec: Spec) -> CostAndPeak | None:
@@ -306,7 +306,7 @@ class BlockSearch:
         if self.programs([spec]) == [None]:
             return []
         solver = self._made()
-        (cell,) = solver.engine.directory.cells_of([spec])
+        (cell,) = solver.engine.directory.nodes_of([spec])
         if solver.core.chosen(cell).priority == RECALLED:
             solver.choose_own(cell)
         ranking = solver.ranking(cell, solver.core.chosen(cell).priority, count)
@@ -345,7 +345,7 @@ class BlockSearch:
         """Do some work; return False if it takes an engine that covers or knows more."""
         solver = self._made()
         try:
-            work(solver, solver.engine.directory.cells_of(specs))
+            work(solver, solver.engine.directory.nodes_of(specs))
             return True
         except KeyboardInterrupt:
             self._keep_so_far()
@@ -355,10 +355,10 @@ class BlockSearch:
             self._earlier += int(solver.core.progress.solved)
             # Whatever the engine has come to is let go of before there is another.
             self._solver = None
-        except Coarse:
+        except RefinementDue:
             self._refine(solver)
         finally:
-            solver.core.stop()
+            solver.core.release()
             if self.cache:
                 self.cache.save(solver.engine, solver, final=True)
         return False
@@ -388,7 +388,7 @@ class BlockSearch:
         return self._solver
 
     def _with(self, engine: Engine) -> Solver:
-        return Solver(engine, answers=self.cache, often=self._tell, save=self._save, coarse=self._coarse)
+        return Solver(engine, answers=self.cache, often=self._tell, save=self._save, refine_after=self._refine_after)
 
     def _refine(self, solver: Solver) -> None:
         """Begin anew with an engine that knows layouts, and the best program so far; without one, nothing changes."""
@@ -454,7 +454,7 @@ class BlockSearch:
         if spec in self._impls:
             return self._impls[spec]
         solver = self._made()
-        (cell,) = solver.engine.directory.cells_of([spec])
+        (cell,) = solver.engine.directory.nodes_of([spec])
         if solver.core.costs(cell)[0] == float("inf"):
             return None
         if solver.core.chosen(cell).priority == RECALLED:

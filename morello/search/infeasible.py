@@ -24,7 +24,7 @@ Maybe = Callable[[Spec], bool]
 
 def impossible(engine: Engine, spec: Spec) -> bool:
     """Return True if bounds by class show that a Spec which an engine covers has no program within its limits."""
-    if engine.singles:
+    if engine.generic:
         return False
     goal = key_of(spec.logical), classes_of(spec.logical, engine.search_tables.states)
     return least(relaxed([goal], engine.search_tables, spec.limits), spec.logical) == float("inf")

@@ -1,8 +1,8 @@
 """The kinds of step that search has arrays for, and where each layer keeps what it makes of them.
 
 To add a kind: a file in each of `tables`, `bounds` and `layout_bounds`, the C of its bounds (`bounds/steps.c`) and of
-its edges (`solve/generate.c`, with arrays from `solve/packing.py`), and its line here. Rewrites of no kind are taken
-Spec by Spec (`solve/one_by_one.py`), which is right but slow.
+its edges (`solve/generate.c`, with arrays from `solve/marshal.py`), and its line here. Rewrites of no kind are taken
+Spec by Spec (`solve/generic_rewrites.py`), which is right but slow.
 """
 
 from __future__ import annotations

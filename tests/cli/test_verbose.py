@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from morello.rewrites import Rewrite
-from morello.search.solve.one_by_one import Singles
+from morello.search.solve.generic_rewrites import GenericRewrites
 
 
 def test_verbose_tells_how_the_search_went(cli, write) -> None:
@@ -29,5 +29,5 @@ def test_rewrites_unknown_to_search_are_named(cli, write, monkeypatch: pytest.Mo
 
 
 def test_no_rewrites_are_singles_by_default(avx2) -> None:
-    assert not Singles(avx2)
-    assert Singles(attrs.evolve(avx2, rewrites=(*avx2.rewrites, type("Other", (Rewrite,), {}))))
+    assert not GenericRewrites(avx2)
+    assert GenericRewrites(attrs.evolve(avx2, rewrites=(*avx2.rewrites, type("Other", (Rewrite,), {}))))

@@ -78,7 +78,7 @@ def test_it_is_handed_out_where_as_much_effort_was_made(
     tmp_path: Path, avx2: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # By class alone the first program would be proved at once.
-    monkeypatch.setattr("morello.search.block_search.COARSE", 0)
+    monkeypatch.setattr("morello.search.block_search.REFINE_AFTER", 0)
     path, count, first = barely(tmp_path, avx2)
     assert first.low < first.cost
     assert first.expansions == count

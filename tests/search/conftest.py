@@ -21,7 +21,7 @@ def target_named() -> Callable[[str], Target]:
 @pytest.fixture(autouse=True)
 def finer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have search know layouts from the start, as it does where a proof is late: bounds by class alone look at less."""
-    monkeypatch.setattr("morello.search.block_search.COARSE", 0)
+    monkeypatch.setattr("morello.search.block_search.REFINE_AFTER", 0)
 
 
 @pytest.fixture

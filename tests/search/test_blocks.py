@@ -133,12 +133,12 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
     target, rng = target_named(name), random.Random(seed)
     specs = goals(target, seed, 4)
     engine = Engine([spec.logical for spec in specs], target, prune=False)
-    pending, compared = [*dict.fromkeys(engine.directory.cells_of(specs))], 0
+    pending, compared = [*dict.fromkeys(engine.directory.nodes_of(specs))], 0
     for _ in range(4):
         children: set[int] = set()
         for cell in pending:
             found: dict[Outcome, int] = {}
-            for edge in engine.core.edges(cell, np.inf):
+            for edge in engine.core.hyperedges(cell, np.inf):
                 parts = zip(edge.parts, map(int, edge.times), strict=True)
                 outcome = int(edge.own), tuple(sorted(parts))
                 found[outcome] = min(edge.priority, found.get(outcome, edge.priority))
@@ -154,14 +154,14 @@ def test_steps_on_blocks_are_those_on_single_specs(name: str, seed: int, target_
 def outcomes(engine: Engine, cell: int, logical: LogicalSpec) -> dict[Outcome, str]:
     """Return the outcomes of single rewrites of a cell's Spec, each with the first step that has it."""
     target = engine.target
-    limits = tuple(engine.lanes.bytes(engine.core.cells(cell, 1).limits)[0].tolist())
+    limits = tuple(engine.packed_limits.bytes(engine.core.nodes(cell, 1).limits)[0].tolist())
     found: dict[Outcome, str] = {}
     for made in expansions(logical, target):
         lowered = child_limits(made, limits, target.grids)
         if lowered is None:
             continue
         children = [Spec(part.logical, own) for part, own in zip(made.parts, lowered, strict=True)]
-        cells = engine.directory.cells_of(children)
+        cells = engine.directory.nodes_of(children)
         parts = sorted((child, int(part.times)) for child, part in zip(cells, made.parts, strict=True))
         found.setdefault((int(made.cost), tuple(parts)), str(made.step))
     return found
@@ -182,10 +182,10 @@ def test_bounds_and_costs_of_cells(name: str, seed: int, target_named: TargetNam
     engine = Engine([spec.logical for spec in goals(target, seed, 3)], target).refined()
     assert engine
     assert all(engine.directory.covers(spec.logical) for spec in textbook.seen)
-    cells = engine.directory.cells_of([*textbook.seen])
-    assert np.all(engine.core.cells().low[cells] <= costs)
+    cells = engine.directory.nodes_of([*textbook.seen])
+    assert np.all(engine.core.nodes().low[cells] <= costs)
     Solver(engine).solve(cells)
-    known = engine.core.cells()
+    known = engine.core.nodes()
     assert np.array_equal(known.low[cells], costs)
     assert np.array_equal(known.high[cells], costs)
 
@@ -199,7 +199,7 @@ def test_searches_in_two_threads_do_not_meet(avx2: Target) -> None:
     )
     made = [Engine([parse_spec(text, avx2).logical], avx2).refined() for text in texts]
     engines = [engine for engine in made if engine]
-    goals = [engine.directory.cells_of([parse_spec(text, avx2)]) for engine, text in zip(engines, texts, strict=True)]
+    goals = [engine.directory.nodes_of([parse_spec(text, avx2)]) for engine, text in zip(engines, texts, strict=True)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda engine, goal: Solver(engine).solve(goal), engines, goals))
     for engine, (goal,), text in zip(engines, goals, texts, strict=True):
@@ -244,7 +244,7 @@ def test_costs_past_32_bits_are_exact(text: str, cost: int, avx2: Target) -> Non
     spec = parse_spec(text, avx2)
     assert 2**32 < cost_and_peak(BlockSearch(avx2).synthesize(spec)).cost == cost
     engine = Engine([spec.logical], avx2)
-    cells = engine.directory.cells_of([spec])
+    cells = engine.directory.nodes_of([spec])
     Solver(engine).solve(cells)
     assert engine.core.costs(cells[0]) == (cost, cost)
 

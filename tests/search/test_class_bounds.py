@@ -24,7 +24,7 @@ EVERY = 5
 def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Ints]:
     """Return the columns of a class tuple, [n], and their limits as codes, [n, levels]."""
     columns, limits = [own.full[number : number + 1]], [bounds.limit_codes.full[None]]
-    for level, ladder in enumerate(own.ladders[number, :-1].tolist()):
+    for level, ladder in enumerate(own.per_level[number, :-1].tolist()):
         if ladder >= 0:
             steps = bounds.step_codes[level]
             columns.append(ladder + np.arange(len(steps)))
@@ -36,7 +36,7 @@ def columns_of(bounds: Bounds, own: SpaceBounds, number: int) -> tuple[Ints, Int
 def under(bounds: Bounds, own: SpaceBounds, tuple_: int, shape: int, limits: Ints, held: Mapping[int, int]) -> Floats:
     """Return the bounds of a class tuple and a shape under limits, [n], while bytes of levels are held."""
     found = np.full(len(limits), own.values[shape, own.full[tuple_]])
-    for level, ladder in enumerate(own.ladders[tuple_, :-1].tolist()):
+    for level, ladder in enumerate(own.per_level[tuple_, :-1].tolist()):
         left = limits[:, level]
         if level in held:
             left = bounds.limit_codes.lower(level, left, held[level])

@@ -51,8 +51,8 @@ def made(name: str, text: str) -> tuple[Engine, Spec]:
 
 def bound(engine: Engine, table: int, shape: int) -> float:
     """Return what an engine that has solved nothing proves of a cell with all memory, by its abstraction."""
-    cell = engine.core.cell(table, shape, engine.lanes.full)
-    while not engine.core.consult(cell):
+    cell = engine.core.node(table, shape, engine.packed_limits.full)
+    while not engine.core.lookup(cell):
         pass
     return engine.core.costs(cell)[0]
 
@@ -61,12 +61,12 @@ def bound(engine: Engine, table: int, shape: int) -> float:
 @pytest.mark.parametrize(("name", "text"), GOALS)
 def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
     engine, spec = made(name, text)
-    Solver(engine).solve(engine.directory.cells_of([spec]))
+    Solver(engine).solve(engine.directory.nodes_of([spec]))
     # Search leaves most of what it meets open: solve more, as far as that is soon done.
     for cell in range(1, min(200, len(engine.core))):
-        engine.core.begin(cell, np.inf)
-        any(engine.core.run() for _ in range(20))
-    known, (fresh, _) = engine.core.cells(), made(name, text)
+        engine.core.start(cell, np.inf)
+        any(engine.core.solve() for _ in range(20))
+    known, (fresh, _) = engine.core.nodes(), made(name, text)
     priced = np.flatnonzero(known.solved & (known.high < np.inf))[1:].tolist()
     assert len(priced) > 20
     for cell in priced:
@@ -90,11 +90,11 @@ def test_no_bound_is_above_the_cost(name: str, text: str) -> None:
 )
 def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
     engine, spec = made("x86_avx2", text)
-    (goal,) = engine.directory.cells_of([spec])
+    (goal,) = engine.directory.nodes_of([spec])
     bounds = engine.bounds.by_key[key_of(spec.logical)]
     shape = bounds.space.number([int(size) for size in spec.shape])
     by_class = bounds.values[shape, bounds.full[bounds.tuples[classes_of(spec.logical, engine.bounds.states)]]]
-    while not engine.core.consult(goal):
+    while not engine.core.lookup(goal):
         pass
     low = engine.core.costs(goal)[0]
     Solver(engine).solve([goal])
@@ -105,9 +105,9 @@ def test_to_lay_out_anew_does_not_seem_free(text: str, share: float) -> None:
 def test_one_operand_alone_soon_tells_what_all_come_to() -> None:
     """With all layouts at once the same bound took 63,683 abstract Specs."""
     engine, spec = made("x86_avx2", "Matmul(1×24×512×48, (f32, GL), (f32, GL), (f32, GL), serial)")
-    (goal,) = engine.directory.cells_of([spec])
+    (goal,) = engine.directory.nodes_of([spec])
     by_class = engine.core.costs(goal)[0]
-    while not engine.core.consult(goal):
+    while not engine.core.lookup(goal):
         pass
     assert engine.core.costs(goal)[0] > 1.25 * by_class
     assert engine.core.progress.abstract_expansions < 20_000
@@ -123,17 +123,17 @@ def knows_layouts(search: BlockSearch) -> bool:
     return search._solver.engine.layouts is not None
 
 
-@pytest.mark.parametrize("coarse", [0, 1, 100, 10**9])
-def test_bounds_by_layout_are_made_only_where_the_proof_is_late(coarse: int, avx2: Target) -> None:
+@pytest.mark.parametrize("refine_after", [0, 1, 100, 10**9])
+def test_bounds_by_layout_are_made_only_where_the_proof_is_late(refine_after: int, avx2: Target) -> None:
     spec = parse_spec(TEXT, avx2)
-    expected, search = BlockSearch(avx2).synthesize(spec), BlockSearch(avx2, coarse=coarse)
+    expected, search = BlockSearch(avx2).synthesize(spec), BlockSearch(avx2, refine_after=refine_after)
     assert search.synthesize(spec) == expected
-    assert knows_layouts(search) == (coarse < 10**9)
+    assert knows_layouts(search) == (refine_after < 10**9)
 
 
 def test_effort_counts_what_was_taken_apart_without_layouts(avx2: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
-    search = BlockSearch(avx2, coarse=300)
+    search = BlockSearch(avx2, refine_after=300)
     assert search.near(parse_spec(TEXT, avx2), SearchBudget(expansions=1000), np.inf) is None
     assert knows_layouts(search)
     assert 1000 <= search.expansions < 1050
@@ -153,7 +153,7 @@ def test_search_goes_on_without_them_where_memory_or_time_are_up(
 
     spec = parse_spec(TEXT, avx2)
     expected = BlockSearch(avx2).synthesize(spec)
-    search = BlockSearch(avx2, coarse=300, progress=told.append)
+    search = BlockSearch(avx2, refine_after=300, progress=told.append)
     looked = smaller_spaces(search)
     monkeypatch.setattr("morello.search.layout_bounds.patterns.check", stop)
     found = search.approach(spec, SearchBudget(gap=0.0, expansions=10**6))
@@ -166,7 +166,7 @@ def test_what_is_known_is_told_while_they_are_made(avx2: Target, monkeypatch: py
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     monkeypatch.setattr("morello.search.solve.solver._OFTEN", 0.0)
     told: list[Progress] = []
-    search = BlockSearch(avx2, coarse=LATE[1], progress=told.append)
+    search = BlockSearch(avx2, refine_after=LATE[1], progress=told.append)
     search.approach(parse_spec(LATE[0], avx2), SearchBudget(gap=0.001))
     (place,) = [place for place, one in enumerate(told) if one.phase == Phase.LAYOUTS]
     before, there, after = told[place - 1 : place + 2]
@@ -187,7 +187,7 @@ def test_what_is_known_survives_an_interrupt_while_they_are_made(
 
     spec, store = parse_spec(LATE[0], avx2), SpecStore(tmp_path / "specs.db")
     with pytest.raises(KeyboardInterrupt):
-        BlockSearch(avx2, coarse=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(
+        BlockSearch(avx2, refine_after=LATE[1], progress=stop, cache=DatabaseCache(store)).approach(
             spec, SearchBudget(gap=0.001)
         )
     known = unproven.find(SpecStore(tmp_path / "specs.db").file, avx2, spec)

@@ -118,7 +118,7 @@ def test_a_program_is_there_before_finer_bounds(
 ) -> None:
     monkeypatch.setattr("morello.search.solve.core.QUOTA", 1)
     spec, told = parse_spec(text, avx2), list[Progress]()
-    search = BlockSearch(avx2, progress=told.append, coarse=1)
+    search = BlockSearch(avx2, progress=told.append, refine_after=1)
     looked = smaller_spaces(search)
     found = search.approach(spec, SearchBudget(expansions=100_000))
     *_, finer = [one for one in told if one.phase is Phase.LAYOUTS]

@@ -40,12 +40,12 @@ def search_all(database: str) -> None:
     from morello.search.solve.engine import Engine
 
     # With bounds by layout at once, and after a little without.
-    for coarse in (0, 100):
+    for refine_after in (0, 100):
         store = SpecStore(database)
         for name, text in SEARCHES:
             target = installed().target(name)
             try:
-                found = BlockSearch(target, cache=DatabaseCache(store), coarse=coarse).approach(
+                found = BlockSearch(target, cache=DatabaseCache(store), refine_after=refine_after).approach(
                     parse_spec(text, target), SearchBudget(expansions=BUDGET)
                 )
                 print(text, found.low, found.cost, flush=True)
@@ -56,9 +56,9 @@ def search_all(database: str) -> None:
         spec = parse_spec(text, installed().target(name))
         engine = Engine([spec.logical], installed().target(name), prune=False)
         for below in {
-            part for edge in engine.core.edges(engine.directory.cells_of([spec])[0], inf) for part in edge.parts
+            part for edge in engine.core.hyperedges(engine.directory.nodes_of([spec])[0], inf) for part in edge.parts
         }:
-            engine.core.edges(below, inf)
+            engine.core.hyperedges(below, inf)
 
 
 @pytest.mark.slow

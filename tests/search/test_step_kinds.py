@@ -20,7 +20,7 @@ from morello.rewrites.base import RewriteCase
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.search.block_search import BlockSearch
-from morello.search.solve.one_by_one import Singles
+from morello.search.solve.generic_rewrites import GenericRewrites
 from morello.testing.textbook import Textbook, differences
 from tools.fuzz.sweep import toy_plugin
 
@@ -115,7 +115,7 @@ def test_derived_rewrites_give_the_same_programs_on_blocks(monkeypatch: pytest.M
     def fail(*args: object) -> None:
         raise AssertionError("cells were expanded one by one")
 
-    monkeypatch.setattr(Singles, "expand", fail)
+    monkeypatch.setattr(GenericRewrites, "expand", fail)
     target = toy_with(OtherMove, OtherSelect)
     assert found(target) == expected
     assert BlockSearch(target).slow_rewrites == ()

@@ -191,7 +191,7 @@ def sweep(target: Target, rng: random.Random, goals: int, most: int) -> tuple[in
         textbook.most = len(textbook.seen) + most
         with contextlib.suppress(Enough):
             textbook.solve(random_goal(rng, target))
-    return len(textbook.seen), [*differences(textbook.seen, BlockSearch(target, coarse=0).programs)]
+    return len(textbook.seen), [*differences(textbook.seen, BlockSearch(target, refine_after=0).programs)]
 
 
 def full_spec(shape: tuple[int, ...], target: Target) -> Spec:

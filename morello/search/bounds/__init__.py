@@ -12,7 +12,7 @@ never more than any program costs. `solve.py` finds that optimum, space by space
 
 Loops lead to smaller shapes and pipelines to other Specs, whose bounds are known by then; moves go round among Specs
 of one shape until nothing changes. That is in C: `bounds.c` goes through the shapes, `steps.c` and `moves.c` take the
-steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `ladders.c`
+steps that each kind has handed over in arrays (`pack` of its file; `_bounds.h` says what they hold), and `per_level.c`
 goes through all limits of a level at once. `class_tuples.py` numbers class tuples and lays out the limits of each.
 Where limits of several levels are less than the goals', the bound is the largest of those for one of them at a time:
 together they hardly tell more, and take five times the memory. Limits of scalar registers, and of levels that nothing

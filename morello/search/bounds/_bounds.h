@@ -2,8 +2,8 @@
  *
  * Python reads this file too (`library.py`), so it holds declarations only. Arrays belong to Python; all but `values`
  * are read only. Numbers of -1 stand for "none". A *step* of a limit is one of the values that bounds tell apart
- * (`limit_steps`). A class tuple has a *ladder* of columns for each limit that it tracks, one per step, while all other
- * limits are full; the last one is as that of any other ladder. One that tracks none has a ladder of one column: the
+ * (`limit_steps`). A class tuple has a *per_level* of columns for each limit that it tracks, one per step, while all other
+ * limits are full; the last one is as that of any other per_level. One that tracks none has a per_level of one column: the
  * limit behind all others has one step.
  */
 
@@ -67,7 +67,7 @@ typedef struct {
     float *values;            /* [shapes + 1, width], rounded down */
     const int32_t *const *tensor;  /* [operands][shapes] */
     const int32_t *full;      /* [tuples]: the column of full limits */
-    const int32_t *ladder;    /* [tuples, levels + 1]: the first column of each ladder, -1: none */
+    const int32_t *per_level;    /* [tuples, levels + 1]: the first column of each per_level, -1: none */
     const int32_t *order;     /* [shapes]: smaller ones first */
     int32_t kernels;
     const int64_t *kernel_first;       /* [kernels + 1]: its columns among all */
@@ -99,4 +99,4 @@ typedef struct {
 
 /* Lower the values of a space by all steps on it, given those of the spaces below. Return 1 if any became less, else 0;
  * -1: there is no memory. */
-int bounds_lower(const BoundModel *model, int32_t space);
+int engine_lower_bounds(const BoundModel *model, int32_t space);

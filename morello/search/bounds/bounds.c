@@ -62,7 +62,7 @@ static int lower_shape(Work *work) {
     return memcmp(work->before, work->row, size) != 0;
 }
 
-int bounds_lower(const BoundModel *model, int32_t space) {
+int engine_lower_bounds(const BoundModel *model, int32_t space) {
     Work work = {.model = model, .space = &model->space[space]};
     int changed = prepare(&work) ? 0 : -1;
     for (int32_t at = 0; at < work.space->shapes && changed >= 0; ++at) {

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#pragma GCC visibility push(default)
 #include "_bounds.h"
+#pragma GCC visibility pop
 
 /* Limits while memory of some levels is held, [levels][steps]; NULL: they are as they are, -1: it does not fit. */
 typedef const int32_t *const *Left;
@@ -27,9 +29,11 @@ typedef struct {
     int64_t *changed;         /* [tuples] */
 } Work;
 
-/* ladders.c */
-void hold_nothing(Work *work, int32_t which);
-int hold(Work *work, int32_t which, int32_t level, int64_t bytes);
+#pragma GCC visibility push(hidden)
+
+/* per_level.c */
+void pin_nothing(Work *work, int32_t which);
+int pin(Work *work, int32_t which, int32_t level, int64_t bytes);
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
                   Left left, double *found);
 int lower(float *here, const double *found, int32_t count);
@@ -42,12 +46,14 @@ void take_steps(Work *work, const BoundSteps *steps);
 /* moves.c */
 void take_moves(Work *work);
 
+#pragma GCC visibility pop
+
 static inline Left left_of(const Work *work, int32_t which) {
     return work->left + (int64_t)which * (work->model->levels + 1);
 }
 
-static inline const int32_t *ladders_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
-    return space->ladder + (int64_t)tuple * (model->levels + 1);
+static inline const int32_t *per_level_of(const BoundModel *model, const BoundSpace *space, int32_t tuple) {
+    return space->per_level + (int64_t)tuple * (model->levels + 1);
 }
 
 /* Return a cost as bounds keep it. */
@@ -67,14 +73,14 @@ static inline double least_of(const BoundSpace *space, int32_t shape, int32_t tu
 
 /* Return what a class tuple costs at least, beside `least`, while memory of one level is held: `after` are the limits
  * of it that are left. */
-static inline double while_held(const BoundModel *model, const float *row, const int32_t *ladder, int32_t level,
+static inline double while_held(const BoundModel *model, const float *row, const int32_t *per_level, int32_t level,
                                 const int32_t *after, double least) {
     const int32_t at = after[model->level[level].steps - 1];
-    const double held = at < 0 ? INFINITY : ladder[level] < 0 ? least : row[ladder[level] + at];
+    const double held = at < 0 ? INFINITY : per_level[level] < 0 ? least : row[per_level[level] + at];
     return held > least ? held : least;
 }
 
-/* Return the bound of a class tuple for one limit of a level, at least `least`: its ladder is `there`, NULL: it has
+/* Return the bound of a class tuple for one limit of a level, at least `least`: its per_level is `there`, NULL: it has
  * none, and `after` the limits that are left, NULL: all. */
 static inline double bound_at(const float *there, const int32_t *after, int32_t step, double least) {
     const int32_t at = after ? after[step] : step;

@@ -45,10 +45,10 @@ class SpaceBounds:
 
     Bounds are rounded down to 24 bits: search takes as many Specs apart as with 53, and half the memory for them.
     The last row and column are infinite, for what cannot be. Class tuples are numbered as they are met: `classes`,
-    [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits, and
-    `ladders`, [tuples, levels + 1], the first of those for the limits of one level while the others are full, -1: none.
-    The last ladder is one column, of class tuples that have no others. `after`, per operand [tuples, all classes], is
-    the class tuple with another class of that operand, -1: none.
+    [tuples, operands], has them all, and `tuples` their numbers. `full`, [tuples], is the column of full limits.
+    `per_level`, [tuples, levels + 1], is the first column of the bounds for the limits of one level while the others
+    are full, -1: none; its last entry is the only column of a class tuple without such bounds. `after`, per operand
+    [tuples, all classes], is the class tuple with another class of that operand, -1: none.
     """
 
     def __init__(self, space: Space, classes: int):
@@ -59,7 +59,7 @@ class SpaceBounds:
         #: The class tuples that may have programs, [tuples]: kernels take the others in no way.
         self.solvable: Bools = np.zeros(0, dtype=np.bool_)
         self.full: Ints = np.zeros(0, dtype=np.int64)
-        self.ladders: Ints = np.zeros((0, 0), dtype=np.int64)
+        self.per_level: Ints = np.zeros((0, 0), dtype=np.int64)
         self.width = 0
         self.values: Floats32 = np.zeros((0, 0), dtype=np.float32)
         weights = [classes**place for place in range(len(space.operands))]
@@ -69,7 +69,7 @@ class SpaceBounds:
         self._numbers: Ints = np.zeros(0, dtype=np.int64)
 
     def lay_out(self, counts: Ints) -> None:
-        """Give class tuples columns: `counts`, [tuples, levels], of each ladder, 0 for none.
+        """Give class tuples columns: `counts`, [tuples, levels], of each per_level, 0 for none.
 
         Those that have no programs share the infinite one.
         """
@@ -78,7 +78,7 @@ class SpaceBounds:
         ends = np.cumsum(sizes).reshape(sizes.shape)
         self.width = int(ends.max(initial=0))
         self.full = np.where(self.solvable, ends[:, -1] - 1, self.width)
-        self.ladders = np.where(sizes > 0, ends - sizes, -1)
+        self.per_level = np.where(sizes > 0, ends - sizes, -1)
 
     def codes(self, classes: Ints) -> Any:
         """Return a number, [n], for each of some class tuples, [n, operands]."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.class_tuples import SpaceBounds, bits
-from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
 from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.shapes import Key
@@ -23,11 +23,11 @@ class KernelBounds(StepBounds):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(KernelTables).by_key
 
-    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+    def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
         codes, cls = self.relaxed.by_key[key].codes, self.relaxed.states.cls
         taken = [codes(cls[table.states]) for table in self.by_key[key]]
         if taken:
-            yield Way(np.flatnonzero(np.isin(codes(classes), np.concatenate(taken))), (), ())
+            yield Transition(np.flatnonzero(np.isin(codes(classes), np.concatenate(taken))), (), ())
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from ()
@@ -50,12 +50,12 @@ class KernelBounds(StepBounds):
     def _fitting(self, bounds: SpaceBounds, number: int, needs: tuple[int, ...]) -> Ints:
         """Return the columns of a class tuple whose limits leave room for what a kernel needs."""
         columns = [np.array([bounds.full[number]])]
-        for level, (need, ladder) in enumerate(zip(needs, bounds.ladders[number, :-1].tolist(), strict=True)):
+        for level, (need, per_level) in enumerate(zip(needs, bounds.per_level[number, :-1].tolist(), strict=True)):
             limits = np.asarray(self.relaxed.limit_codes.bytes(level, self.relaxed.step_codes[level]))
             if limits[-1] < need:
                 return columns[0][:0]
-            if ladder >= 0:
-                columns.append(ladder + np.flatnonzero(limits >= need))
+            if per_level >= 0:
+                columns.append(per_level + np.flatnonzero(limits >= need))
         return np.concatenate(columns)
 
     def _cheapest(self, bounds: SpaceBounds) -> dict[tuple[int, tuple[int, ...]], Floats]:

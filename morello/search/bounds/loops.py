@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
-from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
 from morello.search.structs import Structs
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
@@ -25,14 +25,14 @@ class LoopBounds(StepBounds):
     def __init__(self, relaxed: Relaxed):
         super().__init__(relaxed)
         self.by_key = relaxed.tables.of(LoopTables).by_key
-        self._ways: dict[Key, list[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]] = {}
+        self._transitions: dict[Key, list[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]] = {}
 
-    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
-        if key not in self._ways:
-            self._ways[key] = [*self._distinct(key)]
-        for parts, needed in self._ways[key]:
+    def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
+        if key not in self._transitions:
+            self._transitions[key] = [*self._distinct(key)]
+        for parts, needed in self._transitions[key]:
             below = tuple((part, classes[:, list(args)]) for part, args in parts)
-            yield Way(np.arange(len(classes)), below, needed)
+            yield Transition(np.arange(len(classes)), below, needed)
 
     def _distinct(self, key: Key) -> Iterator[tuple[list[tuple[Key, tuple[int, ...]]], tuple[int, ...]]]:
         """Yield the parts of loops, space and operands, and which of them are there for all shapes, if any are."""

@@ -28,7 +28,7 @@ static int64_t newest(const Work *work, const BoundMove *move, int32_t into) {
     return when;
 }
 
-/* Lower a ladder to what a move comes to; `there`, `after` and `least` are as in `bound_at`. Return 1 if any became
+/* Lower a per_level to what a move comes to; `there`, `after` and `least` are as in `bound_at`. Return 1 if any became
  * less. */
 static int lower_to(float *here, const float *there, const int32_t *after, double least, double cost, int32_t count) {
     int changed = 0;
@@ -44,18 +44,18 @@ static int take_move(Work *work, int32_t tuple, int64_t at) {
     const BoundSpace *space = work->space;
     const int32_t number = space->move_number[at], into = space->move_into[at];
     const BoundMove *move = &space->move[number];
-    const int32_t *ladder = ladders_of(model, space, tuple), *below = ladders_of(model, space, into);
+    const int32_t *per_level = per_level_of(model, space, tuple), *below = per_level_of(model, space, into);
     const int32_t *after = left_of(work, number)[move->level];
     const double cost = copies_here(move) ? cost_of(work, move) : work->cost[number];
     const double least = least_of(space, work->shape, into);
     double held = -1;
     int changed = 0;
     for (int32_t level = 0; level <= model->levels; ++level) {
-        /* Bounds go down along a ladder. */
-        if (ladder[level] < 0 || cost + least >= work->row[ladder[level]]) {
+        /* Bounds go down along a per_level. */
+        if (per_level[level] < 0 || cost + least >= work->row[per_level[level]]) {
             continue;
         }
-        float *here = work->row + ladder[level];
+        float *here = work->row + per_level[level];
         const float *there = below[level] < 0 ? NULL : work->row + below[level];
         const int32_t count = model->level[level].steps;
         if (level == move->level) {
@@ -72,10 +72,10 @@ void take_moves(Work *work) {
     const BoundSpace *space = work->space;
     int64_t clock = 0;
     for (int32_t at = 0; at < space->moves; ++at) {
-        hold_nothing(work, at);
+        pin_nothing(work, at);
         const BoundMove *move = &space->move[at];
         const int32_t tensor = space->tensor[move->operand][work->shape];
-        hold(work, at, move->level, work->model->smallest[move->into][tensor]);
+        pin(work, at, move->level, work->model->smallest[move->into][tensor]);
         work->cost[at] = cost_of(work, move);
     }
     memset(work->tried, 0, (size_t)space->move_first[space->movable] * sizeof *work->tried);

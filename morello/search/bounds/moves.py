@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds, bits
-from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
 from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
 from morello.search.tables.shapes import Key, Space
@@ -41,7 +41,7 @@ class MoveBounds(StepBounds):
         self._classes: dict[tuple[Key, int, int], list[MoveClass]] = {}
         self._copy_shapes: dict[tuple[Key, int], Ints] = {}
 
-    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+    def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
         space = self.relaxed.spaces.by_key[key]
         for operand, column in enumerate(classes.T):
             found = {cls: self.classes(key, operand, cls) for cls in distinct_numbers(column).tolist()}
@@ -52,7 +52,7 @@ class MoveBounds(StepBounds):
                 if any(map(len, rows)):
                     yield self._way(space, operand, classes, np.concatenate(rows), np.concatenate(after), view)
 
-    def _way(self, space: Space, operand: int, classes: Ints, rows: Ints, after: Ints, view: bool) -> Way:
+    def _way(self, space: Space, operand: int, classes: Ints, rows: Ints, after: Ints, view: bool) -> Transition:
         """Return moves of an operand of class tuples `rows`, [n], to classes `after`, [n]."""
         after = after.astype(np.int64)
         one, copies, before = space.operands[operand], self.copy_key(space, operand), classes[rows, operand]
@@ -62,7 +62,7 @@ class MoveBounds(StepBounds):
         store = [(copies, np.stack([after, before], axis=1))] if one.writes else []
         parts = ((space.key, body), *load, *store)
         # Classes do not tell if it is a view, or a copy all the same.
-        return Way(rows, parts, (0,) if view else tuple(range(len(parts))))
+        return Transition(rows, parts, (0,) if view else tuple(range(len(parts))))
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         space = self.relaxed.spaces.by_key[key]

@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
-from morello.search.bounds.relaxed import Relaxed, StepBounds, Way
+from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
 from morello.search.structs import Structs
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import PipelinePart, PipelineTable, PipelineTables
@@ -40,10 +40,10 @@ class PipelineBounds(StepBounds):
         self._dtype_of = np.array([self._dtypes[cls.dtype] for cls in relaxed.states.classes], dtype=np.int64)
         self._packed: dict[Key, list[PipelineClasses]] = {}
 
-    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+    def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
         for table, rows, below in self._on(key, classes):
             parts = tuple((part.space.key, tuples) for part, tuples in zip(table.parts, below, strict=True))
-            yield Way(rows, parts, tuple(range(len(parts))))
+            yield Transition(rows, parts, tuple(range(len(parts))))
 
     def spaces_below(self, key: Key) -> Iterator[Key]:
         yield from (part.space.key for table in self.tables.of_space(key) for part in table.parts)

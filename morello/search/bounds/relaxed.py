@@ -28,7 +28,7 @@ MOST_BOUNDS = 200_000_000
 
 
 @attrs.frozen(eq=False)
-class Way:
+class Transition:
     """A step from some class tuples: `rows`, [n], are their places among those that were asked about.
 
     `parts` are what it leads to: of each a space, and class tuples, [n, operands]. A program needs one for each of the
@@ -47,7 +47,7 @@ class StepBounds(ABC):
         self.relaxed = relaxed
 
     @abstractmethod
-    def ways(self, key: Key, classes: Ints) -> Iterator[Way]:
+    def transitions(self, key: Key, classes: Ints) -> Iterator[Transition]:
         """Yield the steps from some class tuples, [n, operands]; a way to no parts at all is a kernel."""
 
     @abstractmethod
@@ -144,13 +144,13 @@ class Relaxed:
         waiting: dict[Key, list[Ints]] = {}
         for key, classes in goals:
             waiting.setdefault(key, []).append(np.array([classes], dtype=np.int64))
-        found: list[tuple[Key, Ints, Way]] = []
+        found: list[tuple[Key, Ints, Transition]] = []
         places = {key: place for place, key in enumerate(self.order)}
         while waiting:
             # What leads to a space comes before it, so that few spaces are looked at again.
             key = max(waiting, key=places.__getitem__)
             new = self.by_key[key].enter(np.concatenate(waiting.pop(key)))
-            for way in (way for steps in self.steps for way in steps.ways(key, new)) if len(new) else ():
+            for way in (way for steps in self.steps for way in steps.transitions(key, new)) if len(new) else ():
                 found.append((key, new[way.rows], way))
                 for below, classes in way.parts:
                     waiting.setdefault(below, []).append(classes)
@@ -158,14 +158,14 @@ class Relaxed:
             bounds.tuples = {tuple(row): number for number, row in enumerate(bounds.classes.tolist())}
         self._mark_solvable(found)
 
-    def _mark_solvable(self, ways: Sequence[tuple[Key, Ints, Way]]) -> None:
+    def _mark_solvable(self, transitions: Sequence[tuple[Key, Ints, Transition]]) -> None:
         """Find the class tuples from which some way leads to such tuples only."""
         counts = [len(bounds.classes) for bounds in self.by_key.values()]
         ends = np.cumsum(counts)
         first = dict(zip(self.by_key, (ends - counts).tolist(), strict=True))
         solvable = np.zeros(sum(counts), dtype=np.bool_)
         alike: dict[int, list[Ints]] = {}
-        for key, classes, way in ways:
+        for key, classes, way in transitions:
             nodes = [(key, classes), *(way.parts[part] for part in way.needed)]
             numbers = [first[key] + self.by_key[key].number(classes) for key, classes in nodes]
             alike.setdefault(len(numbers), []).append(np.stack(numbers))
@@ -182,7 +182,7 @@ class Relaxed:
             bounds.solvable = marks
 
     def _lay_out(self, bounds: SpaceBounds) -> None:
-        """Give each class tuple its columns: a ladder per limit that is tracked."""
+        """Give each class tuple its columns: a per_level per limit that is tracked."""
         steps = np.array([len(codes) for codes in self.step_codes], dtype=np.int64)
         counts = self._tracked(bounds)[:, None] >> np.arange(len(steps)) & 1
         counts *= steps
@@ -192,7 +192,7 @@ class Relaxed:
         bounds.lay_out(counts)
 
     def _tracked(self, bounds: SpaceBounds) -> Ints:
-        """Return the levels whose limits are worth a ladder of columns, [tuples], a bit per level.
+        """Return the levels whose limits are worth a per_level of columns, [tuples], a bit per level.
 
         Those are levels of which some operand has taken memory, and of which more can be taken, unless the target says
         that they are not worth it (`MemoryLevel.tracked`). To leave one out is to assume that all of it is free, which

@@ -58,7 +58,7 @@ class Bounds(Relaxed):
                 if key in stale:
                     check()
                     stale.remove(key)
-                    changed = structs.lib.bounds_lower(model, self.index[key])
+                    changed = structs.lib.engine_lower_bounds(model, self.index[key])
                     if changed < 0:
                         raise MemoryError
                     if changed or key not in solved:
@@ -97,7 +97,7 @@ class Bounds(Relaxed):
             "values": structs.array(bounds.values, "float"),
             "tensor": structs.rows(bounds.space.tensors, "int32_t"),
             "full": structs.array(bounds.full, "int32_t"),
-            "ladder": structs.array(bounds.ladders, "int32_t"),
+            "per_level": structs.array(bounds.per_level, "int32_t"),
             "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),
         }
         for steps in self.steps:

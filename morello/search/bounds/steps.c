@@ -41,13 +41,13 @@ void take_loops(const Work *work) {
 }
 
 /* Work out the limits that are left while the parts of steps run. Return 0 if something does not fit. */
-static int hold_all(Work *work, const BoundSteps *steps, int64_t entry) {
+static int pin_all(Work *work, const BoundSteps *steps, int64_t entry) {
     const int64_t entries = steps->first[work->space->shapes];
     for (int32_t at = 0; at < steps->parts; ++at) {
         const BoundPart *part = &steps->part[at];
-        hold_nothing(work, at);
+        pin_nothing(work, at);
         for (int32_t held = 0; held < part->holding; ++held) {
-            if (!hold(work, at, part->level[held], part->held[held * entries + entry])) {
+            if (!pin(work, at, part->level[held], part->held[held * entries + entry])) {
                 return 0;
             }
         }
@@ -67,7 +67,7 @@ static double least_cost(const Work *work, const BoundSteps *steps, int32_t at, 
     return cost;
 }
 
-/* Lower a ladder of a class tuple by a step. */
+/* Lower a per_level of a class tuple by a step. */
 static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_t entry, int32_t level, float *here) {
     const BoundModel *model = work->model;
     const int32_t count = model->level[level].steps;
@@ -88,11 +88,11 @@ static void lower_ladder(Work *work, const BoundSteps *steps, int32_t at, int64_
 }
 
 static void take_step(Work *work, const BoundSteps *steps, int32_t at, int64_t entry) {
-    const int32_t *ladder = ladders_of(work->model, work->space, steps->tuple[at]);
+    const int32_t *per_level = per_level_of(work->model, work->space, steps->tuple[at]);
     const double least = least_cost(work, steps, at, entry);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
-        if (ladder[level] >= 0 && least < work->row[ladder[level]]) {
-            lower_ladder(work, steps, at, entry, level, work->row + ladder[level]);
+        if (per_level[level] >= 0 && least < work->row[per_level[level]]) {
+            lower_ladder(work, steps, at, entry, level, work->row + per_level[level]);
         }
     }
 }
@@ -102,10 +102,10 @@ static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
     const BoundPart *part = steps->part;
     const BoundSpace *below = &work->model->space[part->space];
     const float *row = below->values + steps->serial[work->shape] * below->width;
-    const int32_t *ladder = ladders_of(work->model, below, part->tuple[at]);
+    const int32_t *per_level = per_level_of(work->model, below, part->tuple[at]);
     for (int32_t level = 0; level <= work->model->levels; ++level) {
-        for (int32_t step = 0; ladder[level] >= 0 && step < work->model->level[level].steps; ++step) {
-            const double cost = row[ladder[level] + step];
+        for (int32_t step = 0; per_level[level] >= 0 && step < work->model->level[level].steps; ++step) {
+            const double cost = row[per_level[level] + step];
             if (cost > steps->least && cost < INFINITY) {
                 return 1;
             }
@@ -116,7 +116,7 @@ static int worth(const Work *work, const BoundSteps *steps, int32_t at) {
 
 void take_steps(Work *work, const BoundSteps *steps) {
     for (int64_t entry = steps->first[work->shape]; entry < steps->first[work->shape + 1]; ++entry) {
-        const int fits = hold_all(work, steps, entry);
+        const int fits = pin_all(work, steps, entry);
         for (int32_t at = 0; fits && at < steps->tuples; ++at) {
             if (!steps->serial || worth(work, steps, at)) {
                 take_step(work, steps, at, entry);

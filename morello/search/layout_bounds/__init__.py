@@ -6,11 +6,11 @@ along it: apart, in runs, in runs a page apart, in one run, in strips or odd-eve
 memory are forgotten.
 
 Copies are looked at beforehand: a `Grid` holds the bounds of a space of Moves, one per shape and two patterns, smaller
-shapes first. From these follows what an operand of any other Spec can become by any number of moves, and what that
-costs at least (`Changes`). Threads that share a copy take at least their part of what one alone takes. How these Specs
-go on, search finds out itself, pattern by pattern, where it is about to look into one (`solve/abstract.c`)::
+shapes first. From these follow the patterns that any number of moves can give an operand of any other Spec, and their
+least costs (`TransitionClosure`). Threads that share a copy take at least their share of the time of one thread. The
+abstract search bounds the steps after these moves, where search is about to expand a Spec (`solve/abstract.c`)::
 
-    Bounds ──> Grids: kernels, loops, moves ──> Changes of operands ──> the abstract problem of `solve`
+    Bounds ──> Grids: kernels, loops, moves ──> TransitionClosure of operands ──> the abstract problem of `solve`
 
 No bound is below that of `Bounds` under full limits, and nothing is moved to a level that it does not fit. Moves of one
 operand are relaxed by their closure, so that one pass finds what any number of them comes to.

@@ -11,13 +11,13 @@ typedef struct {
     const int32_t *pattern;   /* [count] */
     const int32_t *number;    /* [count] */
     const int32_t *place;     /* [patterns] */
-} PatternSet;
+} AbstractionClass;
 
 /* A kernel, on states for which patterns stand. */
 typedef struct {
-    int32_t cells;
-    const int32_t *shape;     /* [cells] */
-    const double *cost;       /* [cells] */
+    int32_t entries;
+    const int32_t *shape;     /* [entries] */
+    const double *cost;       /* [entries] */
     int32_t sources;
     const int32_t *source;    /* [sources]: patterns */
     int32_t destinations;
@@ -47,7 +47,7 @@ typedef struct {
     const int32_t *tensor;    /* [tensors]: those that the operand is */
     const int32_t *row;       /* [shapes]: which of these */
     const int32_t *copy;      /* [shapes]: the Move's; -1: it costs nothing that is known */
-    const PatternSet *sets;
+    const AbstractionClass *sets;
     const int32_t *set;       /* [shapes] */
     int32_t numbers;
     const int32_t *kind;      /* [tensors] */
@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
     double *values;
     const int64_t *first;     /* [shapes]: the first of `values`, [places of source, places of destination] */
-    const PatternSet *const *sets;      /* [2] */
+    const AbstractionClass *const *sets;      /* [2] */
     const int32_t *const *set;          /* [2][shapes] */
     const int32_t *order;     /* [shapes]: smaller ones first */
     const float *by_class;    /* [shapes + 1, width]: bounds that forget layouts */
@@ -83,11 +83,11 @@ typedef struct {
 
 /* Fill in the values of one grid, which are infinite, for the shapes `order[from]` to `order[to]`; those before and
  * grids below are filled in. Return 0, -1: there is no memory. */
-int layouts_fill(const GridModel *model, int32_t grid, int32_t from, int32_t to);
+int engine_fill_layouts(const GridModel *model, int32_t grid, int32_t from, int32_t to);
 
 /* Enter what kernels on one grid cost. */
-void layouts_start(const GridModel *model, int32_t grid);
+void engine_start_layouts(const GridModel *model, int32_t grid);
 
 /* Return at `cost` what any number of moves of an operand costs at least on some shapes: each [places, places]. */
-void layouts_changes(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
+void engine_close_layouts(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
                      double *cost);

@@ -20,7 +20,7 @@ from morello.search.watch import check
 _MOST = 160_000_000
 
 
-class PatternSets:
+class AbstractionClasses:
     """The patterns that an operand of a space can have, `numbers`, and those of each shape: one of a few sets.
 
     `of`, [shapes], says which set a shape has; `members`, [sets, numbers], what is in each, and `counts`, [sets], how
@@ -47,7 +47,7 @@ class PatternSets:
             place = structs.array(place, "int32_t")
             number = structs.array(number, "int32_t")
             fields.append({"count": int(members.sum()), "pattern": pattern, "number": number, "place": place})
-        return structs.structs("PatternSet", fields)
+        return structs.structs("AbstractionClass", fields)
 
 
 @attrs.define(eq=False)
@@ -60,7 +60,7 @@ class Grid:
     """
 
     space: Space
-    sets: tuple[PatternSets, PatternSets]
+    sets: tuple[AbstractionClasses, AbstractionClasses]
     columns: Ints
     first: Ints
     values: Floats
@@ -107,10 +107,10 @@ class Grids:
         check(8 * int(first[-1]))
         return Grid(bounds.space, (source, destination), columns, first, np.full(int(first[-1]), np.inf))
 
-    def possible(self, key: Key) -> list[PatternSets]:
+    def possible(self, key: Key) -> list[AbstractionClasses]:
         """Return, per operand of a space, the patterns that tensors of its classes and shapes can have."""
         bounds, patterns = self.bounds.by_key[key], self.patterns
-        possible: list[PatternSets] = []
+        possible: list[AbstractionClasses] = []
         for operand, tensors in enumerate(bounds.space.tensors):
             # There are none in a space that no step leads to.
             classes = {each[operand] for each in bounds.tuples}
@@ -121,7 +121,7 @@ class Grids:
                 if pattern.cls in classes and np.any(patterns.cost[number][met] < np.inf)
             ]
             numbers.sort(key=lambda number: patterns.all[number].cls)
-            possible.append(PatternSets(patterns, numbers, tensors))
+            possible.append(AbstractionClasses(patterns, numbers, tensors))
         return possible
 
 

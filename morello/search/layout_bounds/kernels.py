@@ -22,7 +22,7 @@ class KernelLayouts(LayoutSteps):
             for (source, destination), which in zip(table.states.tolist(), table.which.tolist(), strict=True):
                 kernels.append(
                     {
-                        "cells": len(table.shapes),
+                        "entries": len(table.shapes),
                         "shape": structs.array(table.shapes, "int32_t"),
                         "cost": structs.array(table.costs[which], "double"),
                         "sources": int(counts[source]),

@@ -10,19 +10,19 @@ typedef struct {
     int64_t *offset[2];       /* [places]: of a part's values, -1: none */
 } Room;
 
-void layouts_start(const GridModel *model, int32_t number) {
+void engine_start_layouts(const GridModel *model, int32_t number) {
     const Grid *grid = &model->grid[number];
     for (const GridKernel *kernel = grid->kernel; kernel < grid->kernel + grid->kernels; ++kernel) {
-        for (int32_t cell = 0; cell < kernel->cells; ++cell) {
-            const int32_t shape = kernel->shape[cell];
-            const PatternSet *set[2] = {set_of(grid, 0, shape), set_of(grid, 1, shape)};
+        for (int32_t entry = 0; entry < kernel->entries; ++entry) {
+            const int32_t shape = kernel->shape[entry];
+            const AbstractionClass *set[2] = {set_of(grid, 0, shape), set_of(grid, 1, shape)};
             for (int32_t source = 0; source < kernel->sources; ++source) {
                 const int32_t row = set[0]->place[kernel->source[source]];
                 double *values = grid->values + grid->first[shape] + row * set[1]->count;
                 for (int32_t at = 0; row >= 0 && at < kernel->destinations; ++at) {
                     const int32_t column = set[1]->place[kernel->destination[at]];
-                    if (column >= 0 && kernel->cost[cell] < values[column]) {
-                        values[column] = kernel->cost[cell];
+                    if (column >= 0 && kernel->cost[entry] < values[column]) {
+                        values[column] = kernel->cost[entry];
                     }
                 }
             }
@@ -34,8 +34,8 @@ void layouts_start(const GridModel *model, int32_t number) {
 static void find_tiles(const GridModel *model, const Grid *grid, const GridPart *part, int operand, int32_t shape,
                        const Room *room) {
     const Grid *child = &model->grid[part->grid];
-    const PatternSet *set = set_of(grid, part->arg[operand], shape);
-    const PatternSet *below = set_of(child, operand, part->shape[shape]);
+    const AbstractionClass *set = set_of(grid, part->arg[operand], shape);
+    const AbstractionClass *below = set_of(child, operand, part->shape[shape]);
     const int64_t stride = operand ? 1 : set_of(child, 1, part->shape[shape])->count;
     const int32_t cut = part->cut[operand][shape];
     for (int at = 0; at < set->count; ++at) {
@@ -47,8 +47,8 @@ static void find_tiles(const GridModel *model, const Grid *grid, const GridPart 
 }
 
 /* Add what a part costs to the total of a loop, [height, width]. */
-static void add_part(const GridModel *model, const Grid *grid, const GridPart *part, int32_t shape, const Room *room,
-                     int height, int width) {
+static void add_part_costs(const GridModel *model, const Grid *grid, const GridPart *part, int32_t shape,
+                           const Room *room, int height, int width) {
     find_tiles(model, grid, part, 0, shape, room);
     find_tiles(model, grid, part, 1, shape, room);
     const Grid *child = &model->grid[part->grid];
@@ -72,7 +72,7 @@ static void take_loop(const GridModel *model, const Grid *grid, const GridLoop *
     for (const GridPart *part = loop->part; part < loop->part + loop->parts; ++part) {
         /* Where patterns are forgotten, nothing is known but that it costs something. */
         if (part->grid >= 0 && part->shape[shape] >= 0) {
-            add_part(model, grid, part, shape, room, height, width);
+            add_part_costs(model, grid, part, shape, room, height, width);
         }
     }
     for (int at = 0; at < height * width; ++at) {
@@ -81,7 +81,7 @@ static void take_loop(const GridModel *model, const Grid *grid, const GridLoop *
 }
 
 /* Raise bounds to those that forget layouts. */
-static void raise_all(const Grid *grid, int32_t shape, const PatternSet *const *set, double *values) {
+static void raise_all(const Grid *grid, int32_t shape, const AbstractionClass *const *set, double *values) {
     const float *by_class = grid->by_class + shape * grid->width;
     for (int row = 0; row < set[0]->count; ++row) {
         const int32_t *column = grid->column + (int64_t)set[0]->number[row] * grid->columns;
@@ -110,7 +110,7 @@ static void take_moves(const GridModel *model, const Grid *grid, int32_t shape, 
 }
 
 static void fill_shape(const GridModel *model, const Grid *grid, int32_t shape, const Room *room) {
-    const PatternSet *set[2] = {set_of(grid, 0, shape), set_of(grid, 1, shape)};
+    const AbstractionClass *set[2] = {set_of(grid, 0, shape), set_of(grid, 1, shape)};
     double *values = grid->values + grid->first[shape];
     for (const GridLoop *loop = grid->loop; loop < grid->loop + grid->loops; ++loop) {
         if (loop->cost[shape] < INFINITY) {
@@ -123,7 +123,7 @@ static void fill_shape(const GridModel *model, const Grid *grid, int32_t shape, 
     }
 }
 
-int layouts_fill(const GridModel *model, int32_t number, int32_t from, int32_t to) {
+int engine_fill_layouts(const GridModel *model, int32_t number, int32_t from, int32_t to) {
     const Grid *grid = &model->grid[number];
     const size_t most = (size_t)model->most;
     double *values = malloc(4 * most * most * sizeof *values);

@@ -9,7 +9,7 @@ import numpy as np
 
 from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.bounds.moves import MoveBounds, MoveClass
-from morello.search.layout_bounds.grid import Grids, LayoutSteps, PatternSets
+from morello.search.layout_bounds.grid import AbstractionClasses, Grids, LayoutSteps
 from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTables, is_moved
 from morello.search.tables.shapes import Key
@@ -23,7 +23,7 @@ class OperandMoves:
     `_view`, [from, to], which moves copy nothing.
     """
 
-    def __init__(self, grids: Grids, key: Key, operand: int, sets: PatternSets):
+    def __init__(self, grids: Grids, key: Key, operand: int, sets: AbstractionClasses):
         self._grids, self._patterns, self.sets = grids, grids.patterns, sets
         self._operand = operand
         bounds = grids.bounds
@@ -48,7 +48,7 @@ class OperandMoves:
         used = np.reshape([self._patterns.bytes[number][tensors] for number in sets.numbers], (count, len(tensors)))
         fits = (used <= room[:, None]).T
         #: One tensor of each kind, by place.
-        self._first, self._kind = _kinds([*made.values(), fits, self._patterns.blurred[self._rank][tensors, None]])
+        self._first, self._kind = _kinds([*made.values(), fits, self._patterns.joined[self._rank][tensors, None]])
         self._offered: Bools = np.zeros((len(self._first), count, count), dtype=np.bool_)
         for number, cls in enumerate(classes):
             self._offered[:, number] = made[cls][self._first]

@@ -33,7 +33,7 @@ class Run(IntEnum):
     NONE = 0  # apart from each other; or there is one value, or no layout
     DENSE = 1  # one after another, but not all of the tensor
     FULL = 2  # the whole tensor is one run
-    EITHER = 3  # one of these two
+    DENSE_OR_FULL = 3  # one of these two
     STRIPS = 4
     ODD_EVEN = 5
     ANY = 6  # nothing is known but the class
@@ -81,7 +81,7 @@ class Cuts:
     def __init__(self, whole: Ints, tile: Ints):
         self.whole, self.tile = whole, tile
         self._line = np.sum(tile > 1, axis=0) == 1
-        self._blurred = blurred(tile)
+        self._joined = joined(tile)
         self._known: dict[tuple[int, Run, bool, int], tuple[list[tuple[Run, bool]], Kinds]] = {}
 
     def lying(self, pattern: Pattern, width: int) -> tuple[list[tuple[Run, bool]], Kinds]:
@@ -122,10 +122,10 @@ class Cuts:
         runs: Ints = np.where(
             single, Run.NONE, np.where(alone, Run.FULL, np.where(tile < whole, Run.DENSE, pattern.run))
         )
-        return np.where(self._blurred & (runs != Run.NONE), int(Run.EITHER), runs)
+        return np.where(self._joined & (runs != Run.NONE), int(Run.DENSE_OR_FULL), runs)
 
 
-def blurred(sizes: Ints) -> Bools:
+def joined(sizes: Ints) -> Bools:
     """Return which tensors, of sizes [dimensions, n], have so many dimensions that their order decides what tiles are.
 
     DENSE and FULL are not told apart there.
@@ -149,7 +149,7 @@ class Patterns:
     """All patterns that states and their tiles have, numbered, and what is known of the states they stand for.
 
     `of`, [states], is the pattern of each state; `any`, [patterns], what stands for all states of a class; and
-    `either`, [patterns], what stands for a pattern where tensors are blurred: mostly itself. `members`, [patterns,
+    `join`, [patterns], what stands for a pattern where tensors are joined: mostly itself. `members`, [patterns,
     states], says which states each stands for. `cost` and `bytes` are, per pattern, [tensors of its rank]: what the
     cheapest of them costs to move (m of [Kaufman2025]) and the smallest takes; infinite where none can be. `tile` has
     the tiles of each pattern, and `cuttable`, [cuts of its rank], says where some state has such tiles; `seen` is the
@@ -161,8 +161,8 @@ class Patterns:
         self.states = tables.states
         self.numbers: dict[Pattern, int] = {}
         self.all: list[Pattern] = []
-        #: Per rank, which tensors are blurred.
-        self.blurred = {rank: blurred(tensors.sizes) for rank, tensors in tables.spaces.tensors.items()}
+        #: Per rank, which tensors are joined.
+        self.joined = {rank: joined(tensors.sizes) for rank, tensors in tables.spaces.tensors.items()}
         states = zip(self.states.class_of, self.states.states, strict=True)
         self.of: Ints = np.array([self._number(_pattern(cls, state)) for cls, (_, state) in states], dtype=np.int64)
         self.tile: list[Tiles] = []
@@ -177,7 +177,7 @@ class Patterns:
         self.members = self._closed()
         self._known_cuttable: dict[frozenset[int], Bools] = {}
         self.cuttable = [self._cuttable(number) for number in range(len(self.all))]
-        self.either: Ints = np.array([self.numbers.get(self._blurred(pattern), -1) for pattern in self.all])
+        self.join: Ints = np.array([self.numbers.get(self._joined(pattern), -1) for pattern in self.all])
         self.any: Ints = np.array([self.numbers[Pattern(pattern.cls, run=Run.ANY)] for pattern in self.all])
         self.seen = self._seen_tables()
         self.cost = [self._cost(number) for number in range(len(self.all))]
@@ -192,7 +192,7 @@ class Patterns:
 
     def of_tensors(self, states: Ints, rank: int) -> Ints:
         """Return the patterns of states of tensors of one rank, [tensors]; -1 where the state is -1."""
-        numbers = np.where(self.blurred[rank][: len(states)], self.either[self.of[states]], self.of[states])
+        numbers = np.where(self.joined[rank][: len(states)], self.join[self.of[states]], self.of[states])
         return np.where(states >= 0, numbers, -1)
 
     def made(self, states: Ints, rank: int) -> list[tuple[int, Ints]]:
@@ -206,24 +206,24 @@ class Patterns:
 
     def images(self, state: int, rank: int) -> Iterator[tuple[int, Bools]]:
         """Yield the patterns that a state has, and for which tensors of its rank."""
-        where = self.blurred[rank]
-        own, either = int(self.of[state]), int(self.either[self.of[state]])
-        if own == either:
+        where = self.joined[rank]
+        own, join = int(self.of[state]), int(self.join[self.of[state]])
+        if own == join:
             yield own, np.ones(len(where), dtype=np.bool_)
             return
         yield own, ~where
-        yield either, where
+        yield join, where
 
     def _cost(self, number: int) -> Floats:
         cost = self._least(number, self.states.cost, np.inf)
         # Others stand for these.
         apart = self.all[number].run in (Run.DENSE, Run.FULL)
-        return np.where(self.blurred[self.rank(number)], np.inf, cost) if apart else cost
+        return np.where(self.joined[self.rank(number)], np.inf, cost) if apart else cost
 
     def _least(self, number: int, rows: Sequence[npt.NDArray[Any]], filler: float | np.int64) -> npt.NDArray[Any]:
         """Return the least of all states that a pattern stands for, [tensors of its rank]."""
         own = [rows[state] for state in np.flatnonzero(self.members[number]).tolist()]
-        return least(own) if own else np.full(len(self.blurred[self.rank(number)]), filler)
+        return least(own) if own else np.full(len(self.joined[self.rank(number)]), filler)
 
     def _number(self, pattern: Pattern) -> int:
         if pattern not in self.numbers:
@@ -231,10 +231,10 @@ class Patterns:
             self.all.append(pattern)
         return self.numbers[pattern]
 
-    def _blurred(self, pattern: Pattern) -> Pattern:
-        """Return the pattern that stands for one where tensors are blurred."""
-        there = np.any(self.blurred[self.states.classes[pattern.cls].rank])
-        return pattern.lying(Run.EITHER) if there and pattern.run in (Run.DENSE, Run.FULL) else pattern
+    def _joined(self, pattern: Pattern) -> Pattern:
+        """Return the pattern that stands for one where tensors are joined."""
+        there = np.any(self.joined[self.states.classes[pattern.cls].rank])
+        return pattern.lying(Run.DENSE_OR_FULL) if there and pattern.run in (Run.DENSE, Run.FULL) else pattern
 
     def _closed(self) -> Bools:
         """Return which states each pattern stands for, closed under tiles and other dimensions."""
@@ -242,7 +242,7 @@ class Patterns:
         for state in range(len(self.of)):
             number = int(self.of[state])
             waiting[number, state] = None
-            waiting[self._number(self._blurred(self.all[number])), state] = None
+            waiting[self._number(self._joined(self.all[number])), state] = None
             waiting[self._number(Pattern(self.states.class_of[state], run=Run.ANY)), state] = None
         known = dict(waiting)
         while waiting:
@@ -277,7 +277,7 @@ class Patterns:
         if key not in self._pairs:
             cuts = np.flatnonzero(actual.kinds >= 0)
             if unlike:
-                cuts = cuts[~self.blurred[rank][self._loops.cut_tensors(rank)[0][cuts]]]
+                cuts = cuts[~self.joined[rank][self._loops.cut_tensors(rank)[0][cuts]]]
             count = len(actual.made) + 1
             met = np.zeros(len(tiles.made) * count, dtype=np.bool_)
             met[tiles.kinds[cuts].astype(np.int64) * count + actual.kinds[cuts]] = True
@@ -290,8 +290,8 @@ class Patterns:
             check()
             pattern = self.all[len(self.tile)]
             cls = self.states.classes[pattern.cls]
-            ways, kinds = self._cuts[cls.rank].lying(pattern, cls.dtype.bytes)
-            made = [self._number(pattern.lying(run, far)) for run, far in ways]
+            transitions, kinds = self._cuts[cls.rank].lying(pattern, cls.dtype.bytes)
+            made = [self._number(pattern.lying(run, far)) for run, far in transitions]
             self.tile.append(Tiles(kinds, np.array(made, dtype=np.int32)))
         return self.tile[number]
 

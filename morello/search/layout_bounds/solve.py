@@ -28,7 +28,7 @@ _CHUNK = 1 << 17
 
 
 @attrs.frozen(eq=False)
-class Changes:
+class TransitionClosure:
     """Tells what an operand of a space can become by any number of moves, or by none, and their least costs.
 
     `place`, [patterns], says where a pattern is among those of the operand, -1: nowhere; `row`, [shapes], is that of a
@@ -53,12 +53,12 @@ class LayoutBounds(Grids):
         for key, grid in self.by_key.items():
             self._fill(grid, self.index[key], model, structs)
         #: Per space, what its operands can become; none where that is not known.
-        self.changes: dict[Key, list[Changes]] = {}
+        self.closures: dict[Key, list[TransitionClosure]] = {}
         for key in bounds.order:
             if key not in self.by_key and is_moved(key.op, bounds.target):
                 moves = [OperandMoves(self, key, *operand) for operand in enumerate(self.possible(key))]
                 if all(one.copies in self.by_key for one in moves):
-                    self.changes[key] = [self._changes(*operand, model, structs) for operand in enumerate(moves)]
+                    self.closures[key] = [self._closure(*operand, model, structs) for operand in enumerate(moves)]
 
     def _pack(self, kinds: Sequence[type[LayoutSteps]], structs: Structs) -> Pointer:
         """Return the grids as C has them."""
@@ -68,7 +68,9 @@ class LayoutBounds(Grids):
             fields = {
                 "values": structs.array(grid.values, "double"),
                 "first": structs.array(grid.first, "int64_t"),
-                "sets": structs.keep(structs.ffi.new("PatternSet *[]", [sets.pack(structs) for sets in grid.sets])),
+                "sets": structs.keep(
+                    structs.ffi.new("AbstractionClass *[]", [sets.pack(structs) for sets in grid.sets])
+                ),
                 "set": structs.rows([sets.of for sets in grid.sets], "int32_t"),
                 "order": structs.array(np.concatenate(grid.space.layers()), "int32_t"),
                 "by_class": structs.array(bounds.values, "float"),
@@ -92,18 +94,18 @@ class LayoutBounds(Grids):
 
     def _fill(self, grid: Grid, number: int, model: Pointer, structs: Structs) -> None:
         """Fill in the bounds of one space."""
-        structs.lib.layouts_start(model, number)
+        structs.lib.engine_start_layouts(model, number)
         ends = np.cumsum(np.diff(grid.first)[np.concatenate(grid.space.layers())])
         at = 0
         while at < len(ends):
             check()
             before, end = ends[at - 1] if at else 0, at + 1
             end = max(at + 1, int(np.searchsorted(ends, before + _CHUNK)))
-            if structs.lib.layouts_fill(model, number, at, end) < 0:
+            if structs.lib.engine_fill_layouts(model, number, at, end) < 0:
                 raise MemoryError
             at = end
 
-    def _changes(self, operand: int, moves: OperandMoves, model: Pointer, structs: Structs) -> Changes:
+    def _closure(self, operand: int, moves: OperandMoves, model: Pointer, structs: Structs) -> TransitionClosure:
         """Return what one operand of a space can become."""
         sets = moves.sets
         place = np.full(len(self.patterns), -1, dtype=np.int64)
@@ -111,11 +113,11 @@ class LayoutBounds(Grids):
         packed = structs.structs("GridMoves", [moves.pack(structs)])
         ends: Ints = np.cumsum(sets.counts[sets.of[moves.shapes]] ** 2)
         parts = np.split(moves.shapes, np.searchsorted(ends, np.arange(_CHUNK, int(ends[-1]), _CHUNK)))
-        found = [self._changes_of(shapes, moves, model, packed, structs) for shapes in parts]
+        found = [self._closure_of(shapes, moves, model, packed, structs) for shapes in parts]
         counts, into, cost = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        return Changes(place, moves.row, np.concatenate([[0], np.cumsum(counts)]), into, cost)
+        return TransitionClosure(place, moves.row, np.concatenate([[0], np.cumsum(counts)]), into, cost)
 
-    def _changes_of(
+    def _closure_of(
         self, shapes: Ints, moves: OperandMoves, model: Pointer, packed: Pointer, structs: Structs
     ) -> tuple[Ints, npt.NDArray[np.int32], Floats]:
         """Return how much an operand of some shapes can become, [shapes * patterns of the operand], what, and costs."""
@@ -124,7 +126,7 @@ class LayoutBounds(Grids):
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
         check(8 * len(cost))
         found = structs.ffi.from_buffer("double[]", cost)
-        structs.lib.layouts_changes(model, packed, len(shapes), structs.array(shapes, "int32_t"), found)
+        structs.lib.engine_close_layouts(model, packed, len(shapes), structs.array(shapes, "int32_t"), found)
         members = [np.flatnonzero(sets.members[number]) for number in sets.of[shapes]]
         start = np.concatenate([np.repeat(own + row * count, len(own)) for row, own in enumerate(members)])
         ends = np.concatenate([np.tile(numbers[own], len(own)) for own in members])

@@ -10,13 +10,13 @@ const char engine_sources[] = MORELLO_SOURCES;
 #define PATIENCE 0.003
 #define ABSTRACT_PATIENCE 0.1
 
-/* Enter cell 0, which stands for "none", and extra 0, which does so too. */
+/* Enter node 0, which stands for "none", and extra 0, which does so too. */
 static int prepare(State *state) {
     const int status = setjmp(state->failure);
     if (!status) {
-        *PUSH(state, cells) = (Cell){.flags = SOLVED};
+        *PUSH(state, nodes) = (Node){.flags = SOLVED};
         *PUSH(state, extras) = (Extra){0};
-        state->progress.cells = 1;
+        state->progress.nodes = 1;
         state->slack = 1;
     }
     return status;
@@ -43,20 +43,20 @@ void engine_free(State *state) {
     if (state->abstract) {
         engine_free(state->abstract);
     }
-    for (uint32_t cell = 0; cell < state->cells_count; ++cell) {
-        drop_edges(&state->cells[cell]);
-    }
     for (uint32_t node = 0; node < state->nodes_count; ++node) {
-        free(state->nodes[node].facts);
+        drop_edges(&state->nodes[node]);
+    }
+    for (uint32_t family = 0; family < state->families_count; ++family) {
+        free(state->families[family].facts);
     }
     for (uint32_t extra = 0; extra < state->extras_count; ++extra) {
         free(state->extras[extra].part);
         free(state->extras[extra].live);
     }
-    void *arrays[] = {state->states, state->tables, state->nodes, state->cells, state->frames, state->extras,
+    void *arrays[] = {state->states, state->tables, state->families, state->nodes, state->frames, state->extras,
                       state->recalls, state->choices, state->choosing, state->chosen_parts, state->found,
                       state->found_parts, state->new_edges, state->new_parts, state->table_index.at,
-                      state->node_index.at, state->cell_index.at};
+                      state->family_index.at, state->node_index.at};
     for (size_t at = 0; at < sizeof arrays / sizeof *arrays; ++at) {
         free(arrays[at]);
     }
@@ -75,32 +75,32 @@ uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t 
     return 1 + table_of(state, space, tuple, states);
 }
 
-uint32_t engine_cell(State *state, uint32_t table, int32_t shape, uint64_t limits) {
+uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limits) {
     if (setjmp(state->failure)) {
         return 0;
     }
-    return cell_of(state, table, shape, limits);
+    return node_of(state, table, shape, limits);
 }
 
-void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
+void engine_nodes(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
                   uint64_t *limits, double *low, double *high, uint8_t *flags) {
     for (uint32_t at = 0; at < count; ++at) {
-        const Cell *cell = &state->cells[from + at];
-        table[at] = cell->table;
-        shape[at] = (int32_t)cell->shape;
-        limits[at] = cell->limits;
-        low[at] = cell->low;
-        high[at] = cell->high;
-        flags[at] = (uint8_t)cell->flags;
+        const Node *node = &state->nodes[from + at];
+        table[at] = node->table;
+        shape[at] = (int32_t)node->shape;
+        limits[at] = node->limits;
+        low[at] = node->low;
+        high[at] = node->high;
+        flags[at] = (uint8_t)node->flags;
     }
 }
 
-double engine_low(const State *state, uint32_t cell) {
-    return state->cells[cell].low;
+double engine_low(const State *state, uint32_t node) {
+    return state->nodes[node].low;
 }
 
-double engine_high(const State *state, uint32_t cell) {
-    return state->cells[cell].high;
+double engine_high(const State *state, uint32_t node) {
+    return state->nodes[node].high;
 }
 
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states) {
@@ -109,31 +109,31 @@ void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *
     memcpy(states, state->states + table * width, width * sizeof *states);
 }
 
-int engine_begin(State *state, uint32_t cell, double budget, double slack) {
+int engine_start(State *state, uint32_t node, double budget, double slack) {
     const int status = setjmp(state->failure);
     if (!status) {
-        abandon(state);
+        release(state);
         state->slack = slack;
-        begin(state, cell, budget);
+        start(state, node, budget);
     }
     return status;
 }
 
-int engine_run(State *state, int64_t quota) {
+int engine_solve(State *state, int64_t quota) {
     const int status = setjmp(state->failure);
-    return status ? status : run(state, &quota);
+    return status ? status : solve(state, &quota);
 }
 
-int engine_consult(State *state, uint32_t cell, double budget, int64_t quota) {
+int engine_lookup(State *state, uint32_t node, double budget, int64_t quota) {
     const int status = setjmp(state->failure);
     if (status) {
         return status;
     }
-    return !state->abstract || consult(state, cell, budget, &quota) == GOING_ON ? FINISHED : PAUSED;
+    return !state->abstract || lookup_abstract(state, node, budget, &quota) == GOING_ON ? FINISHED : PAUSED;
 }
 
-uint32_t engine_best(const State *state, uint32_t cell) {
-    return state->cells[cell].best;
+uint32_t engine_best(const State *state, uint32_t node) {
+    return state->nodes[node].best;
 }
 
 void engine_found(const State *state, uint32_t program, ChoiceInfo *info) {
@@ -141,34 +141,34 @@ void engine_found(const State *state, uint32_t program, ChoiceInfo *info) {
     *info = (ChoiceInfo){.priority = found->priority, .peak = UNKNOWN_PEAK, .parts = found->parts};
 }
 
-void engine_found_parts(const State *state, uint32_t program, uint32_t *cells, uint32_t *programs) {
+void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs) {
     const Found *found = &state->found[program - 1];
-    memcpy(cells, state->found_parts + found->first, found->parts * sizeof *cells);
+    memcpy(nodes, state->found_parts + found->first, found->parts * sizeof *nodes);
     memcpy(programs, state->found_parts + found->first + found->parts, found->parts * sizeof *programs);
 }
 
-void engine_stop(State *state) {
-    abandon(state);
+void engine_release(State *state) {
+    release(state);
     state->choosing_count = 0;
 }
 
-int engine_expand(State *state, uint32_t cell, double budget, uint32_t *count) {
+int engine_expand(State *state, uint32_t node, double budget, uint32_t *count) {
     const int status = setjmp(state->failure);
     if (status) {
         return status;
     }
-    if (state->model->unknown && !(state->cells[cell].flags & HAS_EXTRAS)) {
-        state->progress.waiting = cell;
-        return ASKS_STEPS;
+    if (state->model->unknown && !(state->nodes[node].flags & HAS_EXTRAS)) {
+        state->progress.waiting = node;
+        return NEEDS_STEPS;
     }
-    generate(state, cell, budget);
-    *count = state->cells[cell].count;
+    generate(state, node, budget);
+    *count = state->nodes[node].count;
     return FINISHED;
 }
 
-void engine_step(const State *state, uint32_t cell, uint32_t index, StepInfo *info) {
-    const Cell *own = &state->cells[cell];
-    const Edge *edge = &own->edges[index];
+void engine_step(const State *state, uint32_t node, uint32_t index, StepInfo *info) {
+    const Node *own = &state->nodes[node];
+    const Hyperedge *edge = &own->edges[index];
     *info = (StepInfo){.priority = edge->priority,
                        .own = edge->own,
                        .low = edge_low(state, own, edge),
@@ -176,16 +176,16 @@ void engine_step(const State *state, uint32_t cell, uint32_t index, StepInfo *in
                        .parts = edge->parts};
 }
 
-void engine_step_parts(const State *state, uint32_t cell, uint32_t index, uint32_t *parts, double *times) {
-    const Edge *edge = &state->cells[cell].edges[index];
+void engine_step_parts(const State *state, uint32_t node, uint32_t index, uint32_t *parts, double *times) {
+    const Hyperedge *edge = &state->nodes[node].edges[index];
     for (int at = 0; at < edge->parts; ++at) {
-        const Part *part = &state->cells[cell].parts[edge->first + (uint32_t)at];
-        parts[at] = part->cell;
+        const Part *part = &state->nodes[node].parts[edge->first + (uint32_t)at];
+        parts[at] = part->node;
         times[at] = part->times;
     }
 }
 
-int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, uint64_t needs, int32_t parts,
+int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,
                     const uint32_t *part, const double *times, const int64_t *live) {
     const int status = setjmp(state->failure);
     if (status) {
@@ -193,7 +193,7 @@ int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, 
     }
     const size_t lanes = (size_t)parts * (size_t)state->model->levels;
     Extra extra = {.priority = priority, .own = cost, .needs = needs, .parts = (uint32_t)parts};
-    extra.next = state->cells[cell].extra;
+    extra.next = state->nodes[node].extra;
     extra.part = malloc(((size_t)parts + 1) * sizeof *extra.part);
     extra.live = malloc((lanes + 1) * sizeof *extra.live);
     if (!extra.part || !extra.live) {
@@ -202,16 +202,16 @@ int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, 
         return NO_MEMORY;
     }
     for (int at = 0; at < parts; ++at) {
-        extra.part[at] = (Part){.times = times[at], .cell = part[at]};
+        extra.part[at] = (Part){.times = times[at], .node = part[at]};
     }
     memcpy(extra.live, live, lanes * sizeof *live);
     *PUSH(state, extras) = extra;
-    state->cells[cell].extra = state->extras_count - 1;
+    state->nodes[node].extra = state->extras_count - 1;
     return FINISHED;
 }
 
-void engine_steps_added(State *state, uint32_t cell) {
-    state->cells[cell].flags |= HAS_EXTRAS;
+void engine_steps_added(State *state, uint32_t node) {
+    state->nodes[node].flags |= HAS_EXTRAS;
 }
 
 int engine_answers(State *state, uint32_t table, const Answers *answers) {
@@ -227,14 +227,14 @@ int engine_answers(State *state, uint32_t table, const Answers *answers) {
     return FINISHED;
 }
 
-void engine_believe(State *state, uint32_t cell, double low, double high) {
-    believe(state, cell, low, high);
+void engine_assume(State *state, uint32_t node, double low, double high) {
+    assume(state, node, low, high);
 }
 
-int engine_know(State *state, uint32_t cell, double cost) {
+int engine_tighten(State *state, uint32_t node, double cost) {
     const int status = setjmp(state->failure);
-    if (!status && cost < state->cells[cell].high) {
-        learn(state, cell, 0, cost, UNKNOWN_PEAK, 0);
+    if (!status && cost < state->nodes[node].high) {
+        tighten(state, node, 0, cost, UNKNOWN_PEAK, 0);
     }
     return status;
 }

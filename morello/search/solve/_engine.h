@@ -78,7 +78,7 @@ typedef struct {
     const int64_t *first;     /* [rows * places + 1] */
     const int32_t *into;      /* the new state, the cheapest first */
     const double *cost;
-} Changes;
+} TransitionClosure;
 
 typedef struct {
     int32_t shapes;
@@ -87,12 +87,12 @@ typedef struct {
     int64_t width;            /* columns of bounds */
     const float *bounds;      /* [shapes + 1, width] */
     const int32_t *column;    /* [class tuples]: that of full limits */
-    const int32_t *ladder;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
+    const int32_t *per_level;    /* [class tuples, levels]: the first of those for limits of one level, -1: none */
     const int32_t *const *after;   /* [operands][class tuples, classes]: that with another class, -1: none */
     int32_t leaf;             /* 1: its bounds are all that is to be known of it */
     int32_t alone;            /* how many of its operands are looked at alone, where states are patterns */
-    int32_t changes;          /* the operand that is changed, or not, before any step, -1: none */
-    Changes change;
+    int32_t closed_operand;         /* the operand that is changed, or not, before any step, -1: none */
+    TransitionClosure closure;
     const double *grid;       /* of a Move: bounds by layout, NULL: none */
     const int64_t *first;     /* [shapes]: the first of these, [places of operand 0, places of operand 1] */
     const int32_t *const *set;     /* [operands][shapes]: the set of patterns that its tensor can have */
@@ -130,8 +130,8 @@ struct Model {
     const Space *space;
     const int32_t *cls;       /* [states] */
     const int32_t *pattern;   /* [states] */
-    const int32_t *either;    /* [patterns]: what stands for a pattern where tensors are blurred */
-    const uint8_t *const *blurred; /* [patterns][tensors] */
+    const int32_t *join;    /* [patterns]: what stands for a pattern where tensors are joined */
+    const uint8_t *const *joined; /* [patterns][tensors] */
     const Model *abstract;    /* the same, of patterns for states and without limits; NULL: none, or this is it */
     const int32_t *abstract_space; /* [spaces]: there */
     const int32_t *any;       /* [patterns]: what stands for all of a class, where patterns are abstract; else NULL */
@@ -169,28 +169,28 @@ typedef struct {
 enum {
     FINISHED = 0,
     PAUSED = 1,               /* its quota is used up */
-    ASKS_STEPS = 2,           /* the steps on `waiting` that only Python knows */
-    ASKS_ANSWERS = 3,         /* what is known from earlier of the table of `waiting` */
-    ASKS_PROGRAM = 4,         /* whether the program of `waiting`, known from earlier, is there */
-    ASKS_BELIEF = 5,          /* what to believe of `waiting`, of which answers differ or are another's word */
+    NEEDS_STEPS = 2,           /* the steps on `waiting` that only Python knows */
+    NEEDS_ANSWERS = 3,         /* what is known from earlier of the table of `waiting` */
+    NEEDS_PROGRAM = 4,         /* whether the program of `waiting`, known from earlier, is there */
+    NEEDS_ASSUMPTION = 5,          /* what to assume of `waiting`, of which answers differ or are another's word */
     NO_MEMORY = -1,
-    TOO_LARGE = -2,           /* more cells than can be numbered */
+    TOO_LARGE = -2,           /* more nodes than can be numbered */
     CIRCLE = -3,              /* steps lead from `waiting` back to itself */
     CONTRADICTION = -4        /* no step on `waiting` costs what it is said to */
 };
 
 typedef struct {
     uint32_t waiting;
-    uint32_t cells;           /* cell 0 stands for "none" */
+    uint32_t nodes;           /* node 0 stands for "none" */
     uint32_t tables;
-    uint32_t tables_done;     /* without a cell that is not solved */
+    uint32_t tables_done;     /* without a node that is not solved */
     uint64_t solved;
     uint64_t expansions;
-    uint64_t edges;
+    uint64_t hyperedges;
     uint64_t visits;
-    uint64_t depth;           /* the most cells on the way down */
-    uint64_t told;            /* answers from earlier that were of use */
-    uint64_t abstract_cells;  /* of the search among patterns: as above */
+    uint64_t depth;           /* the most nodes on the way down */
+    uint64_t recalled;             /* answers from earlier that were of use */
+    uint64_t abstract_nodes;  /* of the search among patterns: as above */
     uint64_t abstract_expansions;
 } Progress;
 
@@ -209,7 +209,7 @@ typedef struct {
     int32_t parts;
 } ChoiceInfo;
 
-/* Flags of cells. */
+/* Flags of nodes. */
 enum {
     IS_SOLVED = 1,
     IS_RECALLED = 16          /* a program is known from earlier */
@@ -221,50 +221,50 @@ State *engine_new(const Model *model); /* NULL: no memory */
 void engine_free(State *state);
 const Progress *engine_progress(const State *state);
 
-/* Return 1 + the number of a table, and the number of a cell, new ones if need be; 0: there is no memory. */
+/* Return 1 + the number of a table, and the number of a node, new ones if need be; 0: there is no memory. */
 uint32_t engine_table(State *state, int32_t space, int32_t tuple, const int32_t *states);
-uint32_t engine_cell(State *state, uint32_t table, int32_t shape, uint64_t limits);
+uint32_t engine_node(State *state, uint32_t table, int32_t shape, uint64_t limits);
 
-/* Copy what is known of cells `from` to `from + count`. */
-void engine_cells(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
+/* Copy what is known of nodes `from` to `from + count`. */
+void engine_nodes(const State *state, uint32_t from, uint32_t count, uint32_t *table, int32_t *shape,
                   uint64_t *limits, double *low, double *high, uint8_t *flags);
 /* What one of them costs at least and at most. */
-double engine_low(const State *state, uint32_t cell);
-double engine_high(const State *state, uint32_t cell);
+double engine_low(const State *state, uint32_t node);
+double engine_high(const State *state, uint32_t node);
 
 void engine_states(const State *state, uint32_t table, int32_t *space, int32_t *states);
 
-/* Solve a cell to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:
+/* Solve a node to a program that costs at most `slack` times its bound, or prove that it costs more than the budget:
  * begin, then run until FINISHED. */
-int engine_begin(State *state, uint32_t cell, double budget, double slack);
-int engine_run(State *state, int64_t quota);
-/* Have the abstract search prove that a cell costs more than the budget, or at least as much as it ever can. */
-int engine_consult(State *state, uint32_t cell, double budget, int64_t quota);
-void engine_stop(State *state);
+int engine_start(State *state, uint32_t node, double budget, double slack);
+int engine_solve(State *state, int64_t quota);
+/* Have the abstract search prove that a node costs more than the budget, or at least as much as it ever can. */
+int engine_lookup(State *state, uint32_t node, double budget, int64_t quota);
+void engine_release(State *state);
 
-/* The best program that is known of a cell, by number, 0: it is not known step by step; its first step, and the cells
+/* The best program that is known of a node, by number, 0: it is not known step by step; its first step, and the nodes
  * and programs of its parts. */
-uint32_t engine_best(const State *state, uint32_t cell);
+uint32_t engine_best(const State *state, uint32_t node);
 void engine_found(const State *state, uint32_t program, ChoiceInfo *info);
-void engine_found_parts(const State *state, uint32_t program, uint32_t *cells, uint32_t *programs);
+void engine_found_parts(const State *state, uint32_t program, uint32_t *nodes, uint32_t *programs);
 
-/* Choose for a solved cell and all below it: begin, then `engine_choose` until FINISHED. */
-int engine_choice(State *state, uint32_t cell, int32_t settle);
+/* Choose for a solved node and all below it: begin, then `engine_choose` until FINISHED. */
+int engine_choice(State *state, uint32_t node, int32_t settle);
 int engine_choose(State *state, int64_t quota);
-void engine_chosen(const State *state, uint32_t cell, ChoiceInfo *info);
-void engine_chosen_parts(const State *state, uint32_t cell, uint32_t *parts);
-void engine_forget(State *state, uint32_t cell);
+void engine_chosen(const State *state, uint32_t node, ChoiceInfo *info);
+void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts);
+void engine_forget(State *state, uint32_t node);
 
-/* Take all steps on a cell within a budget, and read them one by one. Parts are [parts]. */
-int engine_expand(State *state, uint32_t cell, double budget, uint32_t *count);
-void engine_step(const State *state, uint32_t cell, uint32_t index, StepInfo *info);
-void engine_step_parts(const State *state, uint32_t cell, uint32_t index, uint32_t *parts, double *times);
+/* Take all steps on a node within a budget, and read them one by one. Parts are [parts]. */
+int engine_expand(State *state, uint32_t node, double budget, uint32_t *count);
+void engine_step(const State *state, uint32_t node, uint32_t index, StepInfo *info);
+void engine_step_parts(const State *state, uint32_t node, uint32_t index, uint32_t *parts, double *times);
 
 /* Give the answers that search asks for. `live` is [parts, levels] in bytes. */
-int engine_add_step(State *state, uint32_t cell, int64_t priority, double cost, uint64_t needs, int32_t parts,
+int engine_add_step(State *state, uint32_t node, int64_t priority, double cost, uint64_t needs, int32_t parts,
                     const uint32_t *part, const double *times, const int64_t *live);
-void engine_steps_added(State *state, uint32_t cell);
+void engine_steps_added(State *state, uint32_t node);
 int engine_answers(State *state, uint32_t table, const Answers *answers);
-void engine_believe(State *state, uint32_t cell, double low, double high);
-int engine_know(State *, uint32_t cell, double cost);
-int engine_set_program(State *state, uint32_t cell, int32_t known, uint64_t peak);
+void engine_assume(State *state, uint32_t node, double low, double high);
+int engine_tighten(State *, uint32_t node, double cost);
+int engine_set_program(State *state, uint32_t node, int32_t known, uint64_t peak);

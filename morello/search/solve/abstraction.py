@@ -12,8 +12,8 @@ from morello.ir.tensor import DimMap
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.solve import Bounds
-from morello.search.layout_bounds.solve import Changes, LayoutBounds
-from morello.search.solve.packing import Packing
+from morello.search.layout_bounds.solve import LayoutBounds, TransitionClosure
+from morello.search.solve.marshal import Marshaller
 from morello.search.tables.pipelines import PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.tables.tiles import Kinds
@@ -30,7 +30,7 @@ class Abstraction:
     Moves, whose bounds are known beforehand, Specs are not looked into.
     """
 
-    def __init__(self, packing: Packing, bounds: Bounds, layouts: LayoutBounds):
+    def __init__(self, packing: Marshaller, bounds: Bounds, layouts: LayoutBounds):
         self._packing, self._bounds, self._layouts = packing, bounds, layouts
         self._patterns = layouts.patterns
         #: The first of the spaces in place of each.
@@ -38,7 +38,7 @@ class Abstraction:
         count = 0
         for key in bounds.by_key:
             self._index[key] = count
-            count += 1 + len(layouts.changes.get(key, ()))
+            count += 1 + len(layouts.closures.get(key, ()))
         self._count = count
 
     def fields(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Abstraction:
             "bytes": packing.rows(patterns.bytes, "int64_t"),
             "kind": packing.rows(kinds, "int16_t"),
             "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
-            **self._naming(np.arange(len(patterns)), patterns.either),
+            **self._naming(np.arange(len(patterns)), patterns.join),
         }
         model = {
             **one,
@@ -75,18 +75,18 @@ class Abstraction:
             "any": packing.array(patterns.any, "int32_t"),
         }
         return {
-            **self._naming(patterns.of, patterns.either),
+            **self._naming(patterns.of, patterns.join),
             "abstract": packing.keep(packing.ffi.new("Model *", model)),
             "abstract_space": packing.array([*self._index.values()], "int32_t"),
         }
 
-    def _naming(self, of: Ints, either: Ints) -> dict[str, Any]:
+    def _naming(self, of: Ints, join: Ints) -> dict[str, Any]:
         """Return what says which pattern a state has."""
-        blurred = [self._patterns.blurred[self._patterns.rank(number)] for number in range(len(self._patterns))]
+        joined = [self._patterns.joined[self._patterns.rank(number)] for number in range(len(self._patterns))]
         return {
             "pattern": self._packing.array(of, "int32_t"),
-            "either": self._packing.array(either, "int32_t"),
-            "blurred": self._packing.rows(blurred, "uint8_t"),
+            "join": self._packing.array(join, "int32_t"),
+            "joined": self._packing.rows(joined, "uint8_t"),
         }
 
     def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
@@ -95,17 +95,17 @@ class Abstraction:
         # To look at each of the many operands of a graph takes longer than it helps.
         alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
         shared = {**packing.shared(key, self._index), "alone": alone}
-        plain = {**shared, "changes": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
+        plain = {**shared, "closed_operand": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
         plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
-        if key not in self._layouts.changes:
+        if key not in self._layouts.closures:
             return [{**plain, **packing.grid(self._layouts, key), "leaf": 1}]
         spaces: list[dict[str, Any]] = []
-        for operand, changes in enumerate(self._layouts.changes[key]):
-            change = self._change(changes, self._index[key] + operand + 1)
-            spaces.append({**plain, "changes": operand, "change": change})
+        for operand, changes in enumerate(self._layouts.closures[key]):
+            closure = self._closure(changes, self._index[key] + operand + 1)
+            spaces.append({**plain, "closed_operand": operand, "closure": closure})
         steps = {
             **shared,
-            "changes": -1,
+            "closed_operand": -1,
             **self._kernels(own.space),
             "move_first": plain["move_first"],
             **packing.pipelines(own, self._index, self._fresh, self._under),
@@ -117,7 +117,7 @@ class Abstraction:
         classes = len(self._bounds.states.classes)
         return self._packing.array(np.zeros(len(space.operands) * classes + 1), "int32_t")
 
-    def _change(self, changes: Changes, space: int) -> dict[str, Any]:
+    def _closure(self, changes: TransitionClosure, space: int) -> dict[str, Any]:
         packing = self._packing
         return {
             "space": space,
@@ -173,9 +173,9 @@ class Abstraction:
                 states = np.where(row >= 0, numbers[row], -1)
                 own = self._patterns.of[states]
                 rank = self._patterns.rank(int(own[states >= 0][0])) if np.any(states >= 0) else 0
-                either = self._patterns.either[own]
-                apart = self._patterns.blurred[rank][tensors] if rank else False
-                found.append(np.where(states >= 0, np.where(apart, either, own), -1))
+                join = self._patterns.join[own]
+                apart = self._patterns.joined[rank][tensors] if rank else False
+                found.append(np.where(states >= 0, np.where(apart, join, own), -1))
             distinct.setdefault(b"".join(one.tobytes() for one in found), found)
         steps = [*distinct.values()]
         return {

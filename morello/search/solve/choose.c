@@ -1,54 +1,54 @@
-/* Choose for solved cells: of all steps that lead to a cheapest program, the first in the target's order. */
+/* Choose for solved nodes: of all steps that lead to a cheapest program, the first in the target's order. */
 #include "state.h"
 
 enum { CHOSEN, NOT_YET, NEVER };
 
 static int by_priority(const void *one, const void *other) {
-    const Edge *a = one, *b = other;
+    const Hyperedge *a = one, *b = other;
     return (a->priority > b->priority) - (a->priority < b->priority);
 }
 
 /* Note a choice, whose parts are solved. */
-static void note(State *state, uint32_t number, const Edge *edge) {
-    const Cell *cell = &state->cells[number];
+static void note(State *state, uint32_t number, const Hyperedge *edge) {
+    const Node *node = &state->nodes[number];
     Choice *choice = PUSH(state, choices);
     *choice = (Choice){.priority = edge->priority, .peak = UNKNOWN_PEAK, .edge = *edge};
     choice->first = state->chosen_parts_count;
     for (int part = 0; part < edge->parts; ++part) {
-        const uint32_t below = cell->parts[edge->first + (uint32_t)part].cell;
+        const uint32_t below = node->parts[edge->first + (uint32_t)part].node;
         *PUSH(state, chosen_parts) = below;
     }
-    state->cells[number].choice = state->choices_count;
-    state->cells[number].flags &= ~(uint32_t)BY_PRIORITY;
-    drop_edges(&state->cells[number]);
+    state->nodes[number].choice = state->choices_count;
+    state->nodes[number].flags &= ~(uint32_t)BY_PRIORITY;
+    drop_edges(&state->nodes[number]);
 }
 
 /* Return a part of an edge that is not solved, NULL if all are. */
-static const Part *open_part(const State *state, const Cell *cell, const Edge *edge) {
-    for (const Part *part = cell->parts + edge->first; part < cell->parts + edge->first + edge->parts; ++part) {
-        if (!solved(&state->cells[part->cell])) {
+static const Part *open_part(const State *state, const Node *node, const Hyperedge *edge) {
+    for (const Part *part = node->parts + edge->first; part < node->parts + edge->first + edge->parts; ++part) {
+        if (!solved(&state->nodes[part->node])) {
             return part;
         }
     }
     return NULL;
 }
 
-/* Choose for one cell. NOT_YET: a part has to be solved first. */
+/* Choose for one node. NOT_YET: a part has to be solved first. */
 static int choose(State *state, uint32_t number) {
-    const double cost = state->cells[number].high;
-    if (!(state->cells[number].flags & BY_PRIORITY)) {
+    const double cost = state->nodes[number].high;
+    if (!(state->nodes[number].flags & BY_PRIORITY)) {
         generate(state, number, cost);
-        qsort(state->cells[number].edges, state->cells[number].count, sizeof(Edge), by_priority);
-        state->cells[number].flags |= BY_PRIORITY;
+        qsort(state->nodes[number].edges, state->nodes[number].count, sizeof(Hyperedge), by_priority);
+        state->nodes[number].flags |= BY_PRIORITY;
     }
-    const Cell *cell = &state->cells[number];
-    for (uint32_t at = 0; at < cell->count; ++at) {
-        const Edge *edge = &cell->edges[at];
-        const double low = edge_low(state, cell, edge);
+    const Node *node = &state->nodes[number];
+    for (uint32_t at = 0; at < node->count; ++at) {
+        const Hyperedge *edge = &node->edges[at];
+        const double low = edge_low(state, node, edge);
         if (low > cost) {
             continue;
         }
-        const Part *part = open_part(state, cell, edge);
+        const Part *part = open_part(state, node, edge);
         if (!part) {
             note(state, number, edge);
             return CHOSEN;
@@ -56,7 +56,7 @@ static int choose(State *state, uint32_t number) {
         if (!state->settle) {
             return NEVER;
         }
-        begin(state, part->cell, state->cells[part->cell].low + floor((cost - low) / part->times));
+        start(state, part->node, state->nodes[part->node].low + floor((cost - low) / part->times));
         return NOT_YET;
     }
     return NEVER;
@@ -66,9 +66,9 @@ static int choose(State *state, uint32_t number) {
 static uint32_t next_part(State *state, const Choice *choice) {
     for (int part = 0; part < choice->edge.parts; ++part) {
         const uint32_t below = state->chosen_parts[choice->first + (uint32_t)part];
-        const Cell *cell = &state->cells[below];
-        const int whole = cell->choice && state->choices[cell->choice - 1].whole;
-        if (!whole && cell->pass != state->pass) {
+        const Node *node = &state->nodes[below];
+        const int whole = node->choice && state->choices[node->choice - 1].whole;
+        if (!whole && node->pass != state->pass) {
             return below;
         }
     }
@@ -77,24 +77,24 @@ static uint32_t next_part(State *state, const Choice *choice) {
 
 /* Work out the peak of a chosen program whose parts are done with. */
 static void finish(State *state, uint32_t number) {
-    Choice *choice = &state->choices[state->cells[number].choice - 1];
+    Choice *choice = &state->choices[state->nodes[number].choice - 1];
     uint64_t peaks[choice->edge.parts + 1];
     choice->whole = 1;
     for (int part = 0; part < choice->edge.parts; ++part) {
-        const Cell *cell = &state->cells[state->chosen_parts[choice->first + (uint32_t)part]];
-        const Choice *below = cell->choice ? &state->choices[cell->choice - 1] : NULL;
+        const Node *node = &state->nodes[state->chosen_parts[choice->first + (uint32_t)part]];
+        const Choice *below = node->choice ? &state->choices[node->choice - 1] : NULL;
         choice->whole &= below && below->whole;
         peaks[part] = below ? below->peak : UNKNOWN_PEAK;
     }
     choice->peak = peak_of(state, number, &choice->edge, state->chosen_parts + choice->first, peaks);
 }
 
-/* Take one turn on the cell on top of those to choose for. */
+/* Take one turn on the node on top of those to choose for. */
 static int turn(State *state) {
     const uint32_t number = state->choosing[state->choosing_count - 1];
-    Cell *cell = &state->cells[number];
-    if (cell->choice) {
-        Choice *choice = &state->choices[cell->choice - 1];
+    Node *node = &state->nodes[number];
+    if (node->choice) {
+        Choice *choice = &state->choices[node->choice - 1];
         const uint32_t below = choice->whole ? 0 : next_part(state, choice);
         if (below) {
             *PUSH(state, choosing) = below;
@@ -103,14 +103,14 @@ static int turn(State *state) {
         if (!choice->whole) {
             finish(state, number);
         }
-    } else if (solved(cell) && cell->high < INFINITY) {
-        if (cell->flags & RECALLED) {
+    } else if (solved(node) && node->high < INFINITY) {
+        if (node->flags & RECALLED) {
             state->progress.waiting = number;
-            return ASKS_PROGRAM;
+            return NEEDS_PROGRAM;
         }
-        if (state->model->unknown && !(cell->flags & HAS_EXTRAS)) {
+        if (state->model->unknown && !(node->flags & HAS_EXTRAS)) {
             state->progress.waiting = number;
-            return ASKS_STEPS;
+            return NEEDS_STEPS;
         }
         const int outcome = choose(state, number);
         if (outcome != NEVER) {
@@ -120,26 +120,26 @@ static int turn(State *state) {
             state->progress.waiting = number;
             return CONTRADICTION;
         }
-        cell = &state->cells[number];
-        cell->flags &= ~(uint32_t)BY_PRIORITY;
-        drop_edges(cell);
+        node = &state->nodes[number];
+        node->flags &= ~(uint32_t)BY_PRIORITY;
+        drop_edges(node);
     }
-    state->cells[number].pass = state->pass;
+    state->nodes[number].pass = state->pass;
     --state->choosing_count;
     return FINISHED;
 }
 
-int engine_choice(State *state, uint32_t cell, int32_t settle) {
+int engine_choice(State *state, uint32_t node, int32_t settle) {
     const int status = setjmp(state->failure);
     if (status) {
         return status;
     }
-    abandon(state);
+    release(state);
     state->slack = 1;
     state->settle = settle;
     state->choosing_count = 0;
     ++state->pass;
-    *PUSH(state, choosing) = cell;
+    *PUSH(state, choosing) = node;
     return FINISHED;
 }
 
@@ -149,7 +149,7 @@ int engine_choose(State *state, int64_t quota) {
         return status;
     }
     while (state->choosing_count) {
-        status = run(state, &quota);
+        status = solve(state, &quota);
         if (status == FINISHED) {
             status = --quota < 0 ? PAUSED : turn(state);
         }
@@ -160,8 +160,8 @@ int engine_choose(State *state, int64_t quota) {
     return FINISHED;
 }
 
-void engine_chosen(const State *state, uint32_t cell, ChoiceInfo *info) {
-    const uint32_t at = state->cells[cell].choice;
+void engine_chosen(const State *state, uint32_t node, ChoiceInfo *info) {
+    const uint32_t at = state->nodes[node].choice;
     *info = (ChoiceInfo){.priority = -1, .peak = UNKNOWN_PEAK};
     if (at) {
         const Choice *choice = &state->choices[at - 1];
@@ -169,24 +169,24 @@ void engine_chosen(const State *state, uint32_t cell, ChoiceInfo *info) {
     }
 }
 
-void engine_chosen_parts(const State *state, uint32_t cell, uint32_t *parts) {
-    const Choice *choice = &state->choices[state->cells[cell].choice - 1];
+void engine_chosen_parts(const State *state, uint32_t node, uint32_t *parts) {
+    const Choice *choice = &state->choices[state->nodes[node].choice - 1];
     memcpy(parts, state->chosen_parts + choice->first, choice->edge.parts * sizeof *parts);
 }
 
-/* Choose anew for a cell, as if nothing were known of it from earlier. */
-void engine_forget(State *state, uint32_t cell) {
-    state->cells[cell].flags &= ~(uint32_t)RECALLED;
-    state->cells[cell].choice = 0;
+/* Choose anew for a node, as if nothing were known of it from earlier. */
+void engine_forget(State *state, uint32_t node) {
+    state->nodes[node].flags &= ~(uint32_t)RECALLED;
+    state->nodes[node].choice = 0;
 }
 
-int engine_set_program(State *state, uint32_t cell, int32_t known, uint64_t peak) {
+int engine_set_program(State *state, uint32_t node, int32_t known, uint64_t peak) {
     const int status = setjmp(state->failure);
     if (!status && known) {
         *PUSH(state, choices) = (Choice){.priority = -2, .peak = peak, .whole = 1};
-        state->cells[cell].choice = state->choices_count;
+        state->nodes[node].choice = state->choices_count;
     } else if (!status) {
-        engine_forget(state, cell);
+        engine_forget(state, node);
     }
     return status;
 }

@@ -1,4 +1,4 @@
-"""The compiled search of one engine, as Python sees it: cells, steps, and what it asks for on its way."""
+"""The compiled search of one engine, as Python sees it: nodes, steps, and what it asks for on its way."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _UNKNOWN_PEAK = (1 << 64) - 1
 
 
 @attrs.frozen(eq=False)
-class Cells:
-    """Some cells, an array row each: `low` <= cost <= `high`; `limits` are words (`Lanes`)."""
+class Nodes:
+    """Some nodes, an array row each: `low` <= cost <= `high`; `limits` are words (`PackedLimits`)."""
 
     table: Ints
     shape: Ints
@@ -34,8 +34,8 @@ class Cells:
 
 
 @attrs.frozen
-class Edge:
-    """A step on a cell: its own cost, the costs between which the best program is that begins so, and its parts."""
+class Hyperedge:
+    """A step on a node: its own cost, the costs between which the best program is that begins so, and its parts."""
 
     priority: int
     own: float
@@ -47,26 +47,26 @@ class Edge:
 
 @attrs.frozen
 class Chosen:
-    """The chosen step of a solved cell, its parts' cells, and its program's peak as a word, None if not known."""
+    """The chosen step of a solved node, its parts' nodes, and its program's peak as a word, None if not known."""
 
     priority: int
     peak: int | None
     parts: tuple[int, ...]
 
 
-class Asked(Exception):
-    """Search waits for what Python knows of a cell.
+class Suspended(Exception):
+    """Search waits for what Python knows of a node.
 
-    That is its `steps`, earlier `answers` to its table, which of them to `believe`, or whether there is a `program`.
+    That is its `steps`, earlier `answers` to its table, which of them to `assume`, or whether there is a `program`.
     """
 
-    def __init__(self, what: str, cell: int):
-        super().__init__(f"{what} of cell {cell}")
-        self.what, self.cell = what, cell
+    def __init__(self, what: str, node: int):
+        super().__init__(f"{what} of node {node}")
+        self.what, self.node = what, node
 
 
 class Core:
-    """A state of the compiled search. Cells are numbered from 1 on; cell 0 stands for none."""
+    """A state of the compiled search. Nodes are numbered from 1 on; node 0 stands for none."""
 
     def __init__(self, model: Any):
         self.ffi, self._lib = library()
@@ -81,10 +81,10 @@ class Core:
         self.progress: Any = self._lib.engine_progress(self._state)
 
     def __len__(self) -> int:
-        """Return the number of cells, cell 0 among them."""
-        return int(self.progress.cells)
+        """Return the number of nodes, node 0 among them."""
+        return int(self.progress.nodes)
 
-    # Cells.
+    # Nodes.
 
     def table(self, space: int, tuples: int, states: Sequence[int]) -> int:
         """Return the number of a table, a new one if need be."""
@@ -93,15 +93,15 @@ class Core:
             raise MemoryError
         return found - 1
 
-    def cell(self, table: int, shape: int, limits: int) -> int:
-        """Return the number of a cell, a new one if need be; limits that make no difference count as full."""
-        found = self._lib.engine_cell(self._state, table, shape, limits)
+    def node(self, table: int, shape: int, limits: int) -> int:
+        """Return the number of a node, a new one if need be; limits that make no difference count as full."""
+        found = self._lib.engine_node(self._state, table, shape, limits)
         if not found:
             raise MemoryError
         return found
 
-    def cells(self, first: int = 0, count: int | None = None) -> Cells:
-        """Return what is known of cells, by default of all."""
+    def nodes(self, first: int = 0, count: int | None = None) -> Nodes:
+        """Return what is known of nodes, by default of all."""
         count = len(self) - first if count is None else count
         table, shape = np.empty(count, dtype=np.uint32), np.empty(count, dtype=np.int32)
         limits, flags = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint8)
@@ -109,16 +109,16 @@ class Core:
         columns = ("uint32_t[]", table), ("int32_t[]", shape), ("uint64_t[]", limits), ("double[]", low)
         columns = *columns, ("double[]", high), ("uint8_t[]", flags)
         buffers = [self.ffi.from_buffer(kind, array) for kind, array in columns]
-        self._lib.engine_cells(self._state, first, count, *buffers)
+        self._lib.engine_nodes(self._state, first, count, *buffers)
         solved, recalled = (
             (flags & self._lib.IS_SOLVED).astype(np.bool_),
             (flags & self._lib.IS_RECALLED).astype(np.bool_),
         )
-        return Cells(table.astype(np.int64), shape.astype(np.int64), limits, low, high, solved, recalled)
+        return Nodes(table.astype(np.int64), shape.astype(np.int64), limits, low, high, solved, recalled)
 
-    def costs(self, cell: int) -> tuple[float, float]:
-        """Return the costs between which that of a cell is; both are infinite where nothing implements it."""
-        return self._lib.engine_low(self._state, cell), self._lib.engine_high(self._state, cell)
+    def costs(self, node: int) -> tuple[float, float]:
+        """Return the costs between which that of a node is; both are infinite where nothing implements it."""
+        return self._lib.engine_low(self._state, node), self._lib.engine_high(self._state, node)
 
     def states(self, table: int) -> tuple[int, tuple[int, ...]]:
         """Return the space of a table, and the states of its operands, -1 behind them."""
@@ -128,81 +128,81 @@ class Core:
 
     # Search.
 
-    def begin(self, cell: int, budget: float, slack: float = 1.0) -> None:
-        """Begin to solve a cell, or to show that it costs more than the budget.
+    def start(self, node: int, budget: float, slack: float = 1.0) -> None:
+        """Begin to solve a node, or to show that it costs more than the budget.
 
         A program will do that costs at most `slack` times what is proven that it must cost.
         """
-        self._check(self._lib.engine_begin(self._state, cell, budget, slack))
+        self._check(self._lib.engine_start(self._state, node, budget, slack))
 
-    def run(self) -> bool:
-        """Go on for some turns; return whether it is done. Raises Asked."""
-        return self._check(self._lib.engine_run(self._state, QUOTA))
+    def solve(self) -> bool:
+        """Go on for some turns; return whether it is done. Raises Suspended."""
+        return self._check(self._lib.engine_solve(self._state, QUOTA))
 
-    def consult(self, cell: int, budget: float = float("inf")) -> bool:
-        """Have the abstract search prove that a cell costs more than a budget, for some turns.
+    def lookup(self, node: int, budget: float = float("inf")) -> bool:
+        """Have the abstract search prove that a node costs more than a budget, for some turns.
 
         Return whether it is done. Its bound is learnt where it is above what was known.
         """
-        return self._check(self._lib.engine_consult(self._state, cell, budget, QUOTA))
+        return self._check(self._lib.engine_lookup(self._state, node, budget, QUOTA))
 
-    def stop(self) -> None:
+    def release(self) -> None:
         """Let go of what was begun; what was learnt stays."""
-        self._lib.engine_stop(self._state)
+        self._lib.engine_release(self._state)
 
-    def begin_choice(self, cell: int, *, settle: bool) -> None:
-        """Begin to choose for a cell and all below it.
+    def start_choice(self, node: int, *, settle: bool) -> None:
+        """Begin to choose for a node and all below it.
 
         Which step comes first may depend on whether others are as cheap, which is found out if `settle` is on.
         """
-        self._check(self._lib.engine_choice(self._state, cell, settle))
+        self._check(self._lib.engine_choice(self._state, node, settle))
 
     def choose(self) -> bool:
-        """Go on choosing for some turns; return whether it is done. Raises Asked."""
+        """Go on choosing for some turns; return whether it is done. Raises Suspended."""
         return self._check(self._lib.engine_choose(self._state, QUOTA))
 
-    def chosen(self, cell: int) -> Chosen:
-        """Return what was chosen for a cell."""
+    def chosen(self, node: int) -> Chosen:
+        """Return what was chosen for a node."""
         info = self.ffi.new("ChoiceInfo *")
-        self._lib.engine_chosen(self._state, cell, info)
+        self._lib.engine_chosen(self._state, node, info)
         parts = self.ffi.new("uint32_t[]", info.parts)
         if info.parts:
-            self._lib.engine_chosen_parts(self._state, cell, parts)
+            self._lib.engine_chosen_parts(self._state, node, parts)
         return Chosen(int(info.priority), None if info.peak == _UNKNOWN_PEAK else int(info.peak), tuple(parts))
 
-    def best(self, cell: int) -> int:
-        """Return the number of the best program found so far for a cell, 0 if it is not known step by step."""
-        return int(self._lib.engine_best(self._state, cell))
+    def best(self, node: int) -> int:
+        """Return the number of the best program found so far for a node, 0 if it is not known step by step."""
+        return int(self._lib.engine_best(self._state, node))
 
     def found(self, program: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the first step's priority of a program that was found, and the cells and programs of its parts."""
+        """Return the first step's priority of a program that was found, and the nodes and programs of its parts."""
         info = self.ffi.new("ChoiceInfo *")
         self._lib.engine_found(self._state, program, info)
-        cells, programs = (self.ffi.new("uint32_t[]", max(1, info.parts)) for _ in range(2))
-        self._lib.engine_found_parts(self._state, program, cells, programs)
-        return int(info.priority), [(int(cells[at]), int(programs[at])) for at in range(info.parts)]
+        nodes, programs = (self.ffi.new("uint32_t[]", max(1, info.parts)) for _ in range(2))
+        self._lib.engine_found_parts(self._state, program, nodes, programs)
+        return int(info.priority), [(int(nodes[at]), int(programs[at])) for at in range(info.parts)]
 
-    def forget_program(self, cell: int) -> None:
-        """Let a cell's program be looked for, though it is known from earlier."""
-        self._lib.engine_forget(self._state, cell)
+    def forget_program(self, node: int) -> None:
+        """Let a node's program be looked for, though it is known from earlier."""
+        self._lib.engine_forget(self._state, node)
 
-    def edges(self, cell: int, budget: float) -> list[Edge]:
-        """Return all steps on a cell that may lead to a program within a budget. Raises Asked."""
+    def hyperedges(self, node: int, budget: float) -> list[Hyperedge]:
+        """Return all steps on a node that may lead to a program within a budget. Raises Suspended."""
         count, info = self.ffi.new("uint32_t *"), self.ffi.new("StepInfo *")
-        self._check(self._lib.engine_expand(self._state, cell, budget, count))
-        found: list[Edge] = []
+        self._check(self._lib.engine_expand(self._state, node, budget, count))
+        found: list[Hyperedge] = []
         for index in range(count[0]):
-            self._lib.engine_step(self._state, cell, index, info)
+            self._lib.engine_step(self._state, node, index, info)
             parts, times = self.ffi.new("uint32_t[]", info.parts), self.ffi.new("double[]", info.parts)
-            self._lib.engine_step_parts(self._state, cell, index, parts, times)
-            found.append(Edge(int(info.priority), info.own, info.low, info.high, tuple(parts), tuple(times)))
+            self._lib.engine_step_parts(self._state, node, index, parts, times)
+            found.append(Hyperedge(int(info.priority), info.own, info.low, info.high, tuple(parts), tuple(times)))
         return found
 
     # Answers.
 
     def add_step(
         self,
-        cell: int,
+        node: int,
         priority: int,
         cost: float,
         needs: int,
@@ -212,11 +212,11 @@ class Core:
     ) -> None:
         """Add a step that only Python knows; `live`, [parts, levels], are the bytes held while each part runs."""
         flat = [amount for row in live for amount in row]
-        self._check(self._lib.engine_add_step(self._state, cell, priority, cost, needs, len(parts), parts, times, flat))
+        self._check(self._lib.engine_add_step(self._state, node, priority, cost, needs, len(parts), parts, times, flat))
 
-    def steps_added(self, cell: int) -> None:
-        """Say that all such steps on a cell are there."""
-        self._lib.engine_steps_added(self._state, cell)
+    def steps_added(self, node: int) -> None:
+        """Say that all such steps on a node are there."""
+        self._lib.engine_steps_added(self._state, node)
 
     def set_answers(self, table: int, answers: dict[str, Any] | None) -> None:
         """Give the answers to a table that are known from earlier: the fields of `Answers` in `_engine.h`."""
@@ -224,17 +224,17 @@ class Core:
         self._kept.append(answers)
         self._check(self._lib.engine_answers(self._state, table, known))
 
-    def believe(self, cell: int, low: float, high: float) -> None:
-        """Take it for known from earlier between which costs that of a cell is."""
-        self._lib.engine_believe(self._state, cell, low, high)
+    def assume(self, node: int, low: float, high: float) -> None:
+        """Take it for known from earlier between which costs that of a node is."""
+        self._lib.engine_assume(self._state, node, low, high)
 
-    def know(self, cell: int, cost: int) -> None:
-        """Take it for known that a cell has a program of this cost, whose steps are not known here."""
-        self._check(self._lib.engine_know(self._state, cell, cost))
+    def tighten(self, node: int, cost: int) -> None:
+        """Take it for known that a node has a program of this cost, whose steps are not known here."""
+        self._check(self._lib.engine_tighten(self._state, node, cost))
 
-    def set_program(self, cell: int, peak: int | None) -> None:
-        """Say what peak the program has that is known from earlier for a cell, None: there is no such program."""
-        self._check(self._lib.engine_set_program(self._state, cell, peak is not None, peak or 0))
+    def set_program(self, node: int, peak: int | None) -> None:
+        """Say what peak the program has that is known from earlier for a node, None: there is no such program."""
+        self._check(self._lib.engine_set_program(self._state, node, peak is not None, peak or 0))
 
     def _check(self, status: int) -> bool:
         """Return whether it is done, given what the compiled search returned. Raises what went wrong."""
@@ -242,10 +242,10 @@ class Core:
         if status in (lib.FINISHED, lib.PAUSED):
             return status == lib.FINISHED
         waiting = int(self.progress.waiting)
-        asks = {lib.ASKS_STEPS: "steps", lib.ASKS_ANSWERS: "answers"}
-        asks |= {lib.ASKS_PROGRAM: "program", lib.ASKS_BELIEF: "belief"}
+        asks = {lib.NEEDS_STEPS: "steps", lib.NEEDS_ANSWERS: "answers"}
+        asks |= {lib.NEEDS_PROGRAM: "program", lib.NEEDS_ASSUMPTION: "assumption"}
         if status in asks:
-            raise Asked(asks[status], waiting)
+            raise Suspended(asks[status], waiting)
         if status == lib.NO_MEMORY:
             raise MemoryError
         if status == lib.TOO_LARGE:
@@ -255,4 +255,4 @@ class Core:
                 "a rewrite leads from a Spec back to that Spec, so that search has no end",
                 "each step should make sizes smaller, take memory, or replace the operation",
             )
-        raise AssertionError(f"no step on cell {waiting} costs what it was found to cost")
+        raise AssertionError(f"no step on node {waiting} costs what it was found to cost")

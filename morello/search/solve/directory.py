@@ -1,4 +1,4 @@
-"""The way from Specs to cells of an engine, and back."""
+"""The way from Specs to nodes of an engine, and back."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from morello.ir.spec import LogicalSpec, Spec
 from morello.search.bounds.class_tuples import Classes
 from morello.search.bounds.solve import Bounds
 from morello.search.solve.core import Core
-from morello.search.solve.packing import Lanes
+from morello.search.solve.marshal import PackedLimits
 from morello.search.tables.operand_states import States
 from morello.search.tables.shapes import Space, key_of
 from morello.search.tables.step_tables import ranked_states
 
 
 class Directory:
-    """Finds the cells of Specs and the Specs of cells."""
+    """Finds the nodes of Specs and the Specs of nodes."""
 
-    def __init__(self, bounds: Bounds, core: Core, lanes: Lanes):
-        self._bounds, self._core, self._lanes = bounds, core, lanes
+    def __init__(self, bounds: Bounds, core: Core, packed_limits: PackedLimits):
+        self._bounds, self._core, self._packed_limits = bounds, core, packed_limits
         self._states = bounds.states
         self._index = {key: number for number, key in enumerate(bounds.by_key)}
         self._spaces = [own.space for own in bounds.by_key.values()]
@@ -41,20 +41,20 @@ class Directory:
         number = self._bounds.by_key[key].tuples[classes_of(logical, self._states)]
         return self._core.table(self._index[key], number, states)
 
-    def cells_of(self, specs: Sequence[Spec]) -> list[int]:
-        """Return the cell of each Spec; all of them are covered."""
+    def nodes_of(self, specs: Sequence[Spec]) -> list[int]:
+        """Return the node of each Spec; all of them are covered."""
         codes = self._bounds.limit_codes
         found: list[int] = []
         for spec in specs:
             space = self._bounds.by_key[key_of(spec.logical)].space
             shape = space.number([int(size) for size in spec.shape])
-            limits = self._lanes.pack(codes.encode(spec.limits).tolist())
-            found.append(self._core.cell(self.table_of(spec.logical), shape, limits))
+            limits = self._packed_limits.pack(codes.encode(spec.limits).tolist())
+            found.append(self._core.node(self.table_of(spec.logical), shape, limits))
         return found
 
-    def logical(self, cell: int) -> LogicalSpec:
-        """Return the Spec that a cell stands for, without its limits."""
-        one = self._core.cells(cell, 1)
+    def logical(self, node: int) -> LogicalSpec:
+        """Return the Spec that a node stands for, without its limits."""
+        one = self._core.nodes(node, 1)
         labels = self.labels(int(one.table[0]))
         sizes = self._bounds.by_key[key_of(labels)].space.sizes[:, one.shape[0]]
         return attrs.evolve(labels, shape=tuple(int(size) for size in sizes))

@@ -1,4 +1,4 @@
-"""The tables, bounds and cells of some goals, made ready for search."""
+"""The tables, bounds and nodes of some goals, made ready for search."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from morello.search.progress import Phase
 from morello.search.solve.abstraction import Abstraction
 from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory, classes_of
-from morello.search.solve.one_by_one import Singles
-from morello.search.solve.packing import Lanes, Packing
+from morello.search.solve.generic_rewrites import GenericRewrites
+from morello.search.solve.marshal import Marshaller, PackedLimits
 from morello.search.step_kinds import KINDS
 from morello.search.structs import Pointer
 from morello.search.tables.kernels import KernelTables
@@ -31,7 +31,7 @@ from morello.search.watch import Full, Late
 
 
 class Engine:
-    """Tables, bounds and cells below some Specs, whose sizes and operand states are known when it is made.
+    """Tables, bounds and nodes below some Specs, whose sizes and operand states are known when it is made.
 
     Limits above the `ceilings` are not known to it; with less memory, bounds are tighter. Without `prune` every program
     is looked at. `core` may ask for earlier answers if `recalls` is on. `begin` hears of what is made next, and
@@ -56,48 +56,48 @@ class Engine:
         begin(Phase.TABLES)
         self.seeds = list(dict.fromkeys(seeds))
         self.search_tables = tables or SearchTables(self.seeds, target, [kind.tables for kind in KINDS])
-        self.singles = Singles(target)
+        self.generic = GenericRewrites(target)
         goals = dict.fromkeys((key_of(seed), classes_of(seed, self.search_tables.states)) for seed in self.seeds)
         # Nothing bounds what unknown rewrites lead to.
-        trivial = not prune or bool(self.singles)
+        trivial = not prune or bool(self.generic)
         begin(Phase.BOUNDS)
         self.bounds = relaxed([*goals], self.search_tables, self.ceilings, trivial=trivial)
         bounded(self.bounds)
         #: The bounds by layout, once there are any, and whether there may be.
         self.layouts: LayoutBounds | None = None
         self.refines = not trivial
-        self.lanes = Lanes(self.bounds.limit_codes)
-        relevant = relevant_limits(self.search_tables, everything=bool(self.singles))
-        self.packing = Packing(self.bounds, self.lanes, relevant)
-        self._start(self.packing.model(unknown=bool(self.singles), exhaustive=trivial, asks=recalls))
+        self.packed_limits = PackedLimits(self.bounds.limit_codes)
+        relevant = relevant_limits(self.search_tables, everything=bool(self.generic))
+        self.marshaller = Marshaller(self.bounds, self.packed_limits, relevant)
+        self._start(self.marshaller.model(unknown=bool(self.generic), exhaustive=trivial, asks=recalls))
 
     def refined(self) -> Engine | None:
-        """Return the same engine with bounds by layout, which has met no cell; None if time or memory are up before."""
+        """Return the same engine with bounds by layout, which has met no node; None if time or memory are up before."""
         self.refines = False
         try:
             self._begin(Phase.LAYOUTS)
             layouts = LayoutBounds(self.bounds, [kind.layouts for kind in KINDS])
-            abstraction = Abstraction(self.packing, self.bounds, layouts).fields()
+            abstraction = Abstraction(self.marshaller, self.bounds, layouts).fields()
         except (Full, Late):
             return None
         finer = copy(self)
         finer.layouts = layouts
-        finer._start(self.packing.refined(self.core.model, layouts, abstraction))
+        finer._start(self.marshaller.refined(self.core.model, layouts, abstraction))
         return finer
 
     def _start(self, model: Pointer) -> None:
         """Begin to search, given the whole as C has it."""
         self.core = Core(model)
-        self.directory = Directory(self.bounds, self.core, self.lanes)
+        self.directory = Directory(self.bounds, self.core, self.packed_limits)
 
-    def step(self, cell: int, priority: int) -> Rewrite:
-        """Return the step of a packed priority on a cell."""
+    def step(self, node: int, priority: int) -> Rewrite:
+        """Return the step of a packed priority on a node."""
         place = Priority.unpack(priority)
-        rewrite, logical = rewrites_of(self.target)[place.rewrite], self.directory.logical(cell)
+        rewrite, logical = rewrites_of(self.target)[place.rewrite], self.directory.logical(node)
         for tables in self.search_tables.steps:
             if tables.handles(rewrite):
                 return tables.step(logical, place)
-        return self.singles.step(logical, place)
+        return self.generic.step(logical, place)
 
 
 def relaxed(

@@ -1,12 +1,12 @@
-/* Take all steps on a cell that may lead to programs within a budget.
+/* Take all steps on a node that may lead to programs within a budget.
  *
- * The bounds of class tuples are asked first: most candidates end there, before cells are made of their parts.
+ * The bounds of class tuples are asked first: most candidates end there, before nodes are made of their parts.
  */
 #include "state.h"
 
 /* Begin an edge, whose parts are added next. */
-Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
-    return (Edge){.low = own,
+Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own) {
+    return (Hyperedge){.low = own,
                   .own = own,
                   .priority = priority,
                   .first = state->new_parts_count,
@@ -15,14 +15,14 @@ Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64
                   .kind = (uint8_t)kind};
 }
 
-void add_part(State *state, Edge *edge, uint32_t cell, double times) {
-    *PUSH(state, new_parts) = (Part){.times = times, .cell = cell};
+void add_part(State *state, Hyperedge *edge, uint32_t node, double times) {
+    *PUSH(state, new_parts) = (Part){.times = times, .node = node};
     ++edge->parts;
-    edge->low += times * state->cells[cell].low;
+    edge->low += times * state->nodes[node].low;
 }
 
 /* Keep an edge if programs within the budget may begin with it. */
-void keep_edge(State *state, Edge *edge, double budget) {
+void keep_edge(State *state, Hyperedge *edge, double budget) {
     if (edge->low <= budget) {
         *PUSH(state, new_edges) = *edge;
     } else {
@@ -44,14 +44,14 @@ static double kernel_cost(const Space *space, uint32_t kernel, uint32_t shape) {
 }
 
 static void kernel_edges(State *state, uint32_t number, double budget) {
-    const Cell *cell = &state->cells[number];
-    const Table *table = table_at(state, cell);
+    const Node *node = &state->nodes[number];
+    const SubproblemTable *table = table_at(state, node);
     const Space *space = &state->model->space[table->space];
-    const uint32_t shape = cell->shape;
+    const uint32_t shape = node->shape;
     for (uint32_t row = table->kernel; row < table->kernel + table->kernels; ++row) {
         const double cost = kernel_cost(space, row, shape);
-        if (cost <= budget && dominates(state->model, cell->limits, space->kernel_needs[row])) {
-            Edge edge = new_edge(state, KERNEL, row, 0, space->kernel_priority[row], cost);
+        if (cost <= budget && dominates(state->model, node->limits, space->kernel_needs[row])) {
+            Hyperedge edge = new_edge(state, KERNEL, row, 0, space->kernel_priority[row], cost);
             keep_edge(state, &edge, budget);
         }
     }
@@ -90,31 +90,31 @@ static void loop_edge(State *state, uint32_t number, const LoopGroup *group, uin
                       double budget) {
     const Model *model = state->model;
     int32_t made[model->width];
-    Edge edge = new_edge(state, LOOP, which, 0, group->priority[entry], group->cost[entry]);
+    Hyperedge edge = new_edge(state, LOOP, which, 0, group->priority[entry], group->cost[entry]);
     for (int at = 0; at < group->parts; ++at) {
         const LoopPart *part = &group->part[at];
         if (part->shape[entry] < 0) {
             continue;
         }
-        const Cell *cell = &state->cells[number];
-        const int32_t tuple = table_at(state, cell)->tuple;
-        if (!tiles(model, part, entry, states_at(state, cell), made)) {
+        const Node *node = &state->nodes[number];
+        const int32_t tuple = table_at(state, node)->tuple;
+        if (!tiles(model, part, entry, states_at(state, node), made)) {
             edge.low = INFINITY;
             break;
         }
-        const uint64_t limits = cell->limits;
+        const uint64_t limits = node->limits;
         const uint32_t table = table_of(state, part->space, part->tuples[tuple], made);
-        add_part(state, &edge, cell_of(state, table, part->shape[entry], limits), part->times[entry]);
+        add_part(state, &edge, node_of(state, table, part->shape[entry], limits), part->times[entry]);
     }
     keep_edge(state, &edge, budget);
 }
 
 static void loop_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
-    const int32_t tuple = table_at(state, &state->cells[number])->tuple;
-    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
-    const uint64_t limits = state->cells[number].limits;
-    const uint32_t shape = state->cells[number].shape;
+    const int32_t tuple = table_at(state, &state->nodes[number])->tuple;
+    const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
+    const uint64_t limits = state->nodes[number].limits;
+    const uint32_t shape = state->nodes[number].shape;
     for (int32_t which = 0; which < space->groups; ++which) {
         const LoopGroup *group = &space->group[which];
         if (!group->fits[tuple]) {
@@ -143,20 +143,20 @@ static void move_edge(State *state, uint32_t number, const Trial *trial, int32_t
     const Model *model = state->model;
     const MoveClass *move = trial->move;
     int32_t states[model->width];
-    memcpy(states, states_at(state, &state->cells[number]), sizeof states);
+    memcpy(states, states_at(state, &state->nodes[number]), sizeof states);
     states[trial->operand] = fresh;
-    const int32_t space = table_at(state, &state->cells[number])->space;
-    Edge edge = new_edge(state, MOVE, trial->which, (uint32_t)step, move->priority[step], own);
-    add_part(state, &edge, cell_of(state, table_of(state, space, trial->tuple, states), trial->shape, left), 1);
+    const int32_t space = table_at(state, &state->nodes[number])->space;
+    Hyperedge edge = new_edge(state, MOVE, trial->which, (uint32_t)step, move->priority[step], own);
+    add_part(state, &edge, node_of(state, table_of(state, space, trial->tuple, states), trial->shape, left), 1);
     const int32_t load[2] = {trial->state, fresh}, store[2] = {fresh, trial->state};
     const int32_t shape = move->copy_shape[trial->shape];
     if (!view && move->load >= 0) {
         const uint32_t table = table_of(state, move->copy_space, move->load, load);
-        add_part(state, &edge, cell_of(state, table, shape, left), 1);
+        add_part(state, &edge, node_of(state, table, shape, left), 1);
     }
     if (!view && move->store >= 0) {
         const uint32_t table = table_of(state, move->copy_space, move->store, store);
-        add_part(state, &edge, cell_of(state, table, shape, left), 1);
+        add_part(state, &edge, node_of(state, table, shape, left), 1);
     }
     keep_edge(state, &edge, budget);
 }
@@ -173,7 +173,7 @@ static double copy_bound(const Model *model, const MoveClass *move, int32_t shap
 static void try_moves(State *state, uint32_t number, const Trial *trial, double budget) {
     const Model *model = state->model;
     const MoveClass *move = trial->move;
-    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
     uint64_t left;
     if (!lowered(model, move->level, trial->limits, model->smallest[move->cls][trial->tensor], &left)) {
         return;
@@ -201,11 +201,11 @@ static void try_moves(State *state, uint32_t number, const Trial *trial, double 
 
 static void move_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
-    const Table table = *table_at(state, &state->cells[number]);
+    const SubproblemTable table = *table_at(state, &state->nodes[number]);
     const Space *space = &model->space[table.space];
-    const int32_t shape = (int32_t)state->cells[number].shape;
+    const int32_t shape = (int32_t)state->nodes[number].shape;
     for (int operand = 0; operand < space->operands; ++operand) {
-        const int32_t own = states_at(state, &state->cells[number])[operand];
+        const int32_t own = states_at(state, &state->nodes[number])[operand];
         const int32_t *first = space->move_first + operand * model->classes + model->cls[own];
         for (int32_t which = first[0]; which < first[1]; ++which) {
             const MoveClass *move = &space->move[which];
@@ -216,7 +216,7 @@ static void move_edges(State *state, uint32_t number, double budget) {
                            .tensor = space->tensor[operand][shape],
                            .tuple = tuple_after(model, space, table.tuple, operand, move->cls),
                            .shape = shape,
-                           .limits = state->cells[number].limits};
+                           .limits = state->nodes[number].limits};
             trial.own = model->cost[own][trial.tensor];
             if (trial.tuple >= 0) {
                 try_moves(state, number, &trial, budget);
@@ -226,25 +226,25 @@ static void move_edges(State *state, uint32_t number, double budget) {
 }
 
 static void extra_edges(State *state, uint32_t number, double budget) {
-    for (uint32_t at = state->cells[number].extra; at; at = state->extras[at].next) {
+    for (uint32_t at = state->nodes[number].extra; at; at = state->extras[at].next) {
         const Extra *extra = &state->extras[at];
-        Edge edge = new_edge(state, EXTRA, at, 0, extra->priority, extra->own);
+        Hyperedge edge = new_edge(state, EXTRA, at, 0, extra->priority, extra->own);
         for (uint32_t part = 0; part < extra->parts; ++part) {
-            add_part(state, &edge, extra->part[part].cell, extra->part[part].times);
+            add_part(state, &edge, extra->part[part].node, extra->part[part].times);
         }
         keep_edge(state, &edge, budget);
     }
 }
 
 static int by_low_and_priority(const void *one, const void *other) {
-    const Edge *a = one, *b = other;
+    const Hyperedge *a = one, *b = other;
     if (a->low != b->low) {
         return a->low < b->low ? -1 : 1;
     }
     return (a->priority > b->priority) - (a->priority < b->priority);
 }
 
-/* Make all edges of a cell that may be within the budget, the most promising first. */
+/* Make all edges of a node that may be within the budget, the most promising first. */
 void generate(State *state, uint32_t number, double budget) {
     /* What costs infinity cannot be, and is within no budget. */
     const double most = fmin(budget, DBL_MAX);
@@ -254,22 +254,22 @@ void generate(State *state, uint32_t number, double budget) {
     pipeline_edges(state, number, most);
     move_edges(state, number, most);
     extra_edges(state, number, most);
-    change_edges(state, number, most);
-    Cell *cell = &state->cells[number];
-    drop_edges(cell);
-    const size_t edges = state->new_edges_count * sizeof(Edge), parts = state->new_parts_count * sizeof(Part);
+    closure_edges(state, number, most);
+    Node *node = &state->nodes[number];
+    drop_edges(node);
+    const size_t edges = state->new_edges_count * sizeof(Hyperedge), parts = state->new_parts_count * sizeof(Part);
     if (edges) {
-        qsort(state->new_edges, state->new_edges_count, sizeof(Edge), by_low_and_priority);
-        cell->edges = malloc(edges + parts);
-        if (!cell->edges) {
+        qsort(state->new_edges, state->new_edges_count, sizeof(Hyperedge), by_low_and_priority);
+        node->edges = malloc(edges + parts);
+        if (!node->edges) {
             longjmp(state->failure, NO_MEMORY);
         }
-        cell->parts = (Part *)(void *)(cell->edges + state->new_edges_count);
-        memcpy(cell->edges, state->new_edges, edges);
-        memcpy(cell->parts, state->new_parts, parts);
+        node->parts = (Part *)(void *)(node->edges + state->new_edges_count);
+        memcpy(node->edges, state->new_edges, edges);
+        memcpy(node->parts, state->new_parts, parts);
     }
-    cell->count = state->new_edges_count;
-    cell->reach = budget;
+    node->count = state->new_edges_count;
+    node->reach = budget;
     ++state->progress.expansions;
-    state->progress.edges += cell->count;
+    state->progress.hyperedges += node->count;
 }

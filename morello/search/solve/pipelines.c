@@ -1,7 +1,7 @@
 /* Pipelines: steps that make new tensors; and what any step holds in memory while its parts run. */
 #include "state.h"
 
-/* A pipeline that is tried on a cell: its table, one step of it, and the states of its new tensors. */
+/* A pipeline that is tried on a node: its table, one step of it, and the states of its new tensors. */
 typedef struct {
     const PipelineClass *pipeline;
     uint32_t which;
@@ -83,30 +83,30 @@ static int operands_of(const Space *space, const PipelinePart *part, const int32
 static void pipeline_edge(State *state, uint32_t number, const Stage *stage, double own, double budget) {
     const Model *model = state->model;
     const PipelineTable *table = stage->pipeline->table;
-    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
-    const uint64_t limits = state->cells[number].limits;
+    const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
+    const uint64_t limits = state->nodes[number].limits;
     int32_t made[model->width];
     const int64_t priority = table->priority[stage->step];
-    Edge edge = new_edge(state, PIPELINE, stage->which, (uint32_t)stage->step, priority, own);
+    Hyperedge edge = new_edge(state, PIPELINE, stage->which, (uint32_t)stage->step, priority, own);
     for (int at = 0; at < table->parts; ++at) {
         const PipelinePart *part = &table->part[at];
         uint64_t left;
-        if (!operands_of(space, part, states_at(state, &state->cells[number]), stage->fresh, made) ||
+        if (!operands_of(space, part, states_at(state, &state->nodes[number]), stage->fresh, made) ||
             !limits_left(model, stage, part, limits, &left)) {
             edge.low = INFINITY;
             break;
         }
         const uint32_t below = table_of(state, part->space, stage->pipeline->tuples[at], made);
-        add_part(state, &edge, cell_of(state, below, part->shape[stage->shape], left), 1);
+        add_part(state, &edge, node_of(state, below, part->shape[stage->shape], left), 1);
     }
     keep_edge(state, &edge, budget);
 }
 
 void pipeline_edges(State *state, uint32_t number, double budget) {
     const Model *model = state->model;
-    const Table table = *table_at(state, &state->cells[number]);
+    const SubproblemTable table = *table_at(state, &state->nodes[number]);
     const Space *space = &model->space[table.space];
-    const uint32_t shape = state->cells[number].shape;
+    const uint32_t shape = state->nodes[number].shape;
     for (int32_t which = space->pipeline_first[table.tuple]; which < space->pipeline_first[table.tuple + 1]; ++which) {
         const PipelineClass *pipeline = &space->pipeline[which];
         int32_t fresh[pipeline->table->tensors + 1];
@@ -114,7 +114,7 @@ void pipeline_edges(State *state, uint32_t number, double budget) {
         for (stage.step = 0; stage.step < pipeline->table->steps; ++stage.step) {
             const double own = new_tensors(model, pipeline->table, stage.step, shape, fresh);
             if (own <= budget &&
-                pipeline_bound(model, &stage, state->cells[number].limits, own, budget) <= budget) {
+                pipeline_bound(model, &stage, state->nodes[number].limits, own, budget) <= budget) {
                 pipeline_edge(state, number, &stage, own, budget);
             }
         }
@@ -122,14 +122,14 @@ void pipeline_edges(State *state, uint32_t number, double budget) {
 }
 
 /* Return the bytes of a level that a step holds while one of its parts runs. */
-static int64_t held(const State *state, uint32_t number, const Edge *edge, const uint32_t *parts, int part, int level) {
+static int64_t held(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts, int part, int level) {
     const Model *model = state->model;
-    const Cell *cell = &state->cells[number];
-    const Space *space = &model->space[table_at(state, cell)->space];
-    const uint32_t shape = cell->shape;
+    const Node *node = &state->nodes[number];
+    const Space *space = &model->space[table_at(state, node)->space];
+    const uint32_t shape = node->shape;
     if (edge->kind == MOVE && space->move[edge->which].level == level) {
         const int operand = space->move[edge->which].operand;
-        const int32_t fresh = states_at(state, &state->cells[parts[0]])[operand];
+        const int32_t fresh = states_at(state, &state->nodes[parts[0]])[operand];
         return model->bytes[fresh][space->tensor[operand][shape]];
     }
     if (edge->kind == PIPELINE) {
@@ -140,9 +140,9 @@ static int64_t held(const State *state, uint32_t number, const Edge *edge, const
 }
 
 /* Return the peak of a program that begins with a step, given its parts and their peaks. */
-uint64_t peak_of(const State *state, uint32_t number, const Edge *edge, const uint32_t *parts, const uint64_t *below) {
+uint64_t peak_of(const State *state, uint32_t number, const Hyperedge *edge, const uint32_t *parts, const uint64_t *below) {
     const Model *model = state->model;
-    const Space *space = &model->space[table_at(state, &state->cells[number])->space];
+    const Space *space = &model->space[table_at(state, &state->nodes[number])->space];
     uint64_t peak = edge->kind == KERNEL ? space->kernel_needs[edge->which] : 0;
     peak = edge->kind == EXTRA ? state->extras[edge->which].needs : peak;
     for (int part = 0; part < edge->parts; ++part) {

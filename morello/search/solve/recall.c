@@ -17,22 +17,22 @@ static int contains(const State *state, const Answers *known, int64_t at, uint32
 }
 
 /* Take a cost, or bounds of it, for known from earlier. */
-void believe(State *state, uint32_t number, double low, double high) {
-    if (high < INFINITY && !solved(&state->cells[number])) {
-        state->cells[number].flags |= RECALLED;
+void assume(State *state, uint32_t number, double low, double high) {
+    if (high < INFINITY && !solved(&state->nodes[number])) {
+        state->nodes[number].flags |= RECALLED;
     }
-    state->progress.told += low > 0;
-    learn(state, number, low, high, UNKNOWN_PEAK, 0);
+    state->progress.recalled += low > 0;
+    tighten(state, number, low, high, UNKNOWN_PEAK, 0);
 }
 
-/* Learn what answers from earlier say of a cell. Return 0 where it takes more to know which of them to believe. */
+/* Learn what answers from earlier say of a node. Return 0 where it takes more to know which of them to assume. */
 int recall(State *state, uint32_t number, const Answers *known) {
-    const Cell *cell = &state->cells[number];
-    const uint32_t shape = cell->shape;
+    const Node *node = &state->nodes[number];
+    const uint32_t shape = node->shape;
     double low = 0, high = INFINITY;
     int settled = 0, claimed = 0;
     for (int64_t at = 0; at < known->count; ++at) {
-        if (!contains(state, known, at, shape, cell->limits)) {
+        if (!contains(state, known, at, shape, node->limits)) {
             continue;
         }
         if (known->foreign[at]) {
@@ -54,6 +54,6 @@ int recall(State *state, uint32_t number, const Answers *known) {
     if ((claimed && !settled) || (settled && high < low)) {
         return 0;
     }
-    believe(state, number, low, high);
+    assume(state, number, low, high);
     return 1;
 }

@@ -1,7 +1,7 @@
-/* The state of one search: cells, what is known of them, and the way down that it is on.
+/* The state of one search: nodes, what is known of them, and the way down that it is on.
  *
- * Nothing here is global, so that searches do not meet. Arrays move when they grow: functions take numbers of cells,
- * and pointers into arrays live no longer than to the next call that may make a cell.
+ * Nothing here is global, so that searches do not meet. Arrays move when they grow: functions take numbers of nodes,
+ * and pointers into arrays live no longer than to the next call that may make a node.
  */
 #ifndef MORELLO_STATE_H
 #define MORELLO_STATE_H
@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#pragma GCC visibility push(default)
 #include "_engine.h"
+#pragma GCC visibility pop
 
 /* In place of a peak: no program is known that is looked into. */
 #define UNKNOWN_PEAK UINT64_MAX
@@ -23,7 +25,7 @@
 /* What a turn of search returns besides the answers of `_engine.h`. */
 #define GOING_ON 100
 
-enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA, CHANGE };
+enum { KERNEL, LOOP, MOVE, PIPELINE, EXTRA, CLOSURE };
 enum {
     SOLVED = IS_SOLVED,
     ON_PATH = 2,
@@ -31,69 +33,69 @@ enum {
     LOOKED_UP = 8,
     RECALLED = IS_RECALLED,
     BY_PRIORITY = 32,
-    ABSTRACTED = 64           /* its abstract cell has no more to tell */
+    ABSTRACTED = 64           /* its abstract node has no more to tell */
 };
 
 /* A part of an edge, and how often it runs. */
 typedef struct {
     double times;
-    uint32_t cell;
+    uint32_t node;
 } Part;
 
-/* A step on a cell: no program that begins so costs less than `low`. `which` and `step` find it in its table. */
+/* A step on a node: no program that begins so costs less than `low`. `which` and `step` find it in its table. */
 typedef struct {
     double low, own;
     int64_t priority;
-    uint32_t first;           /* its parts, in the cell's */
+    uint32_t first;           /* its parts, in the node's */
     uint32_t which, step;
     uint16_t parts;
     uint8_t kind;
-} Edge;
+} Hyperedge;
 
 /* An operation with operand states. */
 typedef struct {
     int32_t space, tuple;
     uint64_t relevant;        /* lanes of the limits that matter */
     uint32_t kernel, kernels; /* those that take these states */
-    uint32_t open;            /* cells that are not solved */
+    uint32_t open;            /* nodes that are not solved */
     int32_t asked;            /* 0: not yet; 1: nothing is known from earlier; else 2 + place in `recalls` */
-} Table;
+} SubproblemTable;
 
-/* What search has learnt of one cell beyond its first bounds. */
+/* What search has learnt of one node beyond its first bounds. */
 typedef struct {
     uint64_t limits, peak;
     double low, high;
     uint32_t best;
 } Fact;
 
-/* A table and a shape: its cells differ in limits. `version` counts what is learnt of them. */
+/* A table and a shape: its nodes differ in limits. `version` counts what is learnt of them. */
 typedef struct {
     Fact *facts;
     uint32_t table, shape, version, count, room;
-    uint32_t abstract;        /* its abstract cell, 0: not known yet */
-} Node;
+    uint32_t abstract;        /* its abstract node, 0: not known yet */
+} Family;
 
-/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the node's, and
+/* A Spec: low <= cost <= high. Edges are known up to the cost `reach`; `fact` is 1 + its place among the family's, and
  * `best` 1 + that of the program of cost `high` among all found, 0: it is not known step by step. */
 typedef struct {
     double low, high;         /* what is asked for most lies together, and what it is found by */
     uint64_t limits;
     uint32_t table, shape;
-    uint32_t flags, count, node, fact;
+    uint32_t flags, count, family, fact;
     double reach;
     uint64_t peak;
-    Edge *edges;              /* one block, with parts behind them */
+    Hyperedge *edges;              /* one block, with parts behind them */
     Part *parts;
     uint32_t version, choice, best, extra, pass;
-} Cell;
+} Node;
 
 typedef struct {
     double budget;
-    uint32_t cell;
+    uint32_t node;
     uint32_t entered;         /* 0: just come here; else 1 + the edge to look at where every program is */
 } Frame;
 
-/* A step that only Python knows; those of a cell are chained by `next`. */
+/* A step that only Python knows; those of a node are chained by `next`. */
 typedef struct {
     int64_t priority;
     double own;
@@ -107,14 +109,14 @@ typedef struct {
  * takes a program over from other limits has its peak for good. */
 typedef struct {
     int64_t priority;
-    uint32_t first;           /* the parts' cells, then their programs, in `found_parts` */
+    uint32_t first;           /* the parts' nodes, then their programs, in `found_parts` */
     uint16_t parts;
 } Found;
 
 typedef struct {
     int64_t priority;
     uint64_t peak;
-    Edge edge;
+    Hyperedge edge;
     uint32_t first;           /* its parts, in `chosen_parts` */
     uint8_t whole;            /* 1: all below it is chosen too */
 } Choice;
@@ -132,17 +134,17 @@ typedef struct {
 struct State {
     const Model *model;
     State *abstract;          /* the search among patterns, NULL: none */
-    uint32_t consulted;       /* the cell that it looks into last, within which budget, and for which operand */
-    int consulted_for;
-    double consulted_within;
+    uint32_t looked_up;       /* the node that it looks into last, within which budget, and for which operand */
+    int looked_up_for;
+    double looked_up_within;
     Progress progress;
     jmp_buf failure;
-    Index table_index, node_index, cell_index;
+    Index table_index, family_index, node_index;
     int32_t *states;          /* [tables, width] */
     uint32_t states_room;
-    GROWING(Table, tables);
+    GROWING(SubproblemTable, tables);
+    GROWING(Family, families);
     GROWING(Node, nodes);
-    GROWING(Cell, cells);
     GROWING(Frame, frames);
     GROWING(Extra, extras);
     GROWING(Answers, recalls);
@@ -151,34 +153,36 @@ struct State {
     GROWING(uint32_t, choosing);
     GROWING(Found, found);
     GROWING(uint32_t, found_parts);
-    GROWING(Edge, new_edges);
+    GROWING(Hyperedge, new_edges);
     GROWING(Part, new_parts);
     int32_t settle;
     uint32_t pass;
-    double slack;             /* a cell is done with when high <= slack * low: 1 for proofs */
+    double slack;             /* a node is done with when high <= slack * low: 1 for proofs */
     double patience;          /* to return to a part only when it costs this much more: a part of its cost */
 };
 
-/* memory.c: growing arrays. Failures leave by `failure`. */
-void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, size_t size);
+/* The library exports the functions of `_engine.h` only. */
+#pragma GCC visibility push(hidden)
+
+/* nodes.c. What lacks memory leaves by `failure`. */
+void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, size_t size);
 #define ROOM(state, name)                                                                                             \
     ((state)->name##_count < (state)->name##_room                                                                     \
          ? (void)0                                                                                                    \
-         : (void)((state)->name = engine_grown((state), (state)->name, &(state)->name##_room,                         \
+         : (void)((state)->name = grown_array((state), (state)->name, &(state)->name##_room,                         \
                                                (state)->name##_count + 1, sizeof *(state)->name)))
 #define PUSH(state, name) (ROOM(state, name), &(state)->name[(state)->name##_count++])
 
-/* cells.c */
 uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *states);
-uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
-void learn(State *state, uint32_t cell, double low, double high, uint64_t peak, uint32_t best);
-void refresh(State *state, uint32_t cell);
-void drop_edges(Cell *cell);
+uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits);
+void tighten(State *state, uint32_t node, double low, double high, uint64_t peak, uint32_t best);
+void refresh(State *state, uint32_t node);
+void drop_edges(Node *node);
 
 /* abstract.c */
 int32_t pattern_of(const Model *model, int32_t state, int32_t tensor);
-void change_edges(State *state, uint32_t cell, double budget);
-int consult(State *state, uint32_t cell, double budget, int64_t *quota);
+void closure_edges(State *state, uint32_t node, double budget);
+int lookup_abstract(State *state, uint32_t node, double budget, int64_t *quota);
 
 /* limits.c */
 int lowered(const Model *model, int level, uint64_t limits, int64_t used, uint64_t *left);
@@ -186,23 +190,25 @@ uint64_t raised(const Model *model, int level, uint64_t peak, int64_t used);
 uint64_t larger(const Model *model, uint64_t one, uint64_t other);
 
 /* generate.c and pipelines.c */
-void generate(State *state, uint32_t cell, double budget);
-void pipeline_edges(State *state, uint32_t cell, double budget);
-uint64_t peak_of(const State *state, uint32_t cell, const Edge *edge, const uint32_t *parts, const uint64_t *below);
-Edge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
-void keep_edge(State *state, Edge *edge, double budget);
-void add_part(State *state, Edge *edge, uint32_t cell, double times);
+void generate(State *state, uint32_t node, double budget);
+void pipeline_edges(State *state, uint32_t node, double budget);
+uint64_t peak_of(const State *state, uint32_t node, const Hyperedge *edge, const uint32_t *parts, const uint64_t *below);
+Hyperedge new_edge(const State *state, int kind, uint32_t which, uint32_t step, int64_t priority, double own);
+void keep_edge(State *state, Hyperedge *edge, double budget);
+void add_part(State *state, Hyperedge *edge, uint32_t node, double times);
 
 /* recall.c */
-int recall(State *state, uint32_t cell, const Answers *known);
-void believe(State *state, uint32_t cell, double low, double high);
+int recall(State *state, uint32_t node, const Answers *known);
+void assume(State *state, uint32_t node, double low, double high);
 
 /* solve.c */
-int run(State *state, int64_t *quota);
-void abandon(State *state);
-void begin(State *state, uint32_t cell, double budget);
-double edge_low(const State *state, const Cell *cell, const Edge *edge);
-double edge_high(const State *state, const Cell *cell, const Edge *edge);
+int solve(State *state, int64_t *quota);
+void release(State *state);
+void start(State *state, uint32_t node, double budget);
+double edge_low(const State *state, const Node *node, const Hyperedge *edge);
+double edge_high(const State *state, const Node *node, const Hyperedge *edge);
+
+#pragma GCC visibility pop
 
 static inline int code_of(const Model *model, int level, uint64_t limits) {
     const uint64_t above = level + 1 < model->levels ? limits & ((UINT64_C(1) << model->shift[level + 1]) - 1) : limits;
@@ -216,11 +222,11 @@ static inline int dominates(const Model *model, uint64_t limits, uint64_t other)
 
 static inline double bound(const Model *model, const Space *space, int32_t tuple, int32_t shape, uint64_t limits) {
     const float *row = space->bounds + shape * space->width;
-    const int32_t *ladder = space->ladder + (int64_t)tuple * model->levels;
+    const int32_t *per_level = space->per_level + (int64_t)tuple * model->levels;
     double low = row[space->column[tuple]];
     for (int level = 0; level < model->levels; ++level) {
-        if (ladder[level] >= 0) {
-            const double under = row[ladder[level] + model->steps[level][code_of(model, level, limits)]];
+        if (per_level[level] >= 0) {
+            const double under = row[per_level[level] + model->steps[level][code_of(model, level, limits)]];
             low = under > low ? under : low;
         }
     }
@@ -232,21 +238,21 @@ static inline int32_t tuple_after(const Model *model, const Space *space, int32_
     return space->after[operand][tuple * model->classes + cls];
 }
 
-static inline int solved(const Cell *cell) {
-    return cell->flags & SOLVED;
+static inline int solved(const Node *node) {
+    return node->flags & SOLVED;
 }
 
-/* What is known of a cell is exact enough for now. */
-static inline int done(const State *state, const Cell *cell) {
-    return solved(cell) || cell->high <= state->slack * cell->low;
+/* What is known of a node is exact enough for now. */
+static inline int done(const State *state, const Node *node) {
+    return solved(node) || node->high <= state->slack * node->low;
 }
 
-static inline const Table *table_at(const State *state, const Cell *cell) {
-    return &state->tables[cell->table];
+static inline const SubproblemTable *table_at(const State *state, const Node *node) {
+    return &state->tables[node->table];
 }
 
-static inline const int32_t *states_at(const State *state, const Cell *cell) {
-    return state->states + (size_t)cell->table * (size_t)state->model->width;
+static inline const int32_t *states_at(const State *state, const Node *node) {
+    return state->states + (size_t)node->table * (size_t)state->model->width;
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* Tables, nodes and cells: numbers for what search meets, and what is learnt of it. */
+/* Tables, families and nodes: numbers for what search meets, and what is learnt of it. */
 #include "state.h"
 
 static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best);
 
 /* Make room for `needed` entries. Leaves by `failure` where there is no memory, or no number left. */
-void *engine_grown(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
+void *grown_array(State *state, void *array, uint32_t *room, uint32_t needed, size_t size) {
     uint64_t more = *room ? 2 * (uint64_t)*room : 4;
     if (more > UINT32_MAX) {
         more = UINT32_MAX;
@@ -40,20 +40,20 @@ static uint64_t pair_hash(uint64_t one, uint64_t other) {
     return mixed(one * UINT64_C(0x9E3779B97F4A7C15) + mixed(other));
 }
 
-static uint64_t cell_hash(uint32_t table, uint32_t shape, uint64_t limits) {
+static uint64_t node_hash(uint32_t table, uint32_t shape, uint64_t limits) {
     return mixed(limits + pair_hash(table, shape));
 }
 
 static uint64_t hash_at(const State *state, const Index *index, uint32_t number) {
     if (index == &state->table_index) {
-        const Table *table = &state->tables[number];
+        const SubproblemTable *table = &state->tables[number];
         return table_hash(state, table->space, state->states + (size_t)number * (size_t)state->model->width);
     }
-    if (index == &state->node_index) {
-        return pair_hash(state->nodes[number].table, state->nodes[number].shape);
+    if (index == &state->family_index) {
+        return pair_hash(state->families[number].table, state->families[number].shape);
     }
-    const Cell *cell = &state->cells[number];
-    return cell_hash(cell->table, cell->shape, cell->limits);
+    const Node *node = &state->nodes[number];
+    return node_hash(node->table, node->shape, node->limits);
 }
 
 /* Make sure that the index has room for one more entry. */
@@ -80,7 +80,7 @@ static void make_room(State *state, Index *index) {
     index->mask = size - 1;
 }
 
-static void find_kernels(const Model *model, Table *table, const int32_t *states) {
+static void find_kernels(const Model *model, SubproblemTable *table, const int32_t *states) {
     const Space *space = &model->space[table->space];
     const size_t bytes = (size_t)space->operands * sizeof *states;
     int32_t low = 0, high = space->kernels;
@@ -118,8 +118,8 @@ static void add_table(State *state, int32_t space, int32_t tuple, const int32_t 
         state->states_room = more;
     }
     const uint32_t number = state->tables_count;
-    Table *table = PUSH(state, tables);
-    *table = (Table){.space = space, .tuple = tuple, .asked = !model->asks};
+    SubproblemTable *table = PUSH(state, tables);
+    *table = (SubproblemTable){.space = space, .tuple = tuple, .asked = !model->asks};
     for (int operand = 0; operand < model->width; ++operand) {
         const int there = operand < model->space[space].operands;
         state->states[(size_t)number * width + (size_t)operand] = there ? states[operand] : -1;
@@ -149,20 +149,20 @@ uint32_t table_of(State *state, int32_t space, int32_t tuple, const int32_t *sta
     return state->tables_count - 1;
 }
 
-static uint32_t node_of(State *state, uint32_t table, uint32_t shape) {
-    Index *index = &state->node_index;
+static uint32_t family_of(State *state, uint32_t table, uint32_t shape) {
+    Index *index = &state->family_index;
     make_room(state, index);
     uint64_t slot = pair_hash(table, shape) & index->mask;
     for (; index->at[slot]; slot = (slot + 1) & index->mask) {
-        const Node *node = &state->nodes[index->at[slot] - 1];
-        if (node->table == table && node->shape == shape) {
+        const Family *family = &state->families[index->at[slot] - 1];
+        if (family->table == table && family->shape == shape) {
             return index->at[slot] - 1;
         }
     }
-    *PUSH(state, nodes) = (Node){.table = table, .shape = shape};
-    index->at[slot] = state->nodes_count;
+    *PUSH(state, families) = (Family){.table = table, .shape = shape};
+    index->at[slot] = state->families_count;
     ++index->count;
-    return state->nodes_count - 1;
+    return state->families_count - 1;
 }
 
 /* Return the bound by layouts, 0 where there is none. */
@@ -181,114 +181,114 @@ static double layout_bound(const Model *model, const Space *space, const int32_t
     return space->grid[space->first[shape] + place[0] * space->places[space->set[1][shape]] + place[1]];
 }
 
-static void add_cell(State *state, uint32_t number, uint32_t shape, uint64_t limits) {
+static void add_node(State *state, uint32_t number, uint32_t shape, uint64_t limits) {
     const Model *model = state->model;
-    const uint32_t node = node_of(state, number, shape);
-    Table *table = &state->tables[number];
+    const uint32_t family = family_of(state, number, shape);
+    SubproblemTable *table = &state->tables[number];
     const Space *space = &model->space[table->space];
     const int32_t *states = state->states + (size_t)number * (size_t)model->width;
     double low = bound(model, space, table->tuple, (int32_t)shape, limits);
     low = fmax(low, layout_bound(model, space, states, shape));
-    *PUSH(state, cells) = (Cell){.high = INFINITY,
+    *PUSH(state, nodes) = (Node){.high = INFINITY,
                                  .limits = limits,
                                  .table = number,
                                  .shape = shape,
-                                 .node = node,
+                                 .family = family,
                                  .reach = -1,
                                  .peak = UNKNOWN_PEAK};
     state->progress.tables_done -= !table->open;
     ++table->open;
-    state->progress.cells = state->cells_count;
-    inform(state, state->cells_count - 1, low, space->leaf ? low : INFINITY, UNKNOWN_PEAK, 0);
+    state->progress.nodes = state->nodes_count;
+    inform(state, state->nodes_count - 1, low, space->leaf ? low : INFINITY, UNKNOWN_PEAK, 0);
 }
 
-/* Return the number of a cell; limits that do not matter to its table are taken to be full. */
-uint32_t cell_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
+/* Return the number of a node; limits that do not matter to its table are taken to be full. */
+uint32_t node_of(State *state, uint32_t table, int32_t shape, uint64_t limits) {
     const uint64_t relevant = state->tables[table].relevant;
     limits = (limits & relevant) | (state->model->full & ~relevant);
-    Index *index = &state->cell_index;
+    Index *index = &state->node_index;
     make_room(state, index);
-    uint64_t slot = cell_hash(table, (uint32_t)shape, limits) & index->mask;
+    uint64_t slot = node_hash(table, (uint32_t)shape, limits) & index->mask;
     for (; index->at[slot]; slot = (slot + 1) & index->mask) {
-        const Cell *cell = &state->cells[index->at[slot] - 1];
-        if (cell->table == table && cell->shape == (uint32_t)shape && cell->limits == limits) {
+        const Node *node = &state->nodes[index->at[slot] - 1];
+        if (node->table == table && node->shape == (uint32_t)shape && node->limits == limits) {
             return index->at[slot] - 1;
         }
     }
-    add_cell(state, table, (uint32_t)shape, limits);
-    index->at[slot] = state->cells_count;
+    add_node(state, table, (uint32_t)shape, limits);
+    index->at[slot] = state->nodes_count;
     ++index->count;
-    return state->cells_count - 1;
+    return state->nodes_count - 1;
 }
 
-void drop_edges(Cell *cell) {
-    free(cell->edges);
-    cell->edges = NULL;
-    cell->parts = NULL;
-    cell->count = 0;
-    cell->reach = -1;
+void drop_edges(Node *node) {
+    free(node->edges);
+    node->edges = NULL;
+    node->parts = NULL;
+    node->count = 0;
+    node->reach = -1;
 }
 
-/* Take over bounds of a cell: low <= cost <= high, where a program of cost `high` has this peak. */
+/* Take over bounds of a node: low <= cost <= high, where a program of cost `high` has this peak. */
 static void inform(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
-    Cell *cell = &state->cells[number];
-    if (high < cell->high) {
-        cell->high = high;
-        cell->peak = peak;
-        cell->best = best;
+    Node *node = &state->nodes[number];
+    if (high < node->high) {
+        node->high = high;
+        node->peak = peak;
+        node->best = best;
     }
-    if (low > cell->low) {
-        cell->low = low < cell->high ? low : cell->high;
+    if (low > node->low) {
+        node->low = low < node->high ? low : node->high;
     }
-    if (cell->low >= cell->high && !solved(cell)) {
-        Table *table = &state->tables[cell->table];
-        cell->flags |= SOLVED;
+    if (node->low >= node->high && !solved(node)) {
+        SubproblemTable *table = &state->tables[node->table];
+        node->flags |= SOLVED;
         ++state->progress.solved;
         --table->open;
         state->progress.tables_done += !table->open;
     }
 }
 
-/* Learn bounds of a cell, from which others may learn that differ in limits. */
-void learn(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
-    Cell *cell = &state->cells[number];
-    Node *node = &state->nodes[cell->node];
-    const double before_low = cell->low, before_high = cell->high;
-    const int up_to_date = cell->version == node->version + 1;
+/* Learn bounds of a node, from which others may learn that differ in limits. */
+void tighten(State *state, uint32_t number, double low, double high, uint64_t peak, uint32_t best) {
+    Node *node = &state->nodes[number];
+    Family *family = &state->families[node->family];
+    const double before_low = node->low, before_high = node->high;
+    const int up_to_date = node->version == family->version + 1;
     inform(state, number, low, high, peak, best);
-    if ((cell->low <= before_low && cell->high >= before_high) || !table_at(state, cell)->relevant) {
+    if ((node->low <= before_low && node->high >= before_high) || !table_at(state, node)->relevant) {
         return;
     }
-    if (!cell->fact) {
-        if (node->count == node->room) {
-            node->facts = engine_grown(state, node->facts, &node->room, node->count + 1, sizeof *node->facts);
+    if (!node->fact) {
+        if (family->count == family->room) {
+            family->facts = grown_array(state, family->facts, &family->room, family->count + 1, sizeof *family->facts);
         }
-        cell->fact = ++node->count;
+        node->fact = ++family->count;
     }
-    node->facts[cell->fact - 1] = (Fact){
-        .limits = cell->limits, .peak = cell->peak, .low = cell->low, .high = cell->high, .best = cell->best};
-    ++node->version;
-    cell->version = up_to_date ? node->version + 1 : cell->version;
+    family->facts[node->fact - 1] = (Fact){
+        .limits = node->limits, .peak = node->peak, .low = node->low, .high = node->high, .best = node->best};
+    ++family->version;
+    node->version = up_to_date ? family->version + 1 : node->version;
 }
 
-/* Take over what was learnt of cells that differ in limits only: more memory never costs more, and a program fits
- * where its peak does. First bounds of other cells need no look: they follow from each other in the same way. */
+/* Take over what was learnt of nodes that differ in limits only: more memory never costs more, and a program fits
+ * where its peak does. First bounds of other nodes need no look: they follow from each other in the same way. */
 void refresh(State *state, uint32_t number) {
     const Model *model = state->model;
-    Cell *cell = &state->cells[number];
-    const Node *node = &state->nodes[cell->node];
-    if (cell->version == node->version + 1) {
+    Node *node = &state->nodes[number];
+    const Family *family = &state->families[node->family];
+    if (node->version == family->version + 1) {
         return;
     }
-    cell->version = node->version + 1;
+    node->version = family->version + 1;
     double low = 0, high = INFINITY;
     uint64_t peak = UNKNOWN_PEAK;
     uint32_t best = 0;
-    for (const Fact *fact = node->facts; fact < node->facts + node->count; ++fact) {
-        if (fact->low > low && dominates(model, fact->limits, cell->limits)) {
+    for (const Fact *fact = family->facts; fact < family->facts + family->count; ++fact) {
+        if (fact->low > low && dominates(model, fact->limits, node->limits)) {
             low = fact->low;
         }
-        if (fact->high < high && fact->peak != UNKNOWN_PEAK && dominates(model, cell->limits, fact->peak)) {
+        if (fact->high < high && fact->peak != UNKNOWN_PEAK && dominates(model, node->limits, fact->peak)) {
             high = fact->high;
             peak = fact->peak;
             best = fact->best;

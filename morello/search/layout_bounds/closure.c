@@ -38,7 +38,7 @@ static Copies copies_of(const GridModel *model, const GridMoves *moves, int32_t 
         return (Copies){0};
     }
     const Grid *grid = &model->grid[moves->grid];
-    const PatternSet *into = set_of(grid, 1, copy);
+    const AbstractionClass *into = set_of(grid, 1, copy);
     return (Copies){grid->values + grid->first[copy], set_of(grid, 0, copy)->place, into->place, into->count};
 }
 
@@ -49,7 +49,7 @@ static double copy_cost(const Copies *copies, int32_t from, int32_t to) {
 }
 
 void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape, double *cost) {
-    const PatternSet *set = &moves->sets[moves->set[shape]];
+    const AbstractionClass *set = &moves->sets[moves->set[shape]];
     const int64_t own = moves->row[shape];
     const int32_t tensor = moves->tensor[own];
     const Copies copies = copies_of(model, moves, shape);
@@ -76,7 +76,7 @@ void change_costs(const GridModel *model, const GridMoves *moves, int32_t shape,
     lower_all(cost, cost, cost, set->count, set->count, set->count);
 }
 
-void layouts_changes(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
+void engine_close_layouts(const GridModel *model, const GridMoves *moves, int32_t shapes, const int32_t *shape,
                      double *cost) {
     for (int32_t at = 0; at < shapes; ++at) {
         const int32_t count = moves->sets[moves->set[shape[at]]].count;

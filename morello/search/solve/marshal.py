@@ -25,7 +25,7 @@ from morello.search.tables.pipelines import PipelinePart, PipelineTable
 from morello.search.tables.shapes import Key, Space
 
 
-class Lanes:
+class PackedLimits:
     """Limits packed into one word: per level a lane for its code, and above each lane a bit that stays 0."""
 
     def __init__(self, codes: LimitCodes):
@@ -49,11 +49,11 @@ class Lanes:
     def unpack(self, words: Any) -> Ints:
         """Return the codes, [n, levels], of words, [n]."""
         words = np.asarray(words, dtype=np.uint64)
-        lanes = [words >> np.uint64(s) & np.uint64(m) for s, m in zip(self.shifts, self.masks, strict=True)]
-        return np.stack(lanes, axis=-1).astype(np.int64)
+        packed_limits = [words >> np.uint64(s) & np.uint64(m) for s, m in zip(self.shifts, self.masks, strict=True)]
+        return np.stack(packed_limits, axis=-1).astype(np.int64)
 
     def mask(self, levels: Sequence[bool]) -> int:
-        """Return a word whose lanes are ones for these levels."""
+        """Return a word whose packed_limits are ones for these levels."""
         return self.pack(mask if there else 0 for mask, there in zip(self.masks, levels, strict=True))
 
     def least(self, needs: Sequence[int]) -> int | None:
@@ -79,15 +79,15 @@ class KernelCosts:
     fields: dict[str, Any]
 
 
-class Packing(Structs):
+class Marshaller(Structs):
     """The tables and bounds of one search, as arrays and structs of C.
 
     `relevant` says whose limits matter to an operand, [levels of the operand, levels].
     """
 
-    def __init__(self, bounds: Bounds, lanes: Lanes, relevant: Bools):
+    def __init__(self, bounds: Bounds, packed_limits: PackedLimits, relevant: Bools):
         super().__init__()
-        self._bounds, self._lanes, self._relevant = bounds, lanes, relevant
+        self._bounds, self._packed_limits, self._relevant = bounds, packed_limits, relevant
         self._states = bounds.states
         self._index = {key: number for number, key in enumerate(bounds.by_key)}
         self._kernel_costs: dict[Key, KernelCosts] = {}
@@ -97,8 +97,8 @@ class Packing(Structs):
 
     def model(self, *, unknown: bool, exhaustive: bool, asks: bool) -> Any:
         """Return the whole: flags say whether there are unknown steps, every program is looked at, and Python asked."""
-        states, lanes, loops = self._states, self._lanes, self._bounds.tables.of(LoopTables)
-        words = np.array([lanes.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
+        states, packed_limits, loops = self._states, self._packed_limits, self._bounds.tables.of(LoopTables)
+        words = np.array([packed_limits.mask(row) for row in self._relevant.tolist()], dtype=np.uint64)
         fields = {
             **self.common(),
             "spaces": len(self._index),
@@ -133,24 +133,24 @@ class Packing(Structs):
 
     def common(self) -> dict[str, Any]:
         """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
-        lanes = self._lanes
+        packed_limits = self._packed_limits
         return {
             "classes": len(self._states.classes),
-            "levels": len(lanes.counts),
+            "levels": len(packed_limits.counts),
             "width": max(len(key.op.operands(key.rank)) for key in self._index),
-            "counts": self.array(lanes.counts, "int32_t"),
-            "values": self.rows(lanes.values, "int64_t"),
+            "counts": self.array(packed_limits.counts, "int32_t"),
+            "values": self.rows(packed_limits.values, "int64_t"),
             "steps": self.rows([*self._bounds.limit_steps], "int64_t"),
-            "shift": self.array(lanes.shifts, "int32_t"),
-            "full": lanes.full,
-            "guard": lanes.guard,
+            "shift": self.array(packed_limits.shifts, "int32_t"),
+            "full": packed_limits.full,
+            "guard": packed_limits.guard,
         }
 
     def _space(self, own: SpaceBounds) -> dict[str, Any]:
         key = own.space.key
         return {
             **self.shared(key, self._index),
-            "changes": -1,
+            "closed_operand": -1,
             **self._kernels(own.space),
             **self._moves(own),
             **self.pipelines(own, self._index, self._fresh_states, self._states_under),
@@ -176,7 +176,7 @@ class Packing(Structs):
             "width": own.width + 1,
             "bounds": self.array(own.values, "float"),
             "column": self.array(own.full, "int32_t"),
-            "ladder": self.array(own.ladders[:, :-1], "int32_t"),
+            "per_level": self.array(own.per_level[:, :-1], "int32_t"),
             "after": self.rows(own.after, "int32_t"),
         }
 
@@ -197,7 +197,7 @@ class Packing(Structs):
 
     def _kernels(self, space: Space) -> dict[str, Any]:
         costs = self.kernel_costs(space.key)
-        kernels = [(table, self._lanes.least(table.needs), of) for table, of in costs.tables]
+        kernels = [(table, self._packed_limits.least(table.needs), of) for table, of in costs.tables]
         fitting = [(table, need, of) for table, need, of in kernels if need is not None]
         counts = np.array([len(table.states) for table, _, _ in fitting], dtype=np.int64)
         states = np.concatenate(

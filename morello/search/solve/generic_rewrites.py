@@ -16,7 +16,7 @@ from morello.kernels.target import Target
 from morello.rewrites.base import Rewrite, rewrites_of
 from morello.search.solve.core import Core
 from morello.search.solve.directory import Directory
-from morello.search.solve.packing import Lanes
+from morello.search.solve.marshal import PackedLimits
 from morello.search.step_kinds import is_known
 from morello.search.tables.step_tables import Priority
 
@@ -29,7 +29,7 @@ class Uncovered(Exception):
         self.logical = logical
 
 
-class Singles:
+class GenericRewrites:
     """Steps of the rewrites that are taken Spec by Spec; false if there are none."""
 
     def __init__(self, target: Target):
@@ -56,13 +56,15 @@ class Singles:
                 with contextlib.suppress(Inapplicable):
                     yield Priority(order, index).pack(), step, step.expansion(logical, self.target)
 
-    def expand(self, directory: Directory, core: Core, lanes: Lanes, cell: int) -> None:
-        """Give search all such steps on a cell. Raises Uncovered."""
-        (limits,) = lanes.unpack(core.cells(cell, 1).limits).tolist()
-        for priority, _, made in self.steps(directory.logical(cell)):
-            below = [_lowered(lanes, limits, part.live) for part in made.parts]
-            needs = lanes.least([int(need) for need in made.needs])
-            fits = all(int(need) <= own[code] for need, own, code in zip(made.needs, lanes.values, limits, strict=True))
+    def expand(self, directory: Directory, core: Core, packed_limits: PackedLimits, node: int) -> None:
+        """Give search all such steps on a node. Raises Uncovered."""
+        (limits,) = packed_limits.unpack(core.nodes(node, 1).limits).tolist()
+        for priority, _, made in self.steps(directory.logical(node)):
+            below = [_lowered(packed_limits, limits, part.live) for part in made.parts]
+            needs = packed_limits.least([int(need) for need in made.needs])
+            fits = all(
+                int(need) <= own[code] for need, own, code in zip(made.needs, packed_limits.values, limits, strict=True)
+            )
             if not fits or needs is None or any(one is None for one in below):
                 continue
             for part in made.parts:
@@ -71,16 +73,16 @@ class Singles:
             specs = [Spec(part.logical, own) for part, own in zip(made.parts, below, strict=True) if own is not None]
             times = [float(part.times) for part in made.parts]
             live = [[int(amount) for amount in part.live] for part in made.parts]
-            core.add_step(cell, priority, float(made.cost), needs, directory.cells_of(specs), times, live)
-        core.steps_added(cell)
+            core.add_step(node, priority, float(made.cost), needs, directory.nodes_of(specs), times, live)
+        core.steps_added(node)
 
 
-def _lowered(lanes: Lanes, codes: Sequence[int], live: Sequence[Num]) -> tuple[int, ...] | None:
+def _lowered(packed_limits: PackedLimits, codes: Sequence[int], live: Sequence[Num]) -> tuple[int, ...] | None:
     """Return the limits in bytes that are left while so many bytes are held, None if they do not fit."""
     left: list[int] = []
     for level, (code, used) in enumerate(zip(codes, live, strict=True)):
-        rest = code if not used else int(lanes.codes.lower(level, code, int(used)))
-        left.append(int(lanes.values[level][max(rest, 0)]))
+        rest = code if not used else int(packed_limits.codes.lower(level, code, int(used)))
+        left.append(int(packed_limits.values[level][max(rest, 0)]))
         if rest < 0:
             return None
     return tuple(left)

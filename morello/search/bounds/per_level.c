@@ -2,13 +2,13 @@
 #include "bounds.h"
 
 /* Leave all limits as they are. */
-void hold_nothing(Work *work, int32_t which) {
+void pin_nothing(Work *work, int32_t which) {
     const int32_t levels = work->model->levels + 1;
     memset(work->left + (int64_t)which * levels, 0, (size_t)levels * sizeof *work->left);
 }
 
 /* Work out the limits of a level that are left while bytes of it are held. Return 0 if these never fit. */
-int hold(Work *work, int32_t which, int32_t number, int64_t bytes) {
+int pin(Work *work, int32_t which, int32_t number, int64_t bytes) {
     const BoundLevel *level = &work->model->level[number];
     const int64_t place = (int64_t)which * work->model->levels + number;
     int32_t *after = work->after + place * work->model->steps;
@@ -29,15 +29,15 @@ int hold(Work *work, int32_t which, int32_t number, int64_t bytes) {
 void bounds_under(const BoundModel *model, const BoundSpace *space, int32_t shape, int32_t tuple, int32_t level,
                   Left left, double *found) {
     const float *row = space->values + shape * space->width;
-    const int32_t *ladder = ladders_of(model, space, tuple);
+    const int32_t *per_level = per_level_of(model, space, tuple);
     double least = row[space->full[tuple]];
     for (int32_t other = 0; other < model->levels; ++other) {
         if (other != level && left[other]) {
-            least = while_held(model, row, ladder, other, left[other], least);
+            least = while_held(model, row, per_level, other, left[other], least);
         }
     }
     const int32_t count = model->level[level].steps;
-    const float *there = ladder[level] < 0 ? NULL : row + ladder[level];
+    const float *there = per_level[level] < 0 ? NULL : row + per_level[level];
     for (int32_t step = 0; step < count; ++step) {
         found[step] = bound_at(there, left[level], step, least);
     }
