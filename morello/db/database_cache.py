@@ -138,19 +138,19 @@ class DatabaseCache:
         boxes = self.store.boxes(engine.target, engine.directory.labels(table))
         if boxes is None:
             return None
-        array, space = engine.marshaller.array, engine.directory.space_of(table)
+        space = engine.directory.space_of(table)
         places = self._places.setdefault(engine, {})
         if space.key not in places:
             places[space.key] = _places_in(engine, space)
         return {
             **places[space.key],
             "count": len(boxes),
-            "low": array(boxes.low, "int64_t"),
-            "high": array(boxes.high, "int64_t"),
-            "kind": array(boxes.kind, "int8_t"),
-            "foreign": array(boxes.foreign, "int8_t"),
-            "numerator": array(boxes.numerator, "int64_t"),
-            "denominator": array(boxes.denominator, "int64_t"),
+            "low": boxes.low,
+            "high": boxes.high,
+            "kind": boxes.kind,
+            "foreign": boxes.foreign,
+            "numerator": boxes.numerator,
+            "denominator": boxes.denominator,
         }
 
     def _believe(self, engine: Engine, cell: int) -> None:
@@ -180,9 +180,9 @@ def _places_in(engine: Engine, space: Space) -> dict[str, object]:
         limit_at.append(of_limits(limits, grids)[:, level])
     return {
         "rank": len(space.sizes),
-        "size_at": engine.marshaller.rows([*of_sizes(space.sizes)], "int64_t"),
-        "limit_at": engine.marshaller.rows(limit_at, "int64_t"),
-        "volume": engine.marshaller.array(volumes(space.sizes.T), "int64_t"),
+        "size_at": [*of_sizes(space.sizes)],
+        "limit_at": limit_at,
+        "volume": volumes(space.sizes.T),
     }
 
 

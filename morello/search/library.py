@@ -1,4 +1,4 @@
-"""The compiled parts of search: built when Morello is installed or, where that had no compiler, at their first use."""
+"""The compiled part of search, built when Morello is installed or, without a compiler then, at its first use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _loading = threading.Lock()
 
 
 def library() -> tuple[Any, Any]:
-    """Return the compiled search, and what makes its arguments. Raises ToolchainError where there is no compiler."""
-    # What two threads loaded at once would not take each other's arguments.
+    """Return cffi's `ffi` and `lib` of the compiled search. Raises ToolchainError where there is no compiler."""
+    # Each load makes its own types: two threads must share one.
     with _loading:
         return loaded()
 
 
 @cache
 def loaded() -> tuple[Any, Any]:
-    """Load the compiled search, once: for `library`, which lets one thread in at a time."""
+    """Load the compiled search once. Call `library`, which locks."""
     if installed():
         engine = importlib.import_module(_INSTALLED)
         return engine.ffi, engine.lib
@@ -32,20 +32,24 @@ def loaded() -> tuple[Any, Any]:
     ffi = cffi.FFI()
     for header in declarations():
         ffi.cdef(header.read_text(encoding="utf-8"))
-    return ffi, ffi.dlopen(str(_built()))
+    return ffi, ffi.dlopen(str(library_path()))
 
 
 def installed() -> Path | None:
-    """Return the library that was built with the package, None if there is none or it was built of other sources."""
-    # It is called as one of its sources, so that what answers depend on is the same with it and without.
+    """Return the library that was built with the package, None if it is missing or was built of other sources."""
+    # Its name is that of a source module, so that the fingerprint of answers is the same with and without it.
     found = importlib.util.find_spec(_INSTALLED)
     path = Path(found.origin) if found and found.origin else None
-    # A library of other sources may share no function with these, so it is not loaded to be asked.
+    # The digest is read from the file: a library of other sources may lack any function.
     return path if path and digest().encode() in path.read_bytes() else None
 
 
-def _built() -> Path:
-    # No answer depends on how it is built, so what answers depend on does not import that.
-    runtime = importlib.import_module("morello.runtime.build"), importlib.import_module("morello.runtime.toolchain")
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sources()}
-    return runtime[0].build(texts, ("-O3",), runtime[1].find_compiler())
+def library_path() -> Path:
+    """Return the installed library or, without one, build it. Raises ToolchainError where there is no compiler."""
+    path = installed()
+    if path is None:
+        # Imported here: answers depend on the sources that search imports, and not on how this library is built.
+        build, toolchain = (importlib.import_module(f"morello.runtime.{name}") for name in ("build", "toolchain"))
+        texts = {source.name: source.read_text(encoding="utf-8") for source in sources()}
+        path = build.build(texts, ("-O3",), toolchain.find_compiler())
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,8 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
+
+from morello.search.library import library_path
 
 ROOT = Path(__file__).parents[2]
 PRINTS = "from morello.search.library import installed; from morello.search.sources import digest; "
@@ -48,3 +51,13 @@ def test_a_file_that_was_added_or_renamed_makes_other_sources(package: Path) -> 
     after = printed(package, "digest()")
     (package / "search" / "bounds" / "more.c").rename(package / "search" / "bounds" / "less.c")
     assert len({before, after, printed(package, "digest()")}) == 3
+
+
+def test_the_library_exports_the_engine_only() -> None:
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("needs nm")
+    command = [nm, "-D", "--defined-only", str(library_path())]
+    symbols = [line.split()[2] for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines()]
+    assert symbols
+    assert [name for name in symbols if not name.startswith(("engine_", "PyInit_"))] == []

@@ -81,5 +81,5 @@ def test_the_sanitizers_have_nothing_to_say(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    library.installed = lambda: Path(sys.argv[1])
+    library.installed, library.library_path = lambda: None, lambda: Path(sys.argv[1])
     search_all(sys.argv[2])

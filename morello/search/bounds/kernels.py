@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Floats, Ints
 from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
-from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 from morello.search.tables.shapes import Key
 
@@ -36,15 +35,15 @@ class KernelBounds(StepBounds):
         levels = {level for table in self.by_key[key] for level, need in enumerate(table.needs) if need}
         return np.full(len(classes), bits(levels))
 
-    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
+    def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         cheapest = self._cheapest(bounds)
         columns = [self._fitting(bounds, number, needs) for number, needs in cheapest]
         first = np.cumsum([0, *map(len, columns)])
         return {
             "kernels": len(cheapest),
-            "kernel_first": structs.array(first, "int64_t"),
-            "kernel_column": structs.array(np.concatenate([[0], *columns])[1:], "int32_t"),
-            "kernel_cost": structs.rows([*cheapest.values()], "double"),
+            "kernel_first": first,
+            "kernel_column": np.concatenate([[0], *columns])[1:],
+            "kernel_cost": [*cheapest.values()],
         }
 
     def _fitting(self, bounds: SpaceBounds, number: int, needs: tuple[int, ...]) -> Ints:

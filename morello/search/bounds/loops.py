@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import SpaceBounds
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
-from morello.search.structs import Structs
 from morello.search.tables.loops import LoopTable, LoopTables
 from morello.search.tables.shapes import Key, Space
 
@@ -53,27 +52,27 @@ class LoopBounds(StepBounds):
     def may_take(self, key: Key, classes: Ints) -> Ints:
         return np.zeros(len(classes), dtype=np.int64)
 
-    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
+    def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         loops = [
             {
                 "parts": len(bodies),
-                "shape": structs.rows([shape for shape, _ in bodies], "int32_t"),
-                "times": structs.rows([times for _, times in bodies], "double"),
+                "shape": [shape for shape, _ in bodies],
+                "times": [times for _, times in bodies],
             }
             for bodies in self.within(bounds.space)
         ]
         kinds: dict[tuple[object, ...], list[LoopTable]] = {}
         for loop in self.leaving(bounds.space):
             kinds.setdefault((*((part.space.key, part.args) for part in loop.parts), loop.suits), []).append(loop)
-        leaving = [self._leave(bounds, alike, structs) for alike in kinds.values()]
+        leaving = [self._leave(bounds, alike) for alike in kinds.values()]
         return {
             "loops": len(loops),
-            "loop": structs.structs("BoundLoop", loops),
+            "loop": loops,
             "leaving": len(leaving),
-            "leave": structs.structs("BoundSteps", leaving),
+            "leave": leaving,
         }
 
-    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable], structs: Structs) -> dict[str, Any]:
+    def _leave(self, bounds: SpaceBounds, loops: Sequence[LoopTable]) -> dict[str, Any]:
         """Return loops to other spaces that have the same kinds of parts and suit the same levels."""
         space = bounds.space
         shape, step = np.nonzero(np.stack([loop.valid for loop in loops], axis=1))
@@ -86,23 +85,23 @@ class LoopBounds(StepBounds):
             parts.append(
                 {
                     "space": self.relaxed.index[part.space.key],
-                    "tuple": structs.array(tuples, "int32_t"),
-                    "shape": structs.array(np.stack([one.shape for one in members])[step, shape], "int32_t"),
-                    "times": structs.array(np.stack([one.times for one in members])[step, shape], "double"),
+                    "tuple": tuples,
+                    "shape": np.stack([one.shape for one in members])[step, shape],
+                    "times": np.stack([one.times for one in members])[step, shape],
                 }
             )
         cost = np.stack([loop.cost for loop in loops])[step, shape]
-        fields = {
+        fields: dict[str, Any] = {
             "tuples": len(rows),
-            "tuple": structs.array(rows, "int32_t"),
+            "tuple": rows,
             "parts": len(parts),
-            "part": structs.structs("BoundPart", parts),
-            "first": structs.array(np.searchsorted(shape, np.arange(space.count + 1)), "int64_t"),
-            "cost": structs.array(cost, "double"),
+            "part": parts,
+            "first": np.searchsorted(shape, np.arange(space.count + 1)),
+            "cost": cost,
         }
         if is_parallel(loops[0], space):
             serial = self.relaxed.spaces.by_key[loops[0].parts[0].space.key]
-            fields["serial"] = structs.array(serial.numbers(list(space.sizes)), "int32_t")
+            fields["serial"] = serial.numbers(list(space.sizes))
             fields["least"] = float(min(cost.tolist(), default=np.inf))
         return fields
 

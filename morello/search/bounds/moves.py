@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Ints, distinct_numbers
 from morello.search.bounds.class_tuples import SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
-from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTable, MoveTables, is_moved
 from morello.search.tables.shapes import Key, Space
 
@@ -127,7 +126,7 @@ class MoveBounds(StepBounds):
 
     # What C is given.
 
-    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
+    def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         moves: list[dict[str, Any]] = []
         plans: list[_Plan] = []
         for operand, column in enumerate(bounds.classes.T):
@@ -135,7 +134,7 @@ class MoveBounds(StepBounds):
                 for move in self.classes(bounds.space.key, operand, cls):
                     if move.into != cls:
                         plans.append(self._plan(bounds, move, cls, len(moves)))
-                        moves.append(self._move(bounds, move, cls, structs))
+                        moves.append(self._move(bounds, move, cls))
         whole = [np.concatenate(columns) for columns in zip(*(attrs.astuple(plan) for plan in plans), strict=True)]
         here, number, into = whole or [np.zeros(0, dtype=np.int64)] * 3
         # Those of operands in the fastest levels come first, since others lead to them.
@@ -143,12 +142,12 @@ class MoveBounds(StepBounds):
         first = np.flatnonzero(np.diff(here[order], prepend=-1))
         return {
             "moves": len(moves),
-            "move": structs.structs("BoundMove", moves),
+            "move": moves,
             "movable": len(first),
-            "moved": structs.array(here[order][first], "int32_t"),
-            "move_first": structs.array(np.append(first, len(order)), "int64_t"),
-            "move_number": structs.array(number[order], "int32_t"),
-            "move_into": structs.array(into[order], "int32_t"),
+            "moved": here[order][first],
+            "move_first": np.append(first, len(order)),
+            "move_number": number[order],
+            "move_into": into[order],
         }
 
     def _plan(self, bounds: SpaceBounds, move: MoveClass, cls: int, number: int) -> _Plan:
@@ -157,7 +156,7 @@ class MoveBounds(StepBounds):
         here = here[bounds.solvable[into[here]]]
         return _Plan(here, np.full(len(here), number), into[here])
 
-    def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int, structs: Structs) -> dict[str, Any]:
+    def _move(self, bounds: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
         space = bounds.space
         key = self.copy_key(space, move.operand)
         below = self.relaxed.by_key[key]
@@ -172,7 +171,7 @@ class MoveBounds(StepBounds):
             "copy_space": self.relaxed.index[key],
             **{name: below.full[tuples[name]] if name in tuples else -1 for name in ("load", "store")},
             **{f"{name}_tuple": own.get(name, -1) for name in ("load", "store")},
-            "copy_shape": structs.rows([self.copy_shapes(space, move.operand)], "int32_t")[0],
+            "copy_shape": self.copy_shapes(space, move.operand),
         }
 
 

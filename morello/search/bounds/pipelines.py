@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits
 from morello.search.bounds.relaxed import Relaxed, StepBounds, Transition
-from morello.search.structs import Structs
 from morello.search.tables.operand_states import NEVER
 from morello.search.tables.pipelines import PipelinePart, PipelineTable, PipelineTables
 from morello.search.tables.shapes import Key
@@ -105,11 +104,11 @@ class PipelineBounds(StepBounds):
             ]
         return self._packed[key]
 
-    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
-        found = [self._pipeline(bounds, pipeline, structs) for pipeline in self.on(bounds)]
-        return {"pipelines": len(found), "pipeline": structs.structs("BoundSteps", found)}
+    def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
+        found = [self._pipeline(bounds, pipeline) for pipeline in self.on(bounds)]
+        return {"pipelines": len(found), "pipeline": found}
 
-    def _pipeline(self, bounds: SpaceBounds, pipeline: PipelineClasses, structs: Structs) -> dict[str, Any]:
+    def _pipeline(self, bounds: SpaceBounds, pipeline: PipelineClasses) -> dict[str, Any]:
         table, below = pipeline.table, [self.relaxed.by_key[part.space.key] for part in pipeline.table.parts]
         solvable = np.all([own.solvable[part] for own, part in zip(below, pipeline.parts, strict=True)], axis=0)
         solvable &= bounds.solvable[pipeline.rows]
@@ -126,20 +125,20 @@ class PipelineBounds(StepBounds):
                 {
                     "space": self.relaxed.index[part.space.key],
                     "holding": len(held),
-                    "level": structs.array([*held], "int32_t"),
-                    "held": structs.array([*held.values()], "int64_t"),
-                    "tuple": structs.array(numbers[solvable], "int32_t"),
-                    "shape": structs.array(part.shape[shapes], "int32_t"),
-                    "times": structs.array(np.ones(len(shapes)), "double"),
+                    "level": [*held],
+                    "held": [*held.values()],
+                    "tuple": numbers[solvable],
+                    "shape": part.shape[shapes],
+                    "times": np.ones(len(shapes)),
                 }
             )
         return {
             "tuples": len(rows),
-            "tuple": structs.array(rows, "int32_t"),
+            "tuple": rows,
             "parts": len(parts),
-            "part": structs.structs("BoundPart", parts),
-            "first": structs.array(np.searchsorted(shapes, np.arange(bounds.space.count + 1)), "int64_t"),
-            "cost": structs.array(cost, "double"),
+            "part": parts,
+            "first": np.searchsorted(shapes, np.arange(bounds.space.count + 1)),
+            "cost": cost,
         }
 
     def _held(self, pipeline: PipelineClasses, part: PipelinePart, shapes: Ints) -> dict[int, Ints]:

@@ -16,7 +16,6 @@ import numpy as np
 from morello.ir.limits import Limits
 from morello.search.arrays import Bools, Ints
 from morello.search.bounds.class_tuples import Classes, SpaceBounds, bits, limit_steps
-from morello.search.structs import Structs
 from morello.search.tables.limits import LimitCodes
 from morello.search.tables.operand_states import least
 from morello.search.tables.shapes import Key
@@ -62,7 +61,7 @@ class StepBounds(ABC):
         """
 
     @abstractmethod
-    def pack(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
+    def fields(self, bounds: SpaceBounds) -> dict[str, Any]:
         """Return the steps on one space as `_bounds.h` has them: fields of `BoundSpace`."""
 
 

@@ -73,33 +73,33 @@ class Bounds(Relaxed):
             {
                 "codes": count,
                 "steps": len(codes),
-                "bytes": structs.array(self.limit_codes.bytes(level, np.arange(count)), "int64_t"),
-                "step": structs.array(self.limit_steps[level, :count], "int64_t"),
-                "code": structs.array(codes, "int64_t"),
+                "bytes": self.limit_codes.bytes(level, np.arange(count)),
+                "step": self.limit_steps[level, :count],
+                "code": codes,
             }
             for level, (count, codes) in enumerate(zip(counts, self.step_codes, strict=True))
         ]
         fields = {
             "levels": len(levels),
             "steps": max(map(len, self.step_codes)),
-            "level": structs.structs("BoundLevel", [*levels, {"steps": 1}]),
-            "space": structs.structs("BoundSpace", spaces),
-            "cheapest": structs.rows(self.cheapest, "double"),
-            "smallest": structs.rows(self.smallest, "int64_t"),
+            "level": [*levels, {"steps": 1}],
+            "space": spaces,
+            "cheapest": self.cheapest,
+            "smallest": self.smallest,
         }
-        return structs.structs("BoundModel", [fields])
+        return structs.struct("BoundModel", fields)
 
     def _space(self, bounds: SpaceBounds, structs: Structs) -> dict[str, Any]:
         fields = {
             "shapes": bounds.space.count,
             "tuples": len(bounds.tuples),
             "width": bounds.width + 1,
-            "values": structs.array(bounds.values, "float"),
-            "tensor": structs.rows(bounds.space.tensors, "int32_t"),
-            "full": structs.array(bounds.full, "int32_t"),
-            "per_level": structs.array(bounds.per_level, "int32_t"),
-            "order": structs.array(np.concatenate(bounds.space.layers()), "int32_t"),
+            "values": bounds.values,
+            "tensor": bounds.space.tensors,
+            "full": bounds.full,
+            "per_level": bounds.per_level,
+            "order": np.concatenate(bounds.space.layers()),
         }
         for steps in self.steps:
-            fields |= steps.pack(bounds, structs)
-        return fields
+            fields |= steps.fields(bounds)
+        return structs.fields("BoundSpace", fields)

@@ -11,7 +11,6 @@ import numpy as np
 from morello.search.arrays import Bools, Floats, Ints, distinct_numbers
 from morello.search.bounds.solve import Bounds
 from morello.search.layout_bounds.patterns import Patterns
-from morello.search.structs import Pointer, Structs
 from morello.search.tables.pipelines import PipelineTables
 from morello.search.tables.shapes import Key, Space
 from morello.search.watch import check
@@ -38,16 +37,13 @@ class AbstractionClasses:
         self.place: Ints = np.full((len(codes), len(patterns)), -1, dtype=np.int64)
         self.place[:, self.numbers] = np.where(self.members, np.cumsum(self.members, axis=1) - 1, -1)
 
-    def pack(self, structs: Structs) -> Pointer:
-        """Return the sets as C has them."""
-        fields: list[dict[str, Any]] = []
-        for members, place in zip(self.members, self.place, strict=True):
-            number = np.flatnonzero(members)
-            pattern = structs.array(np.array(self.numbers)[number], "int32_t")
-            place = structs.array(place, "int32_t")
-            number = structs.array(number, "int32_t")
-            fields.append({"count": int(members.sum()), "pattern": pattern, "number": number, "place": place})
-        return structs.structs("AbstractionClass", fields)
+    def fields(self) -> list[dict[str, Any]]:
+        """Return the fields of `AbstractionClass` for each set."""
+        numbers = [np.flatnonzero(members) for members in self.members]
+        return [
+            {"count": len(number), "pattern": np.array(self.numbers)[number], "number": number, "place": place}
+            for number, place in zip(numbers, self.place, strict=True)
+        ]
 
 
 @attrs.define(eq=False)
@@ -133,6 +129,6 @@ class LayoutSteps:
         self.bounds, self.states, self.patterns = grids.bounds, grids.states, grids.patterns
         self.space, self.key = grid.space, grid.space.key
 
-    def pack(self, structs: Structs) -> dict[str, Any]:
-        """Return the fields of `Grid` in C that tell of these steps."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `Grid` in C that hold these steps."""
         return {}

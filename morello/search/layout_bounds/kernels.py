@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from morello.search.layout_bounds.grid import LayoutSteps
-from morello.search.structs import Structs
 from morello.search.tables.kernels import KernelTables
 
 
 class KernelLayouts(LayoutSteps):
     """Kernels: they depend on no other bounds."""
 
-    def pack(self, structs: Structs) -> dict[str, Any]:
-        standing = [structs.array(np.flatnonzero(column), "int32_t") for column in self.patterns.members.T]
+    def fields(self) -> dict[str, Any]:
+        standing = [np.flatnonzero(column) for column in self.patterns.members.T]
         counts = self.patterns.members.sum(axis=0)
         kernels: list[dict[str, Any]] = []
         for table in self.grids.tables.of(KernelTables).by_key[self.key]:
@@ -23,12 +22,12 @@ class KernelLayouts(LayoutSteps):
                 kernels.append(
                     {
                         "entries": len(table.shapes),
-                        "shape": structs.array(table.shapes, "int32_t"),
-                        "cost": structs.array(table.costs[which], "double"),
+                        "shape": table.shapes,
+                        "cost": table.costs[which],
                         "sources": int(counts[source]),
                         "source": standing[source],
                         "destinations": int(counts[destination]),
                         "destination": standing[destination],
                     }
                 )
-        return {"kernels": len(kernels), "kernel": structs.structs("GridKernel", kernels)}
+        return {"kernels": len(kernels), "kernel": kernels}

@@ -8,7 +8,6 @@ import numpy as np
 
 from morello.search.arrays import Ints
 from morello.search.layout_bounds.grid import LayoutSteps
-from morello.search.structs import Structs
 from morello.search.tables.loops import WHOLE, LoopPart, LoopTables
 from morello.search.tables.shapes import Space
 
@@ -16,28 +15,28 @@ from morello.search.tables.shapes import Space
 class LoopLayouts(LayoutSteps):
     """Loops, and other steps that treat operand states alike."""
 
-    def pack(self, structs: Structs) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         # All count: what comes to the same in two steps may have tiles in between that no state has.
         loops = [
             {
-                "cost": structs.array(np.where(loop.valid, loop.cost, np.inf), "double"),
+                "cost": np.where(loop.valid, loop.cost, np.inf),
                 "parts": len(loop.parts),
-                "part": structs.structs("GridPart", [self._part(part, structs) for part in loop.parts]),
+                "part": [self._part(part) for part in loop.parts],
             }
             for loop in self.grids.tables.of(LoopTables).by_key[self.key]
         ]
-        return {"loops": len(loops), "loop": structs.structs("GridLoop", loops)}
+        return {"loops": len(loops), "loop": loops}
 
-    def _part(self, part: LoopPart, structs: Structs) -> dict[str, Any]:
+    def _part(self, part: LoopPart) -> dict[str, Any]:
         assert sorted(part.args) == [0, 1], "parts of Moves are Moves of both operands"
         assert WHOLE < 0
         cuts = [self._cuts(part.space, position, arg, part.shape) for position, arg in enumerate(part.args)]
         return {
             "grid": self.grids.index.get(part.space.key, -1),
-            "arg": structs.array(part.args, "int32_t"),
-            "shape": structs.array(part.shape, "int32_t"),
-            "times": structs.array(part.times, "double"),
-            "cut": structs.rows(cuts, "int32_t"),
+            "arg": part.args,
+            "shape": part.shape,
+            "times": part.times,
+            "cut": cuts,
         }
 
     def _cuts(self, space: Space, position: int, arg: int, shape: Ints) -> Ints:

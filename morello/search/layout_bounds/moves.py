@@ -10,7 +10,6 @@ import numpy as np
 from morello.search.arrays import Bools, Ints, distinct_numbers
 from morello.search.bounds.moves import MoveBounds, MoveClass
 from morello.search.layout_bounds.grid import AbstractionClasses, Grids, LayoutSteps
-from morello.search.structs import Structs
 from morello.search.tables.moves import MoveTables, is_moved
 from morello.search.tables.shapes import Key
 
@@ -93,7 +92,7 @@ class OperandMoves:
             self._view[unknown, number] = self._view[unknown][:, own].any(axis=1)
         self._offered[:, unknown[:, None] != unknown] = False
 
-    def pack(self, structs: Structs) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return the fields of `GridMoves` in C."""
         declared = self._space.operands[self._operand]
         copy_space = self._grids.by_key[self.copies].space
@@ -106,15 +105,15 @@ class OperandMoves:
             "stores": declared.writes,
             # Threads take their part of one's time, at best. Nothing is known of what one alone never copies.
             "threads": 1.0 if serial else float(self._grids.bounds.target.weights.threads),
-            "tensor": structs.array(self.tensors, "int32_t"),
-            "row": structs.array(self.row, "int32_t"),
-            "copy": structs.array(copies, "int32_t"),
-            "sets": self.sets.pack(structs),
-            "set": structs.array(self.sets.of, "int32_t"),
+            "tensor": self.tensors,
+            "row": self.row,
+            "copy": copies,
+            "sets": self.sets.fields(),
+            "set": self.sets.of,
             "numbers": len(self._number),
-            "kind": structs.array(self._kind, "int32_t"),
-            "offered": structs.array(self._offered.view(np.uint8), "uint8_t"),
-            "view": structs.array(self._view.view(np.uint8), "uint8_t"),
+            "kind": self._kind,
+            "offered": self._offered,
+            "view": self._view,
         }
 
 
@@ -130,9 +129,9 @@ def _kinds(known: list[Bools]) -> tuple[Ints, Ints]:
 class MoveLayouts(LayoutSteps):
     """Moves of the operands of Moves, which do not depend on each other."""
 
-    def pack(self, structs: Structs) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         if not is_moved(self.key.op, self.grids.bounds.target):
             return {"moved": 0}
         moves = [OperandMoves(self.grids, self.key, operand, sets) for operand, sets in enumerate(self.grid.sets)]
         assert all(one.copies in self.grids.by_key for one in moves)
-        return {"moved": 2, "moves": structs.structs("GridMoves", [one.pack(structs) for one in moves])}
+        return {"moved": 2, "moves": [one.fields() for one in moves]}

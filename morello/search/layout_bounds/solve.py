@@ -66,31 +66,29 @@ class LayoutBounds(Grids):
         for key, grid in self.by_key.items():
             bounds = self.bounds.by_key[key]
             fields = {
-                "values": structs.array(grid.values, "double"),
-                "first": structs.array(grid.first, "int64_t"),
-                "sets": structs.keep(
-                    structs.ffi.new("AbstractionClass *[]", [sets.pack(structs) for sets in grid.sets])
-                ),
-                "set": structs.rows([sets.of for sets in grid.sets], "int32_t"),
-                "order": structs.array(np.concatenate(grid.space.layers()), "int32_t"),
-                "by_class": structs.array(bounds.values, "float"),
+                "values": grid.values,
+                "first": grid.first,
+                "sets": [sets.fields() for sets in grid.sets],
+                "set": [sets.of for sets in grid.sets],
+                "order": np.concatenate(grid.space.layers()),
+                "by_class": bounds.values,
                 "width": bounds.width + 1,
                 "columns": grid.columns.shape[1],
-                "column": structs.array(grid.columns, "int32_t"),
+                "column": grid.columns,
             }
             for kind in kinds:
-                fields |= kind(self, grid).pack(structs)
-            grids.append(fields)
+                fields |= kind(self, grid).fields()
+            grids.append(structs.fields("Grid", fields))
         fields = {
             "most": max(
                 (int(sets.counts.max(initial=0)) for grid in self.by_key.values() for sets in grid.sets), default=0
             ),
-            "cost": structs.rows(self.patterns.cost, "double"),
-            "kind": structs.rows([tiles.kinds for tiles in self.patterns.tile], "int16_t"),
-            "tile": structs.rows([tiles.made for tiles in self.patterns.tile], "int32_t"),
-            "grid": structs.structs("Grid", grids),
+            "cost": self.patterns.cost,
+            "kind": [tiles.kinds for tiles in self.patterns.tile],
+            "tile": [tiles.made for tiles in self.patterns.tile],
+            "grid": grids,
         }
-        return structs.structs("GridModel", [fields])
+        return structs.struct("GridModel", fields)
 
     def _fill(self, grid: Grid, number: int, model: Pointer, structs: Structs) -> None:
         """Fill in the bounds of one space."""
@@ -110,7 +108,7 @@ class LayoutBounds(Grids):
         sets = moves.sets
         place = np.full(len(self.patterns), -1, dtype=np.int64)
         place[sets.numbers] = np.arange(len(sets.numbers))
-        packed = structs.structs("GridMoves", [moves.pack(structs)])
+        packed = structs.struct("GridMoves", moves.fields())
         ends: Ints = np.cumsum(sets.counts[sets.of[moves.shapes]] ** 2)
         parts = np.split(moves.shapes, np.searchsorted(ends, np.arange(_CHUNK, int(ends[-1]), _CHUNK)))
         found = [self._closure_of(shapes, moves, model, packed, structs) for shapes in parts]
@@ -125,8 +123,9 @@ class LayoutBounds(Grids):
         numbers, count = np.array(sets.numbers), len(sets.numbers)
         cost: Floats = np.empty(int(np.sum(sets.counts[sets.of[shapes]] ** 2)))
         check(8 * len(cost))
-        found = structs.ffi.from_buffer("double[]", cost)
-        structs.lib.engine_close_layouts(model, packed, len(shapes), structs.array(shapes, "int32_t"), found)
+        from_buffer = structs.ffi.from_buffer
+        numbers_of = from_buffer("int32_t[]", shapes.astype(np.int32))
+        structs.lib.engine_close_layouts(model, packed, len(shapes), numbers_of, from_buffer("double[]", cost))
         members = [np.flatnonzero(sets.members[number]) for number in sets.of[shapes]]
         start = np.concatenate([np.repeat(own + row * count, len(own)) for row, own in enumerate(members)])
         ends = np.concatenate([np.tile(numbers[own], len(own)) for own in members])

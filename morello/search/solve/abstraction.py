@@ -57,36 +57,36 @@ class Abstraction:
             **packing.common(),
             "spaces": self._count,
             "states": len(patterns),
-            "space": packing.structs(
-                "Space", [space for own in self._bounds.by_key.values() for space in self._spaces(own)]
-            ),
-            "cls": packing.array(cls, "int32_t"),
-            "relevant": packing.array(np.zeros(len(patterns)), "uint64_t"),
-            "cost": packing.rows(patterns.cost, "double"),
-            "bytes": packing.rows(patterns.bytes, "int64_t"),
-            "kind": packing.rows(kinds, "int16_t"),
-            "tile": packing.rows([tiles.made for tiles in patterns.tile], "int32_t"),
+            "space": [
+                packing.fields("Space", space) for own in self._bounds.by_key.values() for space in self._spaces(own)
+            ],
+            "cls": cls,
+            "relevant": np.zeros(len(patterns)),
+            "cost": patterns.cost,
+            "bytes": patterns.bytes,
+            "kind": kinds,
+            "tile": [tiles.made for tiles in patterns.tile],
             **self._naming(np.arange(len(patterns)), patterns.join),
         }
         model = {
             **one,
-            "abstract": packing.keep(packing.ffi.new("Model *", one)),
-            "abstract_space": packing.array(np.arange(self._count), "int32_t"),
-            "any": packing.array(patterns.any, "int32_t"),
+            "abstract": [one],
+            "abstract_space": np.arange(self._count),
+            "any": patterns.any,
         }
         return {
             **self._naming(patterns.of, patterns.join),
-            "abstract": packing.keep(packing.ffi.new("Model *", model)),
-            "abstract_space": packing.array([*self._index.values()], "int32_t"),
+            "abstract": [model],
+            "abstract_space": [*self._index.values()],
         }
 
     def _naming(self, of: Ints, join: Ints) -> dict[str, Any]:
         """Return what says which pattern a state has."""
         joined = [self._patterns.joined[self._patterns.rank(number)] for number in range(len(self._patterns))]
         return {
-            "pattern": self._packing.array(of, "int32_t"),
-            "join": self._packing.array(join, "int32_t"),
-            "joined": self._packing.rows(joined, "uint8_t"),
+            "pattern": of,
+            "join": join,
+            "joined": joined,
         }
 
     def _spaces(self, own: SpaceBounds) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class Abstraction:
         alone = 0 if isinstance(key.op, Compose) else len(own.space.operands)
         shared = {**packing.shared(key, self._index), "alone": alone}
         plain = {**shared, "closed_operand": -1, "groups": 0, "move_first": self._none(own.space), "kernels": 0}
-        plain["pipeline_first"] = packing.array(np.zeros(len(own.tuples) + 1), "int32_t")
+        plain["pipeline_first"] = np.zeros(len(own.tuples) + 1)
         if key not in self._layouts.closures:
             return [{**plain, **packing.grid(self._layouts, key), "leaf": 1}]
         spaces: list[dict[str, Any]] = []
@@ -115,23 +115,22 @@ class Abstraction:
     def _none(self, space: Space) -> Any:
         """Return that there are no moves of operands one by one."""
         classes = len(self._bounds.states.classes)
-        return self._packing.array(np.zeros(len(space.operands) * classes + 1), "int32_t")
+        return np.zeros(len(space.operands) * classes + 1)
 
     def _closure(self, changes: TransitionClosure, space: int) -> dict[str, Any]:
-        packing = self._packing
         return {
             "space": space,
             "places": int(changes.place.max(initial=-1)) + 1,
-            "place": packing.array(changes.place, "int32_t"),
-            "row": packing.array(changes.row, "int32_t"),
-            "first": packing.array(changes.first, "int64_t"),
-            "into": packing.array(changes.into, "int32_t"),
-            "cost": packing.array(changes.cost, "double"),
+            "place": changes.place,
+            "row": changes.row,
+            "first": changes.first,
+            "into": changes.into,
+            "cost": changes.cost,
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
         """Return kernels by the patterns that stand for the states they take: the cheapest that there is."""
-        packing, costs = self._packing, self._packing.kernel_costs(space.key)
+        costs = self._packing.kernel_costs(space.key)
         pairs = [np.column_stack([table.states, numbers]) for table, numbers in costs.tables]
         every = np.concatenate([np.zeros((0, len(space.operands) + 1), dtype=np.int64), *pairs])
         # Each row becomes many, most of them the same as others.
@@ -140,12 +139,12 @@ class Abstraction:
         first = np.flatnonzero(np.any(np.diff(rows[:, :-1], axis=0, prepend=-1) != 0, axis=1))
         return {
             "kernels": len(first),
-            "kernel_states": packing.array(rows[first, :-1], "int32_t"),
-            "kernel_first": packing.array(np.append(first, len(rows)), "int32_t"),
-            "kernel_costs": packing.array(rows[:, -1], "int32_t"),
+            "kernel_states": rows[first, :-1],
+            "kernel_first": np.append(first, len(rows)),
+            "kernel_costs": rows[:, -1],
             **costs.fields,
-            "kernel_needs": packing.array(np.zeros(len(first)), "uint64_t"),
-            "kernel_priority": packing.array(np.zeros(len(first)), "int64_t"),
+            "kernel_needs": np.zeros(len(first)),
+            "kernel_priority": np.zeros(len(first)),
         }
 
     def _standing(self, rows: Ints) -> Ints:
@@ -180,8 +179,8 @@ class Abstraction:
         steps = [*distinct.values()]
         return {
             "steps": len(steps),
-            "fresh": self._packing.rows([row for rows in steps for row in rows], "int32_t"),
-            "priority": self._packing.array(np.arange(len(steps)), "int64_t"),
+            "fresh": [row for rows in steps for row in rows],
+            "priority": np.arange(len(steps)),
         }
 
     def _under(self, rank: int, dim_map: DimMap) -> Ints:

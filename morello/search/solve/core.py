@@ -10,7 +10,7 @@ import numpy as np
 
 from morello.errors import MorelloError, PluginError
 from morello.search.arrays import Floats, Ints
-from morello.search.library import library
+from morello.search.structs import Pointer, Structs
 
 #: In place of a chosen step: none; the program is known from earlier, and its steps are not known here.
 NOT_CHOSEN, RECALLED = -1, -2
@@ -68,12 +68,12 @@ class Suspended(Exception):
 class Core:
     """A state of the compiled search. Nodes are numbered from 1 on; node 0 stands for none."""
 
-    def __init__(self, model: Any):
-        self.ffi, self._lib = library()
+    def __init__(self, model: Pointer, structs: Structs):
+        self._structs = structs
+        self.ffi, self._lib = structs.ffi, structs.lib
         self.model = model
         #: Whether every program is looked at.
         self.exhaustive = bool(model.exhaustive)
-        self._kept: list[object] = []
         state = self._lib.engine_new(model)
         if not state:
             raise MemoryError
@@ -220,8 +220,7 @@ class Core:
 
     def set_answers(self, table: int, answers: dict[str, Any] | None) -> None:
         """Give the answers to a table that are known from earlier: the fields of `Answers` in `_engine.h`."""
-        known = self.ffi.new("Answers *", answers or {})
-        self._kept.append(answers)
+        known = self._structs.struct("Answers", answers or {})
         self._check(self._lib.engine_answers(self._state, table, known))
 
     def assume(self, node: int, low: float, high: float) -> None:

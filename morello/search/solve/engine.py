@@ -87,7 +87,7 @@ class Engine:
 
     def _start(self, model: Pointer) -> None:
         """Begin to search, given the whole as C has it."""
-        self.core = Core(model)
+        self.core = Core(model, self.marshaller)
         self.directory = Directory(self.bounds, self.core, self.packed_limits)
 
     def step(self, node: int, priority: int) -> Rewrite:

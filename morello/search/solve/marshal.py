@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
 from morello.errors import MorelloError
 from morello.ir.tensor import DimMap
@@ -106,30 +107,23 @@ class Marshaller(Structs):
             "unknown": unknown,
             "exhaustive": exhaustive,
             "asks": asks,
-            "space": self.structs("Space", [self._space(own) for own in self._bounds.by_key.values()]),
-            "cls": self.array(states.cls, "int32_t"),
-            "relevant": self.array(words[states.level], "uint64_t"),
-            "cost": self.rows(states.cost, "double"),
-            "bytes": self.rows(states.bytes, "int64_t"),
-            "cheapest": self.rows(self._bounds.cheapest, "double"),
-            "smallest": self.rows(self._bounds.smallest, "int64_t"),
-            "kind": self.rows([tiles.kinds for tiles in loops.tile], "int16_t"),
-            "tile": self.rows([tiles.made for tiles in loops.tile], "int32_t"),
+            "space": [self.fields("Space", self._space(own)) for own in self._bounds.by_key.values()],
+            "cls": states.cls,
+            "relevant": words[states.level],
+            "cost": states.cost,
+            "bytes": states.bytes,
+            "cheapest": self._bounds.cheapest,
+            "smallest": self._bounds.smallest,
+            "kind": [tiles.kinds for tiles in loops.tile],
+            "tile": [tiles.made for tiles in loops.tile],
         }
-        return self.keep(self.ffi.new("Model *", fields))
+        return self.struct("Model", fields)
 
     def refined(self, model: Pointer, layouts: LayoutBounds, abstraction: Mapping[str, Any]) -> Pointer:
         """Return a model with bounds by layout, and the fields that tell of the abstract problem."""
-        spaces = self.keep(self.ffi.new("Space[]", len(self._index)))
-        for number, key in enumerate(self._index):
-            spaces[number] = model.space[number]
-            for name, value in self.grid(layouts, key).items():
-                setattr(spaces[number], name, value)
-        finer = self.keep(self.ffi.new("Model *", model[0]))
-        finer.space = spaces
-        for name, value in abstraction.items():
-            setattr(finer, name, value)
-        return finer
+        spaces = [model.space[number] for number in self._index.values()]
+        space = self.copied("Space", spaces, [self.grid(layouts, key) for key in self._index])
+        return self.copied("Model", [model[0]], [{**abstraction, "space": space}])
 
     def common(self) -> dict[str, Any]:
         """Return the fields of a model that do not depend on whether operands are in states or have patterns."""
@@ -138,10 +132,10 @@ class Marshaller(Structs):
             "classes": len(self._states.classes),
             "levels": len(packed_limits.counts),
             "width": max(len(key.op.operands(key.rank)) for key in self._index),
-            "counts": self.array(packed_limits.counts, "int32_t"),
-            "values": self.rows(packed_limits.values, "int64_t"),
-            "steps": self.rows([*self._bounds.limit_steps], "int64_t"),
-            "shift": self.array(packed_limits.shifts, "int32_t"),
+            "counts": packed_limits.counts,
+            "values": packed_limits.values,
+            "steps": [*self._bounds.limit_steps],
+            "shift": packed_limits.shifts,
             "full": packed_limits.full,
             "guard": packed_limits.guard,
         }
@@ -161,24 +155,25 @@ class Marshaller(Structs):
 
         `index` says which number a space has.
         """
-        groups: list[dict[str, Any]] = []
-        for group, parts in self._loops[key]:
-            numbered = [{**part, "space": index[part["space"]]} for part in parts]
-            groups.append({**group, "part": self.structs("LoopPart", numbered)})
-        return {**self._shared[key], "groups": len(groups), "group": self.structs("LoopGroup", groups)}
+        groups = [
+            {**group, "part": [{**part, "space": index[below]} for below, part in parts]}
+            for group, parts in self._loops[key]
+        ]
+        return {**self._shared[key], **self.fields("Space", {"groups": len(groups), "group": groups})}
 
     def _shared_fields(self, own: SpaceBounds) -> dict[str, Any]:
         space = own.space
-        return {
+        fields = {
             "shapes": space.count,
             "operands": len(space.operands),
-            "tensor": self.rows(space.tensors, "int32_t"),
+            "tensor": space.tensors,
             "width": own.width + 1,
-            "bounds": self.array(own.values, "float"),
-            "column": self.array(own.full, "int32_t"),
-            "per_level": self.array(own.per_level[:, :-1], "int32_t"),
-            "after": self.rows(own.after, "int32_t"),
+            "bounds": own.values,
+            "column": own.full,
+            "per_level": own.per_level[:, :-1],
+            "after": own.after,
         }
+        return self.fields("Space", fields)
 
     def grid(self, layouts: LayoutBounds, key: Key) -> dict[str, Any]:
         """Return the bounds by pattern of a space, if it has any."""
@@ -187,12 +182,12 @@ class Marshaller(Structs):
             return {}
         destinations = grid.sets[1]
         return {
-            "grid": self.array(grid.values, "double"),
-            "first": self.array(grid.first, "int64_t"),
-            "set": self.rows([sets.of for sets in grid.sets], "int32_t"),
-            "place": self.rows([sets.place for sets in grid.sets], "int32_t"),
+            "grid": grid.values,
+            "first": grid.first,
+            "set": [sets.of for sets in grid.sets],
+            "place": [sets.place for sets in grid.sets],
             "patterns": destinations.place.shape[1],
-            "places": self.array(destinations.counts, "int32_t"),
+            "places": destinations.counts,
         }
 
     def _kernels(self, space: Space) -> dict[str, Any]:
@@ -208,14 +203,12 @@ class Marshaller(Structs):
         priorities = np.array([table.priority for table, _, _ in fitting], dtype=np.int64)
         return {
             "kernels": len(order),
-            "kernel_states": self.array(states[order], "int32_t"),
-            "kernel_first": self.array(np.arange(len(order) + 1), "int32_t"),
-            "kernel_costs": self.array(
-                np.concatenate([states[:0, 0], *(of for _, _, of in fitting)])[order], "int32_t"
-            ),
+            "kernel_states": states[order],
+            "kernel_first": np.arange(len(order) + 1),
+            "kernel_costs": np.concatenate([states[:0, 0], *(of for _, _, of in fitting)])[order],
             **costs.fields,
-            "kernel_needs": self.array(np.repeat(needs, counts)[order], "uint64_t"),
-            "kernel_priority": self.array(np.repeat(priorities, counts)[order], "int64_t"),
+            "kernel_needs": np.repeat(needs, counts)[order],
+            "kernel_priority": np.repeat(priorities, counts)[order],
         }
 
     def kernel_costs(self, key: Key) -> KernelCosts:
@@ -232,18 +225,19 @@ class Marshaller(Structs):
             lengths = np.repeat(np.array([len(table.shapes) for table in tables], dtype=np.int64), counts)
             starts = np.cumsum(counts) - counts
             values = [np.zeros(0), *(table.costs.reshape(-1) for table in tables)]
+            fields = {
+                "cost_shapes": np.repeat(own, counts),
+                "cost_first": np.cumsum(lengths) - lengths,
+                "shape_place": places,
+                "cost_values": np.concatenate(values),
+            }
             self._kernel_costs[key] = KernelCosts(
                 [(table, start + table.which) for table, start in zip(tables, starts.tolist(), strict=True)],
-                {
-                    "cost_shapes": self.array(np.repeat(own, counts), "int32_t"),
-                    "cost_first": self.array(np.cumsum(lengths) - lengths, "int64_t"),
-                    "shape_place": self.array(places, "int32_t"),
-                    "cost_values": self.array(np.concatenate(values), "double"),
-                },
+                self.fields("Space", fields),
             )
         return self._kernel_costs[key]
 
-    def _groups(self, own: SpaceBounds) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    def _groups(self, own: SpaceBounds) -> Iterable[tuple[dict[str, Any], list[tuple[Key, dict[str, Any]]]]]:
         """Yield loops with the same kinds of parts that suit the same levels, entry by entry, and these parts."""
         kinds: dict[tuple[tuple[tuple[Key, tuple[int, ...]], ...], tuple[bool, ...]], list[LoopTable]] = {}
         for step in self._bounds.tables.of(LoopTables).by_key[own.space.key]:
@@ -255,16 +249,16 @@ class Marshaller(Structs):
             fits = self._bounds.apply_to(suits, own.classes)
             group = {
                 "parts": len(parts),
-                "fits": self.array(fits, "uint8_t"),
-                "first": self.array(np.searchsorted(shape, np.arange(own.space.count + 1)), "int64_t"),
-                "cost": self.array(np.stack([member.cost for member in members])[step, shape], "double"),
-                "priority": self.array(np.array([member.priority for member in members])[step], "int64_t"),
+                "fits": fits,
+                "first": np.searchsorted(shape, np.arange(own.space.count + 1)),
+                "cost": np.stack([member.cost for member in members])[step, shape],
+                "priority": np.array([member.priority for member in members])[step],
             }
-            yield group, parts
+            yield self.fields("LoopGroup", group), parts
 
     def _loop_part(
         self, own: SpaceBounds, position: int, members: Sequence[LoopTable], step: Ints, shape: Ints
-    ) -> dict[str, Any]:
+    ) -> tuple[Key, dict[str, Any]]:
         loops, space = self._bounds.tables.of(LoopTables), own.space
         parts = [member.parts[position] for member in members]
         below, args = parts[0].space, parts[0].args
@@ -275,16 +269,15 @@ class Marshaller(Structs):
             tile = np.where(tiles >= 0, below.tensors[at][tiles], whole)
             cuts.append(loops.cut_numbers(space.operands[arg].sliding, whole, tile))
         assert WHOLE < 0
-        child = self._bounds.by_key[below.key].number(own.classes[:, list(args)])
-        return {
-            "space": below.key,
+        fields = {
             "operands": len(args),
-            "args": self.array(args, "int32_t"),
-            "tuples": self.array(child, "int32_t"),
-            "shape": self.array(tiles, "int32_t"),
-            "times": self.array(np.stack([part.times for part in parts])[step, shape], "double"),
-            "cut": self.array(np.stack(cuts, axis=-1), "int32_t"),
+            "args": args,
+            "tuples": self._bounds.by_key[below.key].number(own.classes[:, list(args)]),
+            "shape": tiles,
+            "times": np.stack([part.times for part in parts])[step, shape],
+            "cut": np.stack(cuts, axis=-1),
         }
+        return below.key, self.fields("LoopPart", fields)
 
     def _moves(self, own: SpaceBounds) -> dict[str, Any]:
         moves: list[dict[str, Any]] = []
@@ -296,7 +289,7 @@ class Marshaller(Structs):
                     found = self._bounds.of(MoveBounds).classes(own.space.key, operand, cls)
                     moves += [self._move(own, move, cls) for move in found]
                 first.append(len(moves))
-        return {"move_first": self.array(first, "int32_t"), "move": self.structs("MoveClass", moves)}
+        return {"move_first": first, "move": moves}
 
     def _move(self, own: SpaceBounds, move: MoveClass, cls: int) -> dict[str, Any]:
         bounds, tables = self._bounds.of(MoveBounds), self._bounds.tables.of(MoveTables)
@@ -310,13 +303,13 @@ class Marshaller(Structs):
             "store": -1,
             **bounds.copies(own.space, move, cls),
             "cls": move.into,
-            "priority": self.array(move.table.priorities, "int64_t"),
-            "keeps": self.array(move.table.keeps, "uint8_t"),
-            "into": self.rows(move.table.into, "int64_t"),
-            "copy_shape": self.rows([bounds.copy_shapes(own.space, move.operand)], "int32_t")[0],
+            "priority": move.table.priorities,
+            "keeps": move.table.keeps,
+            "into": move.table.into,
+            "copy_shape": bounds.copy_shapes(own.space, move.operand),
         }
         if move.view:
-            fields["seen"] = self.rows([tables.seen[self._bounds.target.levels[move.level].name]], "int64_t")[0]
+            fields["seen"] = tables.seen[self._bounds.target.levels[move.level].name]
         return fields
 
     def pipelines(
@@ -332,41 +325,36 @@ class Marshaller(Structs):
         other dimensions.
         """
         rows, order, classes = self._pipeline_classes[own.space.key]
-        found = [np.zeros((0, 3), dtype=np.int64)]
-        for table, fields in classes:
-            parts = [self._pipeline_part(own.space, part, index, under) for part in table.parts]
-            struct = {
-                "parts": len(parts),
+        found = [np.zeros(0, dtype=self.dtype("PipelineClass"))]
+        for table, structs in classes:
+            fields = {
+                "parts": len(table.parts),
                 "tensors": len(table.tensors),
-                "part": self.structs("PipelinePart", parts),
-                "tensor": self.rows(table.tensors, "int32_t"),
+                "part": [self._pipeline_part(own.space, part, index, under) for part in table.parts],
+                "tensor": table.tensors,
+                **fresh(table),
             }
-            pointer = self.structs("PipelineTable", [{**struct, **fresh(table)}])
-            found.append(fields.copy())
-            found[-1][:, 0] = int(self.ffi.cast("intptr_t", pointer))
-        # There are so many that structs made one by one take seconds: here each is a row of three pointers.
-        pointers = np.concatenate(found)[order]
-        assert self.ffi.sizeof("PipelineClass") == 3 * pointers.itemsize
+            found.append(structs.copy())
+            found[-1]["table"] = self.address("PipelineTable", [fields])
         return {
-            "pipeline_first": self.array(np.searchsorted(rows, np.arange(len(own.tuples) + 1)), "int32_t"),
-            "pipeline": self.ffi.cast("PipelineClass *", self.array(pointers, "int64_t")),
+            "pipeline_first": np.searchsorted(rows, np.arange(len(own.tuples) + 1)),
+            "pipeline": np.concatenate(found)[order],
         }
 
-    def _pipelines_of(self, own: SpaceBounds) -> tuple[Ints, Ints, list[tuple[PipelineTable, Ints]]]:
+    def _pipelines_of(self, own: SpaceBounds) -> tuple[Ints, Ints, list[tuple[PipelineTable, npt.NDArray[Any]]]]:
         """Return the class tuples that pipelines are for, their order, and the fields of each class tuple by table."""
         pipelines = self._bounds.of(PipelineBounds).on(own)
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *(pipeline.rows for pipeline in pipelines)])
         order = np.argsort(rows, kind="stable")
         return rows[order], order, [(pipeline.table, self._pipeline(pipeline)) for pipeline in pipelines]
 
-    def _pipeline(self, pipeline: PipelineClasses) -> Ints:
-        """Return the fields of `PipelineClass` for each class tuple, [n, fields]: pointers all, the table's 0."""
+    def _pipeline(self, pipeline: PipelineClasses) -> npt.NDArray[Any]:
+        """Return a `PipelineClass` for each class tuple, [n], without its table."""
         tuples = np.stack(pipeline.parts, axis=1).astype(np.int32)
         levels = self._bounds.level_of[list(pipeline.new_classes)]
-        pointers = self.array(tuples, "int32_t"), self.array(levels, "int32_t")
-        fields = np.array([[0, *(int(self.ffi.cast("intptr_t", pointer)) for pointer in pointers)]], dtype=np.int64)
-        found = np.repeat(fields, len(tuples), axis=0)
-        found[:, 1] += np.arange(len(tuples)) * tuples.strides[0]
+        found = np.zeros(len(tuples), dtype=self.dtype("PipelineClass"))
+        found["tuples"] = self.address("int32_t", tuples) + np.arange(len(tuples)) * tuples.strides[0]
+        found["levels"] = self.address("int32_t", levels)
         return found
 
     def _fresh_states(self, table: PipelineTable) -> dict[str, Any]:
@@ -374,8 +362,8 @@ class Marshaller(Structs):
         fresh = [np.where(row >= 0, numbers[row], -1) for rows in table.new_states for row in rows]
         return {
             "steps": len(table.priorities),
-            "fresh": self.rows(fresh, "int32_t"),
-            "priority": self.array(table.priorities, "int64_t"),
+            "fresh": fresh,
+            "priority": table.priorities,
         }
 
     def _states_under(self, rank: int, dim_map: DimMap) -> Ints:
@@ -384,16 +372,15 @@ class Marshaller(Structs):
     def _pipeline_part(
         self, space: Space, part: PipelinePart, index: Mapping[Key, int], under: Callable[[int, DimMap], Ints]
     ) -> dict[str, Any]:
-        seen = self.keep(self.ffi.new("int64_t *[]", len(part.args)))
-        for at, (arg, dim_map) in enumerate(zip(part.args, part.dim_maps, strict=True)):
-            if dim_map is not None:
-                seen[at] = self.rows([under(len(space.operands[arg].dims), dim_map)], "int64_t")[0]
         return {
             "space": index[part.space.key],
             "operands": len(part.args),
             "holding": len(part.holds),
-            "args": self.array(part.args, "int32_t"),
-            "seen": seen,
-            "holds": self.array(part.holds, "int32_t"),
-            "shape": self.array(part.shape, "int32_t"),
+            "args": part.args,
+            "seen": [
+                None if dim_map is None else under(len(space.operands[arg].dims), dim_map)
+                for arg, dim_map in zip(part.args, part.dim_maps, strict=True)
+            ],
+            "holds": part.holds,
+            "shape": part.shape,
         }
