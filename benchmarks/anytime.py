@@ -1,11 +1,11 @@
-"""Measures how soon searches have a program, and how close to the optimum it is proven to be.
+"""Measure how soon a search has a program, and its proven distance from the optimum.
 
     python benchmarks/anytime.py [--only NAME]... [--suite NAME]... [--target NAME]... [--seconds 60]
                                  [--json] [--plot FILE]
 
-Each Spec is searched in a process of its own, one at a time, without a database. All seconds are the processor's, from
-the start of the process. Those that miss the aim come first: a program in 10 s, at most 5 % dearer than the optimum.
-Ctrl-C ends it with what is measured so far.
+Each Spec is searched in its own process, one at a time, without a database. Seconds are CPU time from the start of the
+process. Specs that miss the aim come first: a program within 10 s that costs at most 5 % more than the optimum. Ctrl-C
+prints the measurements so far.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _table(measured: Sequence[Course]) -> Table:
             _percent(course.after(math.inf).gap),
             _seconds(course.proof),
             f"{course.memory / 2**20:,.0f} MiB",
-            "there is none" if course.end == "none" else course.miss,
+            "infeasible" if course.end == "none" else course.miss,
         )
     return table
 

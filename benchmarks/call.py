@@ -1,9 +1,9 @@
-"""Measures what a call from Python costs, beside numpy, torch and numba on the same arrays.
+"""Measure the overhead of a call from Python, compared with numpy, torch and numba on the same arrays.
 
     python benchmarks/call.py [--only NAME]... [--target NAME] [--seconds S] [--json]
 
-There is so little to compute that calling is most of it. All take turns in one process, pinned to a core and on one
-thread, and each result is compared with numpy first. Libraries that are not there are told in a line.
+The operands are so small that the call dominates. All run in turn in one process, pinned to a core, on one thread. Each
+result is compared with numpy first. A library that is not installed is reported in a line.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def prepared(problem: Problem, target: str) -> tuple[dict[str, Calls], dict[str,
 
 
 def measured(calls: Mapping[str, Call], seconds: float) -> dict[str, list[float]]:
-    """Return the seconds of a call in several rounds, in which all take turns, for so many seconds in all."""
+    """Return the seconds of a call in several rounds, in which all run in turn, for `seconds` in total."""
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
     counts = {name: max(1, int(_SHORTEST / (timer.timeit(100) / 100))) for name, timer in timers.items()}
     times: dict[str, list[float]] = {name: [] for name in timers}

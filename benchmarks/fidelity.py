@@ -1,11 +1,11 @@
-"""Measures whether programs that cost less take less time.
+"""Measure the correlation of costs and times.
 
     python benchmarks/fidelity.py [--only NAME]... [--target NAME]... [--count 200] [--seed 0] [--db FILE]
                                   [--rescore | --retime] [--samples FOLDER] [--json] [--plot FILE]
 
 For each Spec, complete programs are drawn: the optimum, its neighbours, families that search completes, random ones.
-They are compared with numpy, timed in turn on one core, and kept as schedules. `--rescore` judges today's costs by the
-times that were kept; `--retime` measures the programs that were kept, and today's optimum, anew.
+They are compared with numpy, timed in turn on one core, and stored as schedules. `--rescore` compares today's costs
+with the stored times; `--retime` times the stored programs again, and today's optimum.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _SHORTEST, _TOO_SLOW = 0.001, 20
 @click.option("--target", metavar="NAME", multiple=True, help="Only this target; repeatable.")
 @click.option("--count", metavar="N", type=click.IntRange(2), default=200, show_default=True)
 @click.option("--seed", metavar="N", default=0, show_default=True)
-@click.option("--db", metavar="FILE", help="Database to keep what is searched.  [default: none]")
-@click.option("--rescore", is_flag=True, help="Only compute the costs of kept programs anew.")
-@click.option("--retime", is_flag=True, help="Time kept programs anew instead of drawing some.")
+@click.option("--db", metavar="FILE", help="Database for solved Specs.  [default: none]")
+@click.option("--rescore", is_flag=True, help="Only recompute the costs of stored programs.")
+@click.option("--retime", is_flag=True, help="Time stored programs again in place of drawing some.")
 @click.option("--samples", "folder", metavar="FOLDER", type=click.Path(path_type=Path), default=samples.FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--plot", metavar="FILE", help="Draw cost and time of every program.")
@@ -140,7 +140,7 @@ def _kept(kept: Samples, store: SpecStore | None) -> list[tuple[str, Goal]]:
 
 
 def _timed(problem: Problem, programs: Sequence[tuple[str, Goal]], console: Console) -> list[Sample]:
-    """Build, verify and time programs in turn; those that fail are told and left out."""
+    """Build, verify and time programs in turn; report and skip those that fail."""
     kernels = [api.compile(goal, db=False) for _, goal in programs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [*pool.map(_fault_of_building, kernels)]

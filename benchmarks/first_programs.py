@@ -1,11 +1,10 @@
-"""Measures how soon mappers have a program of what cost, beside the search that is told of none.
+"""Measure how soon mappers and search have a program, and its cost.
 
     python benchmarks/first_programs.py [--only TEXT] [--mapper NAME]... [--effort 100000]
 
-Each search and each mapper has a process of its own. Seconds are the processor's from its start; costs are multiples of
-the cheapest program that any of them comes to. For search there are its first program and, for each mapper, what it has
-when that is done; for a mapper its first program, and the best of its first four proposals. Each search takes the same
-effort; what a proposal leaves open has that of mappers.
+Each search and each mapper runs in its own process. Seconds are CPU time from its start; costs are multiples of the
+cheapest program of any. Search reports its first program and, for each mapper, its program at the time when the mapper
+ends; a mapper reports its first program and the best of its first four proposals. All searches have the same budget.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ def measured(spec: str, what: str, effort: int) -> Moments:
     """Return the moments of a search, or of a mapper, in a process of its own."""
     command = [sys.executable, __file__, "--one", spec, what, "--effort", str(effort)]
     base = {**os.environ, "MORELLO_PROFILE": "base"}
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=base).stdout
-    return [(one[0], one[1]) for one in json.loads(told)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=base).stdout
+    return [(one[0], one[1]) for one in json.loads(output)]
 
 
 @click.command(help=(__doc__ or "").split("\n")[0])

@@ -1,9 +1,9 @@
-"""Measures fusion: how long a Compose runs as one program, and how long its operations take one after the other.
+"""Measure fusion: a Compose as one program, compared with its operations one after the other.
 
     python benchmarks/fusion.py [--only NAME]... [--target NAME]
 
-Both sides are the best programs that search finds, the other one for operations that hand on all they make in GL.
-Times are medians, of programs that are timed in turn.
+Both sides are the best programs that search finds; the second stores every intermediate in GL. Times are medians of
+programs timed in turn.
 """
 
 from __future__ import annotations

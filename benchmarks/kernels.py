@@ -1,13 +1,13 @@
-"""Measures how fast the programs run that search finds, beside libraries that do the same.
+"""Measure the speed of the programs that search finds, compared with libraries.
 
     python benchmarks/kernels.py [--suite NAME]... [--only NAME]... [--target NAME]... [--baseline NAME]...
                                  [--threads N] [--seconds S] [--search-seconds S] [--db FILE] [--json] [--plot FILE]
 
-Each runner is a process of its own that stays; on each problem they take turns until the time is up. All are pinned to
-the same core, and their thread's processor time counts; on several threads, time as it passes. Every result is compared
-with numpy in float64 first. Baselines come from `pip install -r benchmarks/requirements.txt`, and libxsmm and BLIS from
-Debian (`apt install libxsmm-dev libblis-dev`); those that are not there are told in a line. TVM tunes for long, and
-takes part only when it is named: `--baseline TVM`, or `--baseline ''` for all baselines.
+Each runner is a persistent process; on each problem they run in turn until the time is up. All are pinned to one core
+and timed by the CPU time of their thread; with several threads, by wall-clock time. Every result is compared with numpy
+in float64 first. Baselines come from `pip install -r benchmarks/requirements.txt`, libxsmm and BLIS from Debian
+(`apt install libxsmm-dev libblis-dev`); a missing one is reported in a line. TVM tunes for minutes and runs only by
+name: `--baseline TVM`, or `--baseline ''` for all baselines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LIMITS = Baseline("limits", "limits", "any")
 @click.option("--threads", metavar="N", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seconds", metavar="S", type=click.FloatRange(0), default=4.0, show_default=True, help="A problem.")
 @click.option("--search-seconds", metavar="S", default=60.0, show_default=True, help="For each program of ours.")
-@click.option("--db", metavar="FILE", default="", help="Database to keep what is searched.  [default: none]")
+@click.option("--db", metavar="FILE", default="", help="Database for solved Specs.  [default: none]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--plot", metavar="FILE", help="Draw the percent of the limit.")
 def main(

@@ -1,10 +1,10 @@
-"""Measures random matrices: what a number costs, and products with them beside generating first and multiplying then.
+"""Measure random matrices: the cost of a number, and fused products compared with generating first.
 
     python benchmarks/random_products.py [--only NAME]... [--target NAME]... [--seconds 60]
 
-A number is timed by the calls of its kernel on rows of several lengths, in tenths of a cycle of the core's own clock.
-Products are timed as search makes them, and where all numbers go to memory first; what the product takes alone, of
-a matrix that is there, is shown beside. All are compared with numpy, and timed in turn.
+A number is timed by calls of its kernel on rows of several lengths, in tenths of a cycle. Products are timed as search
+makes them, with all numbers stored first, and alone with a stored matrix. All are compared with numpy and timed in
+turn.
 """
 
 from __future__ import annotations

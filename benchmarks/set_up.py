@@ -1,10 +1,10 @@
-"""Measures what a search takes before it takes Specs apart, and what tables and bounds of all of a Spec take.
+"""Measure the set-up of a search: time and memory of tables and bounds.
 
     python benchmarks/set_up.py [--only TEXT] [--target NAME]... [--runs 2]
 
-Each is measured in a process of its own, in seconds of the processor and in MiB on top of what the process took before,
-at most; of several runs the least. Search begins in a smaller space where a Spec has many shapes: tables and bounds by
-class of all come after that. Finer bounds, by layout, come after 16,384 Specs without a proof.
+Each is measured in its own process, in seconds of CPU and in peak MiB above the process before; the least of several
+runs counts. A Spec with many shapes starts in a smaller space, and its full tables and bounds by class come later.
+Bounds by layout come after 16,384 expansions without a proof.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Taken = tuple[float, int]
 
 
 def taken(make: Callable[[], object]) -> Taken:
-    """Return what it takes to make something."""
+    """Return the seconds and the memory of a call."""
     before, memory = time.process_time(), resident()
     # It stays until the process has been asked for its peak.
     made = make()
@@ -64,14 +64,14 @@ def begun(name: str, target: str) -> tuple[Taken]:
     spec, made = SPECS[name].for_target(target)
     library()
 
-    def told(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         if progress.phase == Phase.SEARCH:
             raise _Begun
 
     def begin() -> None:
         with suppress(_Begun):
             budget = SearchBudget(expansions=DEFAULT_EXPANSIONS, memory=free() // 2)
-            BlockSearch(made, progress=told).approach(spec, budget)
+            BlockSearch(made, progress=report).approach(spec, budget)
 
     return (taken(begin),)
 
@@ -102,7 +102,7 @@ def least(name: str, target: str, runs: int) -> list[Taken]:
 @click.command(help=(__doc__ or "").split("\n")[0])
 @click.option("--only", default="", help="Specs whose name contains this.")
 @click.option("--target", "targets", multiple=True, default=TARGETS, help="Targets, by default both.")
-@click.option("--runs", default=2, show_default=True, help="Runs of each, of which the least counts.")
+@click.option("--runs", default=2, show_default=True, help="Runs of each; the least counts.")
 def main(only: str, targets: tuple[str, ...], runs: int) -> None:
     table = Table("Spec", "target", "until search begins", "MiB", "tables of all", "MiB", "finer bounds", "MiB")
     for name in NAMES:

@@ -1,10 +1,10 @@
-"""Measures where searches start: the bound of search on a goal's cost before it begins, beside that of a certificate.
+"""Measure the lower bound at the start of a search, compared with that of a certificate.
 
     python benchmarks/starting_bounds.py [--only TEXT] [--effort 1000000]
 
-Search starts from bounds by classes of operands (and by layouts, where it comes to that), which take as long as is
-shown; the certificate is that of `morello bound`, with its own seconds. Both are in percent of the cheapest program
-that search comes to, which is proven to be the cheapest unless it is marked with `≤`. Times are seconds of CPU.
+Search starts from bounds by classes of operands, and by layouts if needed; the certificate is that of `morello bound`.
+Both are in percent of the cheapest program found, which is proven optimal unless marked with `≤`. Times are
+seconds of CPU.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ SPECS = (
 
 
 class Begun(Exception):
-    """Raised when a search begins, with what it knows of its goal's cost at least."""
+    """Ends a search when it begins; holds the lower bound of its goal."""
 
 
 def start(spec: Spec, target: Target) -> tuple[int, float]:
     """Return the bound that a search starts from, and the seconds until then."""
 
-    def hear(told: Progress) -> None:
-        if told.phase is Phase.SEARCH:
-            raise Begun(told.low)
+    def stop(progress: Progress) -> None:
+        if progress.phase is Phase.SEARCH:
+            raise Begun(progress.low)
 
     before = time.process_time()
     try:
         # Bounds by layout are part of it where a proof takes long.
-        found = BlockSearch(target, progress=hear, refine_after=0).approach(spec, SearchBudget())
+        found = BlockSearch(target, progress=stop, refine_after=0).approach(spec, SearchBudget())
     except Begun as begun:
         return int(begun.args[0]), time.process_time() - before
     return found.low, time.process_time() - before

@@ -1,9 +1,9 @@
-"""Measures search: a table of goals with Specs solved, seconds, memory and disk, cold and warm.
+"""Measure search: a table of goals with Specs solved, seconds, memory and disk, cold and warm.
 
     python benchmarks/synthesis.py [--only NAME]... [--target NAME] [--json]
 
-Cold is a fresh process with an empty database, from its start until the C is on disk. Warm is `morello compile` in a
-fresh process with the database that the cold run filled, from its start until the C is on disk: the slowest of three.
+Cold is a new process with an empty database, from its start until the C is written. Warm is `morello compile` in a new
+process with the database of the cold run: the slowest of three.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def cold(file: str, database: str, out: str) -> dict[str, Any]:
     watcher = search.cache = _Watcher(store)
     kernel = api.compile(goal, db=store)
     Path(out).write_text(kernel.source, encoding="utf-8")
-    told = watcher.engine.core.progress
-    counts = {"solved": search.solved, "met": told.nodes - 1, "tables": told.tables}
+    counters = watcher.engine.core.progress
+    counts = {"solved": search.solved, "met": counters.nodes - 1, "tables": counters.tables}
     return {**counts, "cost": kernel.cost}
 
 
@@ -88,7 +88,7 @@ def measure(name: str, target: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file, database, out = (str(Path(folder) / one) for one in ("goal.spec", "specs.db", "out.c"))
         Path(file).write_text(f"target {target}\nspec goal = {GOALS[name]}\n", encoding="utf-8")
-        told, seconds, memory = timed(__file__, "--cold", file, database, out)
+        output, seconds, memory = timed(__file__, "--cold", file, database, out)
         first = Path(out).read_bytes()
         warm = []
         for _ in range(WARM_RUNS):
@@ -96,7 +96,7 @@ def measure(name: str, target: str) -> dict[str, Any]:
             if Path(out).read_bytes() != first:
                 raise click.ClickException(f"{name}: the C from the database differs")
         stored = json.loads(timed("-m", "morello", "db", "stats", database, "--json")[0])
-    found = json.loads(told)
+    found = json.loads(output)
     return {
         "goal": name,
         "spec": GOALS[name],

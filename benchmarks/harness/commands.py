@@ -8,7 +8,7 @@ from morello.errors import MorelloError
 
 
 def run(main: Callable[[], object]) -> None:
-    """Run a command; what a user can mend is told in a line."""
+    """Run a command; print a MorelloError as one line."""
     try:
         main()
     except MorelloError as error:

@@ -1,4 +1,4 @@
-"""Courses of searches: what is proven of a cost after so many seconds, measured in a process of its own."""
+"""Bounds of searches over time, each search measured in its own process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from morello.search.block_search import BlockSearch
 from morello.search.budget import SearchBudget
 from morello.search.progress import Phase, Progress
 
-#: Processor seconds after which a search should have a program, and how much dearer than the optimum it may be then.
+#: CPU seconds by which a search should have a program, and its largest gap then.
 SOON, CLOSE = 10.0, 0.05
 
 
 @attrs.frozen
 class Moment:
-    """Costs between which the optimum must be, after so many seconds; `high` is infinite without a program."""
+    """Bounds on the optimum after `seconds`; `high` is infinite without a program."""
 
     seconds: float
     low: float
@@ -37,7 +37,7 @@ class Moment:
 
     @property
     def gap(self) -> float:
-        """Return how much dearer than the optimum the program may be. That no program costs nothing is no bound."""
+        """Return the largest relative excess of the program over the optimum. A lower bound of 1 does not count."""
         if self.high <= self.low:
             return 0.0
         return self.high / self.low - 1 if self.low > 1 else math.inf
@@ -47,7 +47,7 @@ class Moment:
 class Course:
     """A search for a Spec: the moments at which something changed, and how it ended.
 
-    `end` is `proved`, `none` (proven that there is no program), `time` or the reason why it failed. Seconds are the
+    `end` is `proved`, `none` (proven infeasible), `time` or the reason why it failed. Seconds are the
     processor's, since the process began; `setup` are those until search itself began, None if it did not.
     """
 
@@ -61,7 +61,7 @@ class Course:
     memory: int
 
     def after(self, seconds: float) -> Moment:
-        """Return what was known after so many seconds."""
+        """Return the bounds after `seconds`."""
         known = [one for one in self.moments if one.seconds <= seconds]
         return known[-1] if known else Moment(seconds, 0.0, math.inf)
 
@@ -79,7 +79,7 @@ class Course:
     def miss(self) -> str:
         """Return what falls short of the aim: a program soon, and close to the optimum. Empty if nothing does."""
         if self.end == "none":
-            return "" if self.seconds <= SOON else f"no proof in {SOON:g} s that there is no program"
+            return "" if self.seconds <= SOON else f"no proof of infeasibility in {SOON:g} s"
         soon = self.after(SOON)
         if soon.high == math.inf:
             last = self.end if self.end not in ("proved", "time") else ""
@@ -87,11 +87,11 @@ class Course:
         return f"gap over {CLOSE:.0%}" if soon.gap > CLOSE else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it for programs; what is infinite is None."""
+        """Return the fields for JSON; infinite values are None."""
         soon = self.after(SOON)
         moments = [[one.seconds, one.low, _finite(one.high)] for one in self.moments]
-        told = {"first": self.first, "proof": self.proof, "gap_soon": _finite(soon.gap), "miss": self.miss}
-        return {**attrs.asdict(self), "moments": moments, **told}
+        summary = {"first": self.first, "proof": self.proof, "gap_soon": _finite(soon.gap), "miss": self.miss}
+        return {**attrs.asdict(self), "moments": moments, **summary}
 
 
 def _finite(value: float) -> float | None:
@@ -113,18 +113,18 @@ class _Teller:
         now = time.process_time()
         known = progress.phase == Phase.SEARCH or progress.high is not None
         if known and self._told != (progress.low, progress.high):
-            self.tell(progress.low, progress.high)
+            self.write(progress.low, progress.high)
         if now > self._seconds:
             raise _Over
 
-    def tell(self, low: int, high: int | None) -> None:
+    def write(self, low: int, high: int | None) -> None:
         """Print between which costs the optimum must be."""
         self._told = low, high
         print(json.dumps([time.process_time(), low, high]), flush=True)
 
 
 def search(name: str, target: str, seconds: float) -> None:
-    """Search for a Spec and tell how it goes. Meant for a process of its own, which ends when the time is up."""
+    """Search for a Spec and print its bounds over time. The process ends when the time is up."""
     # Set-up may be silent for long.
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1, math.ceil(seconds) + 5))
     spec, made = SPECS[name].for_target(target)
@@ -132,7 +132,7 @@ def search(name: str, target: str, seconds: float) -> None:
     try:
         # A program first, then better ones, until the proof.
         found = BlockSearch(made, progress=teller).approach(spec, SearchBudget(seconds=seconds - time.process_time()))
-        teller.tell(found.low, found.cost)
+        teller.write(found.low, found.cost)
         end = "proved" if found.low >= found.cost else "time"
     except (_Over, Undecided):
         end = "time"
@@ -146,7 +146,7 @@ def search(name: str, target: str, seconds: float) -> None:
 
 
 def measure(spec: Searched, target: str, seconds: float) -> Course:
-    """Return how a search goes that may take so many processor seconds."""
+    """Return the bounds over time of a search with a limit of CPU seconds."""
     script = Path(__file__).parents[1] / "anytime.py"
     command = [sys.executable, str(script), "--search", spec.name, target, str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -158,26 +158,26 @@ def measure(spec: Searched, target: str, seconds: float) -> Course:
             process.kill()
             raise
         process.returncode = code = os.waitstatus_to_exitcode(status)
-    told = [json.loads(line) for line in lines if line.endswith("\n")]
-    last: dict[str, Any] = told.pop() if told and isinstance(told[-1], dict) else {}
+    records = [json.loads(line) for line in lines if line.endswith("\n")]
+    last: dict[str, Any] = records.pop() if records and isinstance(records[-1], dict) else {}
     end = last.get("end") or ("time" if code == -signal.SIGXCPU else f"ended with {code}")
     took = last.get("seconds", usage.ru_utime + usage.ru_stime)
     return Course(
         spec.name,
         spec.suite,
         target,
-        _moments(told),
-        told[0][0] if told else None,
+        _moments(records),
+        records[0][0] if records else None,
         took,
         end,
         usage.ru_maxrss * 1024,
     )
 
 
-def _moments(told: Sequence[Any]) -> tuple[Moment, ...]:
-    """Return moments of which each knows all that those before it did: a search may begin anew on its way."""
+def _moments(records: Sequence[Any]) -> tuple[Moment, ...]:
+    """Return moments whose bounds only tighten, although a search may restart."""
     low, high, found = 0.0, math.inf, list[Moment]()
-    for seconds, least, most in told:
+    for seconds, least, most in records:
         low, high = max(low, least), min(high, math.inf if most is None else most)
         found.append(Moment(seconds, low, high))
     return tuple(found)

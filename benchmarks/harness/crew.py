@@ -1,4 +1,4 @@
-"""The worker processes, seen from outside: each is started once, ordered about, and started anew where it hangs."""
+"""Worker processes: each is started once, and restarted if it hangs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 from morello_baselines.native.base import Baseline
 
 _FOLDER = Path(__file__).resolve().parents[1]
-#: What tells libraries how many threads to use.
+#: Prefixes of the variables that set the number of threads of libraries.
 _THREADS = ("OMP", "MKL", "OPENBLAS", "BLIS")
 _START_SECONDS = 120.0
-#: Threads of a runner that wait for more to do soon go to sleep, lest they disturb the next runner.
+#: Waiting threads of a runner go to sleep soon, so that they do not disturb the next runner.
 _SHARING = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores", "KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "20"}
-#: Seconds that this takes.
+#: Seconds until they sleep.
 _PAUSE = 0.02
 
 
@@ -43,7 +43,7 @@ class Worker:
         self.missing: str | None = None
 
     def ask(self, seconds: float, **order: Any) -> dict[str, Any]:
-        """Return the answer to an order: with `failed` if the process ends, `late` if it takes longer than so long."""
+        """Return the answer to a request: `failed` if the process ends, `late` after `seconds`."""
         if self._process is None:
             first = self._start()
             if "ready" not in first:

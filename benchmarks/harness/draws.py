@@ -18,7 +18,7 @@ from morello.schedule import Position, child_at, finish, with_child
 from morello.search.progress import Progress
 from morello.testing.generate import RandomPrograms
 
-#: Steps that a member of a family has of its own before search completes it, at most.
+#: The most random steps of a family's member before search completes it.
 _DEPTH = 4
 #: Draws in vain, one after another, until a way of drawing is given up.
 _PATIENCE = 60

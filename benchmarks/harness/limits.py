@@ -1,4 +1,4 @@
-"""Measures the limits of a core: multiply-adds and reading, beside everything else."""
+"""Measure the limits of a core: multiply-adds and reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from morello_baselines.native.problems import empty
 
 from morello.host import cpu_features
 
-#: Bytes that are read again and again: of the first cache, the second, the third and of memory, on most machines.
+#: Bytes read repeatedly: they fit L1, L2, L3 and memory of most machines.
 FOOTPRINTS = (1 << 14, 1 << 18, 1 << 22, 1 << 28)
 #: Kinds of vectors, and the CPU feature of each.
 VECTORS = {"avx2": "avx2", "avx512": "avx512f"}
@@ -47,7 +47,7 @@ def multiply_adds(kind: str, vectors: str) -> str:
 
 
 def reading(footprint: int, vectors: str) -> str:
-    """Return the name of the limit of reading so many bytes again and again."""
+    """Return the name of the limit of repeated reading."""
     return f"read {footprint >> 10} KiB {vectors}"
 
 

@@ -1,4 +1,4 @@
-"""Times all runners on a problem, in turn, so that what the machine does meanwhile is shared by all."""
+"""Time all runners on a problem, in turn, so that other load affects all of them."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class Result:
 
 
 def measure(
-    problem: Problem, workers: Sequence[Worker], seconds: float, patience: float, tell: Callable[[str], None]
+    problem: Problem, workers: Sequence[Worker], seconds: float, patience: float, report: Callable[[str], None]
 ) -> list[Result]:
-    """Time a problem for about so many seconds in all; search may take `patience` seconds for each program of ours."""
+    """Time a problem for about `seconds` in total; a search may take `patience` seconds per program."""
     with tempfile.TemporaryDirectory() as folder:
         expected = str(Path(folder) / "expected.npy")
         np.save(expected, problem.expected())
         answers = {}
         for worker in workers:
             if not worker.missing:
-                tell(worker.baseline.name)
+                report(worker.baseline.name)
                 allowed = patience if worker.baseline.ours else worker.baseline.patience
                 answers[worker] = worker.ask(allowed, prepare=problem.name, expected=expected)
     ready = [worker for worker, answer in answers.items() if "error" in answer]
-    tell("timing")
+    report("timing")
     times = _interleaved(ready, seconds)
     return [_result(problem, worker, answer, times.get(worker, ())) for worker, answer in answers.items()]
 
@@ -117,7 +117,7 @@ def _result(problem: Problem, worker: Worker, answer: dict[str, Any], seconds: t
 
 
 def reason(answer: dict[str, Any], ours: bool) -> str:
-    """Return in words why there is no result."""
+    """Return the reason for a missing result, in words."""
     if "late" in answer:
         return f"no program in {answer['late']:g} s" if ours else f"not ready in {answer['late']:g} s"
     for kind in ("wrong", "failed", "missing"):

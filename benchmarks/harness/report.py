@@ -1,4 +1,4 @@
-"""Tables of results: rates, ratios to the best baseline of a class, and what falls short."""
+"""Tables of results: rates, ratios to the best baseline of a class, and misses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISS = 0.9
 
 @attrs.frozen
 class Comparison:
-    """Ours on a problem, against the best baseline of its class; baselines that pack beforehand do not count."""
+    """A result of ours and of the best baseline of its class; baselines that pack beforehand do not count."""
 
     ours: Result
     baseline: Result
@@ -62,7 +62,7 @@ def mean_ratio(compared: Sequence[Comparison]) -> float:
 
 
 def misses(compared: Iterable[Comparison]) -> list[Comparison]:
-    """Return what is below the aim, worst first."""
+    """Return the comparisons below the aim, worst first."""
     return sorted((one for one in compared if one.ratio < MISS), key=lambda one: one.ratio)
 
 

@@ -1,4 +1,4 @@
-"""Programs that were timed once, kept as schedules, so that every model of costs is judged on the same ones."""
+"""Timed programs, stored as schedules, so that every cost model is evaluated on the same ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def load(problem: Problem, target: str, folder: Path) -> Samples | None:
         return None
     head, *rows = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
     if head["problem"] not in PROBLEMS or head["target"] != target:
-        raise MorelloError(f"{file} is about {head['problem']} on {head['target']}", "draw its programs anew")
+        raise MorelloError(f"{file} is about {head['problem']} on {head['target']}", "draw its programs again")
     return Samples(problem, target, head["machine"], tuple(Sample(**row) for row in rows))
 
 
@@ -91,8 +91,8 @@ def load(problem: Problem, target: str, folder: Path) -> Samples | None:
 class Score:
     """The worth of a model: rank correlations of cost and time, and the program that it calls cheapest.
 
-    `rank` is that program's place by time, from 1 on; `slower` its time over the fastest's. Of several that cost the
-    same, the slowest counts. Correlations are NaN where all costs are equal.
+    `rank` is that program's place by time, from 1 on; `slower` its time over the fastest's. The slowest
+    counts among programs of equal cost. Correlations are NaN where all costs are equal.
     """
 
     count: int

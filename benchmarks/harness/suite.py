@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from morello_baselines.native.problems import Problem
 
 _F32 = ("f32",) * 3
-#: The layouts that weights of bytes may have beforehand, by type of the sums, of which the cheapest is taken: what a
-#: multiply-add takes along k lies together, in rows or in panels of columns.
+#: Layouts of packed weights of bytes, by type of the sums; the cheapest is used. The values of one multiply-add along k
+#: are adjacent, in rows or in panels of columns.
 _PACKED = {
     "i32": ("layout[0, 1, 2, 1p4]", "layout[0, 2, 1, 2p64, 1p4]"),
     "i16": ("layout[0, 1, 2, 1p2]", "layout[0, 2, 1, 2p64, 1p2]"),
@@ -85,7 +85,7 @@ def _attention(tokens: int, width: int) -> Problem:
 
 
 def _rows(what: str, op: str, m: int, n: int, suite: str = "rows", columns: int | None = None) -> Problem:
-    """Return an operation on rows of values, or on their values; its result has so many `columns`, if not as many."""
+    """Return an operation on rows; its result has `columns` columns, by default as many as the input."""
     spec = f"{op}({m}×{n}, (f32, GL), (f32, GL), serial)"
     return Problem(f"{what} {m}×{n}", suite, what, (spec,), ((m, n),), (m, columns or n), ("f32",) * 2)
 

@@ -1,9 +1,9 @@
-"""A process that runs one baseline: takes lines of JSON on its standard input, answers each with one.
+"""A process that runs one baseline: it reads lines of JSON on standard input and answers each with one.
 
     python -m harness.worker RUNNER OPTIONS CPUS THREADS
 
-Orders are {"prepare": problem, "expected": file}, which answers with how wrong the result is, and {"calls": n},
-which answers with the seconds that n calls of what was prepared last took.
+{"prepare": problem, "expected": file} returns the error of the result, {"calls": n} the seconds of n calls of the
+problem that was prepared last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.suite import PROBLEMS
 
 
 class Session:
-    """A baseline, and what it has prepared."""
+    """A baseline and its prepared problem."""
 
     def __init__(self, runner: str, options: dict[str, str], threads: int):
         module, name = runner.split(":")
@@ -39,7 +39,7 @@ class Session:
             return self._prepare(order["prepare"], order["expected"])
         assert self._prepared is not None
         if self._threads > 1:
-            # Wakes them.
+            # Wake the threads.
             self._prepared.run(1)
         return {"seconds": self._prepared.run(order["calls"])}
 
@@ -58,7 +58,7 @@ class Session:
 
 
 def main(runner: str, options: str, cpus: str, threads: str) -> None:
-    # What libraries print must not come between answers.
+    # Output of libraries must not mix with answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])

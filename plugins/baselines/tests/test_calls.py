@@ -1,4 +1,4 @@
-"""CallChain of other libraries: they compute what Specs say, and what is not an honest comparison is refused."""
+"""Call chains of other libraries compute their Specs; calls that are not equivalent are refused."""
 
 from __future__ import annotations
 

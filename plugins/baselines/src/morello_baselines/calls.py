@@ -14,22 +14,21 @@ from morello.ir.tensor import OperandState
 from morello.runtime.arrays import empty, form_of, pack
 from morello.runtime.datasets import random_values
 
-#: Arrays of whatever type the library has.
+#: Arrays of the library's own type.
 Arrays: TypeAlias = Sequence[Any]
-#: Computes an operation from its inputs and an array for the output; returns that, or another one with the result.
+#: Computes an operation from its inputs and an output array; returns that array or another one with the result.
 Function: TypeAlias = Callable[..., Any]
 
 
 class NotOffered(Exception):
-    """Tells why there is no honest call, or short chain of calls, of a library for something."""
+    """The library has no equivalent call, or short chain of calls; the message says why."""
 
 
 @attrs.frozen
 class GraphNode:
     """An operation in a graph: the arrays of its inputs and of its output.
 
-    `known` says for each input that it is there before the clock starts; of others only shape and type are as they
-    will be.
+    `known` is True for each input that exists before timing starts; of the others only shape and type are final.
     """
 
     op: Operation
@@ -51,11 +50,11 @@ class CallLibrary(Protocol):
         ...
 
     def whole(self, op: Compose, arrays: Arrays) -> Function | None:
-        """Return a function for all of a graph, None if there is no call that is all of it."""
+        """Return one call for the whole graph, or None."""
         ...
 
     def given(self, array: np.ndarray) -> Any:
-        """Return an array as the library takes it, on the same memory where that can be."""
+        """Return an array of the library, on the same memory if possible."""
         ...
 
     def plain(self, array: Any) -> np.ndarray:
@@ -65,7 +64,7 @@ class CallLibrary(Protocol):
 
 @attrs.frozen
 class _Step:
-    """A function, the numbers of the values it is called on, and that of its result."""
+    """A function, the indices of its input values, and that of its result."""
 
     function: Function
     inputs: tuple[int, ...]
@@ -74,7 +73,7 @@ class _Step:
 
 @attrs.frozen
 class CallChain:
-    """All calls for a logical Spec: `run()` makes them, `values[output]` is the result of the last time."""
+    """All calls for a logical Spec: `run()` makes them, `values[output]` is the latest result."""
 
     steps: tuple[_Step, ...]
     values: list[Any]
@@ -96,7 +95,7 @@ def calls_for(logical: LogicalSpec, library: CallLibrary, seed: int) -> CallChai
     for one, tensor in zip(operands, logical.operands, strict=True):
         form = form_of(tensor)
         values = random_values(rng, tuple(map(int, tensor.shape)), form.dtype)
-        # Strips are Morello's own; users of a library keep such values row by row.
+        # Strips are Morello's own; a library gets such values row by row.
         arrays.append(pack(values, tensor) if form.plain else values)
         if one.writes and not one.reads and form.plain:
             arrays[-1] = empty(tensor)
@@ -117,7 +116,7 @@ def arranged(logical: LogicalSpec, arrays: list[Any], library: CallLibrary) -> C
 
 
 def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: CallLibrary) -> CallChain:
-    """Return a call for each stage of a graph, or chain of calls, with arrays for what they hand on."""
+    """Return a call for each stage of a graph, with arrays for the intermediates."""
     shape, dtypes = tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
     values, output, steps = list(arrays), len(arrays) - 1, list[_Step]()
 
@@ -138,7 +137,7 @@ def _chained(op: Compose, logical: LogicalSpec, arrays: list[Any], library: Call
 
 
 def _maker(op: Operation, library: CallLibrary) -> Maker:
-    # No class that it is derived from: that may mean something else.
+    # The exact class: a base class may have other semantics.
     maker = library.calls.get(type(op))
     if maker is None:
         raise NotOffered(f"no call for {op.name}")
@@ -146,7 +145,7 @@ def _maker(op: Operation, library: CallLibrary) -> Maker:
 
 
 def least(logical: LogicalSpec) -> LogicalSpec:
-    """Return a Spec with the smallest sizes that it can have: calls for it take what calls take."""
+    """Return the Spec with the smallest valid sizes: its calls measure the call overhead."""
     shape, dtypes = tuple(map(int, logical.shape)), [state.dtype for state in logical.states]
     for dim in range(len(shape)):
         smaller = (*shape[:dim], 1, *shape[dim + 1 :])

@@ -64,7 +64,7 @@ def _reduction(reduce: Callable[..., Any], add: np.ufunc) -> Maker:
         op, out = place.op, place.arrays[-1]
         assert isinstance(op, Reduction)
         axis = op.axis(out.ndim)
-        if not op.accumulates:
+        if not op.accumulate:
             return lambda x, out: reduce(x, axis=axis, keepdims=True, out=out)
         made = np.empty_like(out)
         return lambda x, total, out: add(total, reduce(x, axis=axis, keepdims=True, out=made), out=out)
@@ -171,7 +171,7 @@ def _divided(place: GraphNode) -> Function:
 
 
 class Numpy:
-    """numpy, with scipy for what it lacks."""
+    """numpy, with scipy for erf."""
 
     calls: Mapping[type[Operation], Maker] = MappingProxyType(
         {

@@ -20,18 +20,18 @@ from morello_baselines.worker import TimingRequest
 
 #: Libraries that programs can be compared with, and the package that each takes.
 LIBRARIES: Mapping[str, str] = MappingProxyType({"numpy": "numpy", "torch": "torch", "onednn": "torch"})
-#: Variables in which libraries for linear algebra look up their number of threads.
+#: Prefixes of the variables that set the number of threads.
 _THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM")
-#: Seconds that a library may take to start, and how many times longer than asked for its timing may take.
+#: Seconds that a library may take to start, and the factor by which its timing may exceed the request.
 _START, _PATIENCE = 120.0, 20.0
 
 
 @attrs.frozen
 class BaselineReport:
-    """Times of a library's calls for a Spec, in seconds: of the calling thread's CPU and on the wall.
+    """Times of a library's calls for a Spec, in seconds: CPU time of the calling thread and wall-clock time.
 
-    `call` is what the same calls take at the least sizes, where there is next to nothing to compute; of the CPU if
-    `threads` is 1, else on the wall. `note` says in which of several ways it was called.
+    `call` is the overhead: the time of the same calls at the smallest sizes, CPU time if `threads` is 1, else
+    wall-clock time. `note` names the variant of the call.
     """
 
     library: str
@@ -44,12 +44,12 @@ class BaselineReport:
 
     @property
     def times(self) -> Times:
-        """Return the times to go by: of the CPU; on the wall if there are threads."""
+        """Return CPU times for one thread, wall-clock times for several."""
         return self.cpu if self.threads == 1 else self.wall
 
     @property
     def name(self) -> str:
-        """Return the library in words, with the way in which it was called."""
+        """Return the name of the library with the variant of the call."""
         return f"{self.library} ({self.note})" if self.note else self.library
 
 
@@ -59,7 +59,7 @@ def require(library: str) -> None:
         raise MorelloError(f"unknown library {library!r}", "compare with numpy, torch, onednn or none")
     package = LIBRARIES[library]
     if find_spec(package) is None:
-        what = f"there is nothing to compare with: {package} is not installed"
+        what = f"cannot compare with {library}: {package} is not installed"
         raise MorelloError(what, f"pip install {package}, or compare with --against numpy or none")
 
 
@@ -68,7 +68,7 @@ def compare(
 ) -> BaselineReport:
     """Time the library's calls for a Spec on random data, in a process of its own.
 
-    Raises NotOffered where there is no honest call, or short chain of calls; MorelloError for a library that is not
+    Raises NotOffered if the library has no equivalent call; MorelloError for a library that is not
     installed, or one that failed.
     """
     require(library)

@@ -134,7 +134,7 @@ class Torch:
             op, out = place.op, place.arrays[-1]
             assert isinstance(op, Reduction)
             axis = op.axis(out.ndim)
-            if not op.accumulates:
+            if not op.accumulate:
                 return lambda x, out: reduce(x, axis, keepdim=True, out=out)
             made = self.torch.empty_like(out)
             return lambda x, total, out: both(total, reduce(x, axis, keepdim=True, out=made), out=out)
@@ -201,7 +201,7 @@ class Torch:
         return lambda v, q, k, out: call(q[None], k.transpose(-1, -2)[None], v[None], scale=scale)[0]
 
     def _linear(self, op: Compose, arrays: Arrays) -> Function | None:
-        """Return the product of matrices with a bias for all rows, and what is applied to it."""
+        """Return the call of a product with a bias and an activation."""
         after: dict[Operation, Function] = {Gelu(): self.functions.gelu, Relu(): self.torch.relu}
         *heads, add, product = (stage.op for stage in op.stages)
         plain = op.is_chain and (add, product) == (Add(over=(0, 1)), Matmul()) and len(arrays[-1]) == 1

@@ -1,6 +1,6 @@
 """A process that times a library, with its own environment: python -m morello_baselines.worker ORDER
 
-ORDER is a pickled `TimingRequest`, in base64. It answers with a line of JSON: times, or why there are none.
+ORDER is a pickled `TimingRequest`, in base64. It prints a line of JSON: times, or the reason why there are none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from morello_baselines.calls import CallLibrary, NotOffered, calls_for, least
 class TimingRequest:
     """A Spec to time with a library, in `repeats` measurements or more that take `min_time` seconds in all.
 
-    Each is of as many calls as take `measurement` seconds.
+    Each lasts about `measurement` seconds.
     """
 
     library: str
@@ -43,7 +43,7 @@ class TimingRequest:
 
 
 def answer(order: TimingRequest) -> dict[str, Any]:
-    """Return times, the fastest way if there are several; `none` says why there are no calls."""
+    """Return the times of the fastest variant; `none` holds the reason for a missing call."""
     try:
         found = [_timed(order, library, note) for library, note in _ways(order)]
     except NotOffered as error:
@@ -52,7 +52,7 @@ def answer(order: TimingRequest) -> dict[str, Any]:
 
 
 def _ways(order: TimingRequest) -> Iterator[tuple[CallLibrary, str]]:
-    """Yield the library as it is to be timed, with a word on that."""
+    """Yield each variant of the library with its note."""
     if order.library == "numpy":
         from morello_baselines.numpy_calls import Numpy
 
@@ -79,7 +79,7 @@ def _timed(order: TimingRequest, library: CallLibrary, note: str) -> dict[str, A
     end = time.monotonic() + order.min_time
     while len(spent) < order.repeats or time.monotonic() < end:
         spent.append(_seconds(calls.run, count))
-        # In turn, so that the clock rate is the same for both.
+        # In turn, so that both run at the same clock rate.
         overhead.append(_seconds(nothing.run, few))
     cpu, wall = zip(*spent, strict=True)
     call = min(pair[order.threads > 1] for pair in overhead)
@@ -88,7 +88,7 @@ def _timed(order: TimingRequest, library: CallLibrary, note: str) -> dict[str, A
 
 
 def _count(run: Callable[[], None], seconds: float) -> int:
-    """Return how many calls take so long: a power of two. Warms up, too."""
+    """Return the number of calls, a power of two, that last `seconds`. Also warms up."""
     run()
     calls = 1
     while calls * _seconds(run, calls)[1] < seconds:
@@ -97,7 +97,7 @@ def _count(run: Callable[[], None], seconds: float) -> int:
 
 
 def _seconds(run: Callable[[], None], calls: int) -> tuple[float, float]:
-    """Return the seconds of a call: of this thread's CPU, and on the wall."""
+    """Return the seconds of a call: CPU time of this thread, and wall-clock time."""
     wall, cpu = time.perf_counter(), time.thread_time()
     for _ in range(calls):
         run()
@@ -106,7 +106,7 @@ def _seconds(run: Callable[[], None], calls: int) -> tuple[float, float]:
 
 def main() -> None:
     """Answer the order on the command line."""
-    # What libraries print must not come before the answer.
+    # Output of libraries must not precede the answer.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     import numpy as np
@@ -116,5 +116,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name the class is the one that was pickled.
+    # Pickle needs the class under its module's name.
     importlib.import_module("morello_baselines.worker").main()

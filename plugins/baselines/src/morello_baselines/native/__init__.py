@@ -26,16 +26,16 @@ def _onednn(group: str, isa: str) -> list[Baseline]:
 
 
 def _tvm(group: str, cpu: str) -> Baseline:
-    """Return TVM for a CPU that LLVM knows, the machine's own if empty. It tunes for long, so is to be asked for."""
+    """Return TVM for a CPU of LLVM, by default the machine's. It tunes for minutes, so it runs only by name."""
     name = "TVM" if group == "any" else f"TVM {group}"
-    # It would choose its CPU by itself.
+    # It would pin itself to a CPU of its own choice.
     environment = {"TVM_BIND_THREADS": "0"}
     return Baseline(
         name, "morello_baselines.native.tvm:Tvm", group, {"cpu": cpu}, environment, asked=True, patience=1200.0
     )
 
 
-#: All but Morello. The class `any` is without matrix units (AMX), which is why some are told of a lesser CPU.
+#: All but Morello. The class `any` excludes matrix units (AMX), so some are limited to a lesser CPU.
 BASELINES: tuple[Baseline, ...] = (
     _blas("OpenBLAS Haswell", "avx2", _SCIPY, OPENBLAS_CORETYPE="Haswell"),
     _blas("OpenBLAS Zen", "avx2", _SCIPY, OPENBLAS_CORETYPE="Zen"),

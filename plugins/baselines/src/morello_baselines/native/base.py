@@ -22,7 +22,7 @@ PATIENCE = 120.0
 
 
 class NotInstalled(Exception):
-    """Tells why a baseline is not there."""
+    """The baseline is not installed; the message says why."""
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ class Blas:
     def __init__(self, library: str, symbol: str = "cblas_sgemm", integers: str = "32"):
         files = [*installed_files(library)]
         if not files:
-            raise NotInstalled(f"there is no {library}")
+            raise NotInstalled(f"{library} is not installed")
         try:
             self._library = ctypes.CDLL(files[0])
             self._function = ctypes.cast(getattr(self._library, symbol), ctypes.c_void_p).value
@@ -36,7 +36,7 @@ class Blas:
 
 
 def installed_files(pattern: str) -> list[str]:
-    """Return files of that name: of Python packages first, then of the system."""
+    """Yield the matching libraries of Python packages, then of the system."""
     prefix = Path(sys.prefix) / "lib"
     places = (prefix, *prefix.glob("python3*/site-packages/numpy.libs"), Path("/usr/lib/x86_64-linux-gnu"))
     return [str(file) for place in places for file in sorted(place.glob(pattern))]

@@ -5,7 +5,7 @@
 
 typedef void (*bench_run)(void *);
 
-/* Seconds that `calls` calls take: of this thread's processor time, or of time as it passes. */
+/* Return the seconds of `calls` calls: CPU time of this thread, or wall-clock time. */
 double bench_time(bench_run run, void *context, int64_t calls, int wall) {
     clockid_t clock = wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     struct timespec start, end;

@@ -20,7 +20,7 @@ _SRC, _FROM, _DST, _WEIGHTS, _BIAS, _SCALE, _SHIFT = 1, 1, 17, 33, 41, 51, 52
 _QUERY_WEIGHTS, _QUERY_NAME = 131, 8
 _INFERENCE, _SOFTMAX, _USE_SCALE_AND_SHIFT = 96, 0x30000, 2 | 4
 _GELU, _RELU = 0x31, 0x20
-#: What is offered besides products.
+#: Problems besides products.
 _ROWS = ("softmax", "gelu", "relu", "layer norm", "transpose", "copy")
 _ZERO = ctypes.c_float(0)
 
@@ -39,7 +39,7 @@ class OneDnn:
     def __init__(self, weights: str = "plain", call: str = "primitive"):
         files = installed_files("libdnnl.so.*")
         if not files:
-            raise NotInstalled("there is no libdnnl.so (onednn-cpu-gomp)")
+            raise NotInstalled("libdnnl.so is not installed (onednn-cpu-gomp)")
         self._library = ctypes.CDLL(files[0])
         self._any = weights == "any"
         self._sgemm = call == "sgemm"

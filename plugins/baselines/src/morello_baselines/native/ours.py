@@ -44,7 +44,7 @@ class Ours:
         with unpinned():
             found = [*self._found(problem, threads)]
         if not found:
-            raise NotOffered("there is no program")
+            raise NotOffered("no program")
         kernel = min(found, key=lambda one: one.cost)
         seconds = time.perf_counter() - start
         layout = kernel.spec.operands[1].state.layout if problem.packed else None

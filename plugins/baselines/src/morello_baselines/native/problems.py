@@ -27,7 +27,7 @@ class Problem:
     """Something to compute: `what` says it to baselines, `specs` to Morello.
 
     `shapes` are those of the inputs, in the order of the Spec's operands, `types` theirs and the output's. `specs`
-    are one, or several of which the cheapest is taken; each ends with `serial`, which is left out for several threads.
+    are one, or several, and the cheapest is used; each ends with `serial`, which is left out for several threads.
     `flops` are operations of one call, 0 where moving the operands is all. `columns` says that the second operand of
     a product lies column by column, `packed` that it may be laid out in any way before the clock starts.
     """

@@ -25,7 +25,7 @@ def _layer_norm(beta: np.ndarray, gamma: np.ndarray, x: np.ndarray) -> np.ndarra
     return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON) * gamma + beta
 
 
-#: Arguments are in the order of the Spec's operands: for Composes, what is used last comes first.
+#: Arguments are in the order of the Spec's operands: for Composes, the input used last comes first.
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "matmul": np.matmul,
     "chain": lambda c, a, b: a @ b @ c,
