@@ -31,6 +31,9 @@ from typing import Any
 import attrs
 import click
 from morello_bounds.mappers import mappers_for
+from morello_tune.beam import Options
+from morello_tune.proposers import proposer
+from morello_tune.tuner import Tuned, Tuner
 from rich.console import Console
 from rich.table import Table
 
@@ -43,9 +46,6 @@ from morello.host import missing_features
 from morello.plugins.registry import installed
 from morello.schedule import Schedule, schedule_of
 from morello.search.budget import SearchBudget
-from morello.tuning.beam import Options
-from morello.tuning.proposers import proposer
-from morello.tuning.tuner import Tuned, Tuner
 
 #: What has to be improved, or shown not to be by more than noise, by its name in the harness, or as a Spec.
 GOALS = {
@@ -125,7 +125,7 @@ class Setting:
                 return kept["row"]
         tuner = Tuner(
             goal=start_of(spec, self.target, self.effort, self.start),
-            proposer=proposer(asked["proposer"], self.target, installed()),
+            proposer=proposer(asked["proposer"], self.target),
             options=options,
             trace=trace,
             **more,

@@ -3,7 +3,7 @@
 # Nothing is imported before it is asked for, so that the command can see to Ctrl-C first.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from morello.api import compile, goal, parse, synthesize, tune
+    from morello.api import compile, goal, parse, synthesize
     from morello.errors import MorelloError
     from morello.functions import attention, conv2d, einsum, gelu, layer_norm, matmul, softmax
     from morello.goals import Goal
@@ -28,7 +28,6 @@ __all__ = [
     "parse",
     "softmax",
     "synthesize",
-    "tune",
 ]
 
 

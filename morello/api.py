@@ -1,4 +1,4 @@
-"""The functions that `import morello` offers: parse, synthesize, compile and tune."""
+"""The functions that `import morello` offers: parse, synthesize and compile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from morello.compiled import GoalKernel
 from morello.db.default import DatabaseLike, database
@@ -19,15 +18,11 @@ from morello.goals import Goal
 from morello.ir.impl import Impl, Leaf, leaves
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.measured import measured_program
 from morello.plugins.choice import ProfileLike
 from morello.plugins.registry import Registry, installed
 from morello.progress import Listener
 from morello.schedule import Position, apply
 from morello.search.budget import SearchBudget
-
-if TYPE_CHECKING:
-    from morello.tuning.tuner import Tuned
 
 #: Specs that search takes apart where nobody asks for a proof: about ten seconds.
 DEFAULT_EXPANSIONS = 1_200_000
@@ -92,7 +87,7 @@ def synthesize(
     Spec. `profile` says what its target costs: see `parse`; `db` and `progress` are those of `Goal.synthesize`. Raises
     NoImplementation if there is no program, and what `parse` raises.
     """
-    return _goal(what, target, profile).synthesize(db, progress, budget).impl
+    return goal_from(what, target, profile).synthesize(db, progress, budget).impl
 
 
 def compile(
@@ -111,74 +106,17 @@ def compile(
     A program that `tune` measured to be the fastest on such a machine is used instead of searching, unless `measured`
     is False. Raises what `synthesize` raises, and ToolchainError without a C compiler.
     """
-    start = _goal(what, target, profile)
-    done = measured_program(start, database(db), cc) if measured else None
+    start = goal_from(what, target, profile)
+    done: Goal | None = installed().recorded_program(start, database(db), cc) if measured else None
     done = done or (start.synthesize(db, progress, budget) if next(leaves(start.impl), None) else start)
     program = done.target.emitter.emit(done.impl, done.target, done.name, done.signature)
     return GoalKernel(done, program, cc)
 
 
-def tune(
-    what: str | os.PathLike[str] | Spec | Goal,
-    *,
-    target: str | Target | None = None,
-    profile: ProfileLike | None = None,
-    proposer: str = "offline",
-    beam: int = 6,
-    plans: int = 6,
-    implementations: int = 2,
-    iterations: int = 10,
-    dropout: float = 0.7,
-    samples: int | None = None,
-    seconds: float | None = None,
-    seed: int = 0,
-    db: DatabaseLike = None,
-    reuse: DatabaseLike = False,
-    trace: str | os.PathLike[str] | None = None,
-    cc: str | None = None,
-    threads: int | None = None,
-    budget: SearchBudget | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Tuned:
-    """Return the fastest program found by measuring edits of a schedule, which `proposer` plans.
-
-    It begins with the program that `compile` would give without measurements. Sizes are those of the beam search: it
-    ends after `iterations`, or so many `samples` or `seconds`. `reuse` is a database of Specs that were tuned: what
-    paid there is tried first. Results are appended to the file `trace` as they come, and the best program is kept in
-    `db` as measured. `options` are those of the proposer. Raises what `compile` raises, and MorelloError for options
-    that make no search.
-    """
-    from morello.tuning.beam import Options
-    from morello.tuning.proposers import proposer as named
-    from morello.tuning.tuner import Tuner, check_options
-
-    goal = _goal(what, target, profile)
-    sizes = Options(
-        beam=beam,
-        plans=plans,
-        implementations=implementations,
-        iterations=iterations,
-        dropout=dropout,
-        samples=samples,
-        seconds=seconds,
-        seed=seed,
-    )
-    check_options(sizes)
-    return Tuner(
-        goal=goal,
-        proposer=named(proposer, goal.target.name, installed()),
-        options=sizes,
-        db=database(db),
-        reuse=database(reuse),
-        trace=os.fspath(trace) if trace is not None else None,
-        compiler=cc,
-        threads=threads,
-        budget=budget,
-        extra=options or {},
-    ).run()
-
-
-def _goal(what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None, profile: ProfileLike | None) -> Goal:
+def goal_from(
+    what: str | os.PathLike[str] | Spec | Goal, target: str | Target | None = None, profile: ProfileLike | None = None
+) -> Goal:
+    """Return the single goal of what `synthesize` is given. Raises MorelloError if there are several, or none."""
     if profile is not None and (isinstance(what, Goal) or isinstance(target, Target)):
         given = "goal has a target" if isinstance(what, Goal) else "Target has costs"
         raise MorelloError(f"a {given}, which a profile cannot change", "name the profile where you get it")

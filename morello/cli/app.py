@@ -35,12 +35,6 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
                 "morello.cli.explain",
             ),
             Command(
-                "tune",
-                "Make the programs of FILE faster by measured edits of their schedules.",
-                "study",
-                "morello.cli.tune",
-            ),
-            Command(
                 "precompute",
                 "Fill a database: solve the Specs of FILE, or a family of them.",
                 "upkeep",
@@ -60,7 +54,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 )
 
 #: Distributions that bring a command which the core lacks, by the command's name.
-DISTRIBUTIONS: Mapping[str, str] = MappingProxyType({"bound": "morello-bounds", "map": "morello-bounds"})
+DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
+    {"bound": "morello-bounds", "map": "morello-bounds", "tune": "morello-tune"}
+)
 
 
 def all_commands() -> dict[str, Command]:
@@ -89,8 +85,9 @@ class CommandGroup(click.Group):
         """Write a line for each command, by group, without importing it."""
         commands = all_commands().values()
         for group, heading in GROUPS.items():
-            with formatter.section(heading):
-                formatter.write_dl([(one.name, one.summary) for one in commands if one.group == group])
+            if rows := [(one.name, one.summary) for one in commands if one.group == group]:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that a word may become, without importing a command."""

@@ -23,8 +23,8 @@ from morello.paths import make_private, user_folder
 ASIDE = frozenset(
     {
         *("__init__.py", "__main__.py", "api.py", "calibration", "cli", "compiled.py", "crash.py"),
-        *("functions", "goals.py", "interrupt.py", "measured.py", "progress.py", "report", "runtime"),
-        *("testing", "tuning"),
+        *("functions", "goals.py", "interrupt.py", "progress.py", "report", "runtime"),
+        "testing",
     }
 )
 

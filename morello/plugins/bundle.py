@@ -12,7 +12,6 @@ from morello.kernels.target import Emitter, Metric
 from morello.plugins.hookspecs import hookimpl
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
-from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.rewrites.base import Rewrite
 
 
@@ -31,9 +30,6 @@ class TargetPlugin:
     clock: Clock | None = None
     measurements: Sequence[Measurement] = ()
     metrics: Sequence[Metric] = ()
-    menu: Sequence[MenuItem] = ()
-    tuning: TuningInfo | None = None
-    proposers: Sequence[Proposer] = ()
 
     @hookimpl
     def morello_targets(self) -> list[TargetInfo]:
@@ -78,15 +74,3 @@ class TargetPlugin:
     @hookimpl
     def morello_emitter(self, target: str) -> Emitter | None:
         return self.emitter if target == self.info.name else None
-
-    @hookimpl
-    def morello_optimization_menu(self, target: str) -> Sequence[MenuItem]:
-        return self.menu if target == self.info.name else ()
-
-    @hookimpl
-    def morello_tuning(self, target: str) -> TuningInfo | None:
-        return self.tuning if target == self.info.name else None
-
-    @hookimpl
-    def morello_proposers(self, target: str) -> Sequence[Proposer]:
-        return self.proposers if target == self.info.name else ()

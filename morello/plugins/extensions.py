@@ -64,7 +64,7 @@ def contributions(
     for impl in sorted(getattr(manager.hook, hook).get_hookimpls(), key=lambda one: one.plugin_name):
         place = f"plugin {impl.plugin_name!r}, {what}s for target {target}"
         try:
-            given = list(impl.function(target=target) or ())
+            given = list(impl.function(*[target for _ in impl.argnames]) or ())
         except Exception as error:
             raise PluginError(f"{place}: {type(error).__name__}: {error}", remedy(impl.plugin_name)) from error
         for one in given:

@@ -1,13 +1,14 @@
 """The hooks through which plugins contribute. Implement those you need in a module or object, mark them with
 `morello.plugins.hookimpl`, and name it in your distribution's entry points under the group `morello`.
 
-All hooks but the first two are called once per target, with its name: answer for targets of your own and for
+Hooks with an argument `target` are called once per target, with its name: answer for targets of your own and for
 targets of others that you extend, and return None or nothing for all the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pluggy
 
@@ -17,7 +18,6 @@ from morello.kernels.microkernel import Microkernel
 from morello.kernels.target import Emitter, Metric
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, ProfileFile
-from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.rewrites.base import Rewrite
 
 #: The entry point group and the name under which hooks are marked.
@@ -86,16 +86,9 @@ def morello_emitter(target: str) -> Emitter | None:
     """Return the emitter that prints C for `target`."""
 
 
-@hookspec
-def morello_optimization_menu(target: str) -> Iterable[MenuItem] | None:
-    """Items of the menu of `morello tune` for `target`, beside those that all targets have."""
+@hookspec(firstresult=True)
+def morello_recorded_program(goal: Any, db: Any, compiler: str | None) -> Any:
+    """Return a Goal with the program that was measured fastest on such a machine with `compiler`; None without one.
 
-
-@hookspec
-def morello_tuning(target: str) -> TuningInfo | None:
-    """Return what `morello tune` tells of `target`, and what its programs are judged by if that is not time."""
-
-
-@hookspec
-def morello_proposers(target: str) -> Iterable[Proposer] | None:
-    """Proposers for `target`, which propose edits of schedules for `morello tune`."""
+    `db` is the SpecStore that the user chose, or None.
+    """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib.metadata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -25,26 +25,9 @@ from morello.plugins.choice import Choice, ProfileLike, named, usual
 from morello.plugins.disabled import Disabled, PluginInfo, load, missing_requirements
 from morello.plugins.measure import Clock, Measurement
 from morello.plugins.profile import Profile, applied, parsed, read_profile
-from morello.plugins.tuning import MenuItem, Proposer, TuningInfo
 from morello.plugins.validation import check_target, label_of, operation_rule
 
 _T = TypeVar("_T")
-#: What plugins have several of for a target, by name.
-_N = TypeVar("_N", MenuItem, Proposer)
-
-
-def with_standard(
-    target: str, what: str, standard: Iterable[_N], added: Mapping[str, _N], reserved: Iterable[str] = ()
-) -> dict[str, _N]:
-    """Return what every target has, by name, then what plugins add for one.
-
-    Raises PluginError for one of a plugin whose name is taken, or `reserved`.
-    """
-    own = {one.name: one for one in standard}
-    for name in (*own, *reserved):
-        if name in added:
-            raise PluginError(f"target {target}: a plugin has another {what} {name}", "rename it")
-    return {**own, **added}
 
 
 def _declared(target: str, shipped: Mapping[str, Profile], names: Callable[[], Collection[str]]) -> Choice:
@@ -141,11 +124,11 @@ class Registry:
     def idle(self) -> list[Disabled]:
         """Return the plugins that have nothing for any target, such as those that extend one that is not installed."""
         for name in self.names:
-            tuned = self.menu, self.proposers, self.tuning
-            for ask in (self.target, self.clock, self.measurements, *tuned):
+            for ask in (self.target, self.clock, self.measurements):
                 with suppress(MorelloError):
                     ask(name)
-        idle = [one for one in self.plugins if one.name not in self._useful]
+        useful = self._useful | {one.plugin_name for one in self._manager.hook.morello_recorded_program.get_hookimpls()}
+        idle = [one for one in self.plugins if one.name not in useful]
         entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=hookspecs.PROJECT)}
         found = []
         for plugin in idle:
@@ -238,36 +221,9 @@ class Registry:
                 raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin))
         return [measurement for _, measurement in given]
 
-    def menu(self, name: str) -> Mapping[str, MenuItem]:
-        """Return what plugins add to the menu of a target, by name. Raises PluginError for what is faulty."""
-        return self._named("morello_optimization_menu", "menu item", MenuItem, "edits", name)
-
-    def proposers(self, name: str) -> Mapping[str, Proposer]:
-        """Return the proposers that plugins have for a target, by name. Raises PluginError for one that is faulty."""
-        return self._named("morello_proposers", "proposer", Proposer, "start", name)
-
-    def tuning(self, name: str) -> TuningInfo:
-        """Return what a target tells of itself for tuning. Raises PluginError."""
-        self._base(name)
-        plugin, found = self._one("morello_tuning", name) or ("", TuningInfo())
-        if isinstance(found, TuningInfo):
-            return found
-        rule = f"morello_tuning gives a morello.plugins.TuningInfo, not {found!r}"
-        raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
-
-    def _named(self, hook: str, what: str, kind: type[_N], function: str, name: str) -> Mapping[str, _N]:
-        """Return what a hook gives for a target, by name. Raises PluginError for what is faulty, or has no own name."""
-        self._base(name)
-        found: dict[str, _N] = {}
-        for plugin, one in self._ask(hook, target=name):
-            if not (isinstance(one, kind) and one.name and callable(getattr(one, function))):
-                rule = f"a {what} is a morello.plugins.{kind.__name__} with a name and a function `{function}`: {one!r}"
-                raise PluginError(f"plugin {plugin!r}, target {name}: {rule}", remedy(plugin), plugin)
-            if one.name in found:
-                rule = f"target {name} has another {what} {one.name}"
-                raise PluginError(f"plugin {plugin!r}, {what} {one.name}: {rule}", "rename one of them", plugin)
-            found[one.name] = one
-        return MappingProxyType(found)
+    def recorded_program(self, goal: Any, db: Any, compiler: str | None) -> Any:
+        """Return a Goal with the program that was measured fastest on such a machine; None without one."""
+        return self._manager.hook.morello_recorded_program(goal=goal, db=db, compiler=compiler)
 
     def variants(self, name: str) -> list[Target]:
         """Return a target with each of its profiles: as declared, those of plugins, and the one that is chosen."""

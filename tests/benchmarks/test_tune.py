@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from morello_tune import Proposal, Proposer, Request, Session
 
 import tune
 from harness.specs import SPECS
 from morello.errors import MorelloError
 from morello.host import missing_features
 from morello.ir.impl import cost_and_peak
-from morello.plugins import Proposal, Proposer, Request, Session
 
 SMALL = "Relu(64×64, (f32, GL), (f32, GL), serial)"
 

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pluggy
 import pytest
+from morello_tune import hooks
 
+from morello.plugins.extensions import extensions_of
 from morello.plugins.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +27,14 @@ def registry() -> Registry:
     from gemmini.plugin import FP32, INT8  # pyright: ignore[reportMissingImports]
 
     return Registry.of(gemmini=INT8, gemmini_fp32=FP32)
+
+
+@pytest.fixture(scope="session")
+def tuning_plugins() -> pluggy.PluginManager:
+    """The plugin's menus."""
+    from gemmini.menu import TUNE_FP32, TUNE_INT8  # pyright: ignore[reportMissingImports]
+
+    return extensions_of(hooks.GROUP, hooks, {"gemmini": TUNE_INT8, "gemmini_fp32": TUNE_FP32})
 
 
 @pytest.fixture

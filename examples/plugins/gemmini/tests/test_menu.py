@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pluggy
+from morello_tune import Candidate, Task
+from morello_tune.beam import Options, Search, State
+from morello_tune.evaluate import Evaluator
+from morello_tune.hooks import tuning_info
+from morello_tune.menu import menu_for
+from morello_tune.proposers.offline import OFFLINE
+
 from morello import api
 from morello.frontend.printer import show_spec
 from morello.goals import Goal
-from morello.plugins import Candidate, Task
 from morello.plugins.registry import Registry
 from morello.runtime.toolchain import find_compiler
 from morello.schedule import schedule_text
-from morello.tuning.beam import Options, Search, State
-from morello.tuning.evaluate import Evaluator
-from morello.tuning.menu import menu_for
-from morello.tuning.proposers.offline import OFFLINE
 
 SPECS = Path(__file__).parents[1] / "examples" / "gemm.spec"
 
@@ -29,11 +32,11 @@ def _completed(goal: Goal, schedule: str, registry: Registry) -> Goal:
     return api.parse(text, registry=registry)["p"].synthesize()
 
 
-def test_items_lead_to_the_best_program(registry: Registry) -> None:
+def test_items_lead_to_the_best_program(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     plain, best = (
         api.parse(SPECS.read_text(encoding="utf-8"), registry=registry)[name] for name in ("plain", "resident")
     )
-    menu, now = menu_for("gemmini", registry), plain
+    menu, now = menu_for("gemmini", tuning_plugins), plain
     counts = [_work(now)]
     for name in ("resident", "overwrite"):
         of = Candidate(target=now.target, impl=now.impl)
@@ -44,16 +47,16 @@ def test_items_lead_to_the_best_program(registry: Registry) -> None:
     assert counts == [21_224_448, 8_195_328, _work(best)]
 
 
-def test_tuning_goes_by_the_metric(registry: Registry) -> None:
+def test_tuning_goes_by_the_metric(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     text = SPECS.read_text(encoding="utf-8").replace("12544", "64")
     plain, best = (api.parse(text, registry=registry)[name] for name in ("plain", "resident"))
     evaluator = Evaluator(goal=plain, compiler=find_compiler())
-    start, known = evaluator.start(plain.impl), menu_for("gemmini", registry)
+    start, known = evaluator.start(plain.impl), menu_for("gemmini", tuning_plugins)
     menu = known["resident"], known["overwrite"]
     task = Task(
         name="plain",
         start=start.candidate,
-        info=registry.tuning("gemmini"),
+        info=tuning_info("gemmini", tuning_plugins),
         seed=1,
         read=evaluator.read,
         cost=evaluator.cost,
@@ -66,8 +69,8 @@ def test_tuning_goes_by_the_metric(registry: Registry) -> None:
     assert found.spread == 0
 
 
-def test_arrays_say_what_they_are(registry: Registry) -> None:
+def test_arrays_say_what_they_are(registry: Registry, tuning_plugins: pluggy.PluginManager) -> None:
     for name in registry.names:
-        told = registry.tuning(name)
+        told = tuning_info(name, tuning_plugins)
         assert "layout[0, 2, 1, 2p" in told.description
         assert len(told.rules) > 3

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from morello.plugins import Candidate, MenuItem, TuningInfo
-from morello.plugins.edits import begun, edited, opened, removed, replaced, sites
+from morello_tune import Candidate, MenuItem, TuningInfo
+from morello_tune.edits import begun, edited, opened, removed, replaced, sites
+
 from morello.rewrites.move import MoveStep
 from morello.rewrites.select import Select
 from morello.schedule import Schedule

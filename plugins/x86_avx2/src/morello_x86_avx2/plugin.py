@@ -6,7 +6,6 @@ from morello_x86.calibration import clock, measurements, profiles
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
-from morello_x86.menu import MENU, tuning
 
 from morello.plugins import TargetPlugin
 from morello.rewrites import STANDARD
@@ -23,6 +22,4 @@ PLUGIN = TargetPlugin(
     tables=tables(size=32),
     measurements=measurements(size=32),
     emitter=X86Emitter("-mavx2", "-mfma"),
-    menu=MENU,
-    tuning=tuning("AVX2 and FMA (32-byte vectors)", registers=16),
 )

@@ -7,7 +7,6 @@ from morello_x86.core import COST_UNIT, UNITS_PER_CYCLE, layouts, levels, offers
 from morello_x86.emitter import X86Emitter
 from morello_x86.kernels import kernels
 from morello_x86.kernels.tile_tables import tables
-from morello_x86.menu import MENU, tuning
 
 from morello.plugins import TargetInfo, TargetPlugin, Weights
 from morello.rewrites import STANDARD
@@ -38,6 +37,4 @@ PLUGIN = TargetPlugin(
     tables=tables(size=64),
     measurements=measurements(size=64),
     emitter=X86Emitter("-mavx512f", "-mavx512vl", "-mavx512bw", "-mfma"),
-    menu=MENU,
-    tuning=tuning("AVX-512 F, VL, BW and FMA (64-byte vectors)", registers=32),
 )

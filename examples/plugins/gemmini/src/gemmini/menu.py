@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from morello.plugins import Candidate, MenuItem, TuningInfo
-from morello.plugins.edits import begun, edited, inserted, sites
+from morello_tune import Candidate, MenuItem, TuningInfo, TuningPlugin
+from morello_tune.edits import begun, edited, inserted, sites
+
 from morello.rewrites.move import MoveStep
 from morello.rewrites.to_accum import ToAccum
 from morello.schedule import Schedule
 
-from .array import Array
+from .array import FP32, INT8, Array
 
 _RESIDENT = """\
 All of the second matrix fetched once, outside of the loop over rows, and not for each tile of these. Before:
@@ -90,3 +91,11 @@ def tuning(array: Array) -> TuningInfo:
             "Loops are not parallel.",
         ),
     )
+
+
+def _plugin(array: Array) -> TuningPlugin:
+    return TuningPlugin(target=array.name, menu=menu(array), info=tuning(array))
+
+
+TUNE_INT8 = _plugin(INT8)
+TUNE_FP32 = _plugin(FP32)

@@ -7,7 +7,6 @@ from morello.plugins import TargetInfo, TargetPlugin
 from . import array
 from .emitter import GemminiEmitter
 from .kernels import kernels
-from .menu import menu, tuning
 from .metrics import METRICS
 from .rewrites import REWRITES
 
@@ -26,8 +25,6 @@ def _plugin(one: array.Array) -> TargetPlugin:
         kernels=kernels(one),
         emitter=GemminiEmitter(),
         metrics=METRICS,
-        menu=menu(one),
-        tuning=tuning(one),
     )
 
 

@@ -1,0 +1,261 @@
+"""Beam search over schedules ([Hong2025] §3): of all programs that beat their parents the best few are improved on."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from morello.errors import MorelloError
+from morello.runtime.paired import Paired
+from morello.schedule import Schedule, schedule_text
+from morello_tune.evaluate import Built, Measured, Refusal
+from morello_tune.interface import Candidate, MenuItem, Outcome, Proposal, Request, Session
+from morello_tune.trace import Trace
+
+#: Programs that are built together: time that is up is noticed after so many.
+_TOGETHER = 12
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """The sizes of a search: how many programs are kept, plans for each, implementations of a plan, and iterations.
+
+    `dropout` is the probability with which an item is left out of the menu of a plan. It ends after so many `samples`,
+    which are implementations, or `seconds` in all; what is not measured by then does not count.
+    """
+
+    beam: int = 6
+    plans: int = 6
+    implementations: int = 2
+    iterations: int = 10
+    dropout: float = 0.7
+    samples: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+
+    @property
+    def time(self) -> float:
+        """Return the seconds there are, infinitely many without a limit."""
+        return math.inf if self.seconds is None else self.seconds
+
+    @property
+    def most_samples(self) -> int:
+        """Return how many implementations there are at most: the first iteration has the start alone."""
+        once = self.plans * self.implementations
+        most = once + (self.iterations - 1) * self.beam * once if self.iterations else 0
+        return most if self.samples is None else min(most, self.samples)
+
+
+class Evaluates(Protocol):
+    """Makes programs of schedules, and measures them."""
+
+    def prepare(self, schedules: Sequence[Schedule], known: Callable[[str], bool]) -> list[Built | Refusal]: ...
+
+    def verify(self, built: Built) -> Refusal | None: ...
+
+    def measure(self, built: Built, parent: Measured, known: Paired | None = None) -> tuple[Measured, Paired]: ...
+
+    def verdict(self, found: Paired) -> Refusal | None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """An implementation, and what became of it. `paired` are its times against its parent's, if it was measured."""
+
+    iteration: int
+    parent: Measured
+    proposal: Proposal
+    verdict: str
+    reason: str = ""
+    measured: Measured | None = None
+    paired: Paired | None = None
+
+
+@attrs.define
+class State:
+    """The search so far: all samples, the beam, and the best program."""
+
+    start: Measured
+    beam: list[Measured]
+    samples: list[Sample] = attrs.field(factory=list[Sample])
+    iteration: int = 0
+
+    @property
+    def best(self) -> Measured:
+        """Return the fastest program."""
+        return self.beam[0]
+
+
+@attrs.define
+class Search:
+    """Looks for faster programs. `tell` hears of every sample."""
+
+    evaluator: Evaluates
+    session: Session
+    menu: Sequence[MenuItem]
+    options: Options
+    trace: Trace = attrs.field(factory=Trace)
+    tell: Callable[[State], None] = lambda state: None
+    started: float = attrs.field(factory=time.monotonic)
+    #: When to end, of `time.monotonic`.
+    deadline: float = attrs.field(default=attrs.Factory(lambda self: self.started + self.options.time, takes_self=True))
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since it was made."""
+        return time.monotonic() - self.started
+
+    def run(self, state: State, iterations: int | None = None) -> State:
+        """Go on from a state until the iterations or the budget end, or nothing is proposed any more.
+
+        The state is up to date when it is interrupted.
+        """
+        for number in range(self.options.iterations if iterations is None else iterations):
+            if self._left(state) <= 0:
+                break
+            state.iteration += 1
+            if not self._iterate(state, number):
+                break
+        return state
+
+    def _iterate(self, state: State, number: int) -> bool:
+        """Do one iteration; return False if nothing was proposed."""
+        options = self.options
+        requests, parents = list[Request](), list[Measured]()
+        for place, member in enumerate(state.beam):
+            for plan in range(options.plans):
+                seed = random.Random(f"{options.seed} {state.iteration} {place} {plan}").getrandbits(32)
+                menu = dropped(applying(self.menu, member.candidate), options.dropout, seed)
+                requests.append(
+                    Request(
+                        candidate=member.candidate,
+                        menu=menu,
+                        implementations=options.implementations,
+                        iteration=number + 1,
+                        iterations=options.iterations,
+                        seed=seed,
+                    )
+                )
+                parents.append(member)
+        made = [
+            (parent, one)
+            for parent, proposals in zip(parents, self.session.propose(requests), strict=True)
+            for one in proposals[: None if self.session.once else options.implementations]
+        ]
+        made = made[: max(0, self._left(state))]
+        outcomes: list[Outcome] = []
+        for first in range(0, len(made), _TOGETHER):
+            if self._late():
+                break
+            outcomes += self._judged(state, made[first : first + _TOGETHER])
+        self.session.learn(outcomes)
+        return bool(made)
+
+    def _judged(self, state: State, made: Sequence[tuple[Measured, Proposal]]) -> list[Outcome]:
+        """Measure proposals, and let those that beat their parents into the beam."""
+        keys = {state.start.built.key, *(one.measured.built.key for one in state.samples if one.measured)}
+        schedules = [one.schedule for _, one in made if one.schedule is not None]
+        prepared = iter(self.evaluator.prepare(schedules, keys.__contains__))
+        outcomes: list[Outcome] = []
+        for parent, proposal in made:
+            if self._late():
+                break
+            program = next(prepared, None) if proposal.schedule is not None else Refusal("refused", proposal.refused)
+            try:
+                sample = program and self._sample(state.iteration, parent, proposal, program)
+            except TimeoutError:
+                sample = None
+            if sample is None:
+                break
+            state.samples.append(sample)
+            if sample.verdict == "accepted" and sample.measured:
+                # What was there first comes first of equals.
+                state.beam = sorted([*state.beam, sample.measured], key=lambda one: -one.relative)[: self.options.beam]
+            self._write(sample, len(state.samples))
+            self.tell(state)
+            outcomes.append(_outcome(sample))
+        return outcomes
+
+    def _sample(self, iteration: int, parent: Measured, proposal: Proposal, program: Built | Refusal) -> Sample:
+        sample = partial(Sample, iteration=iteration, parent=parent, proposal=proposal)
+        if isinstance(program, Refusal):
+            return sample(verdict=program.verdict, reason=program.reason)
+        known = self.trace.known.get((parent.built.key, program.key))
+        try:
+            refusal = None if known else self.evaluator.verify(program)
+            if refusal:
+                return sample(verdict=refusal.verdict, reason=refusal.reason)
+            measured, paired = self.evaluator.measure(program, parent, known)
+        except MorelloError as error:
+            return sample(verdict="not built", reason=error.message)
+        measured = attrs.evolve(measured, way=(*parent.way, (proposal.item, paired.gain)))
+        refusal = self.evaluator.verdict(paired)
+        if refusal:
+            return sample(verdict=refusal.verdict, reason=refusal.reason, measured=measured, paired=paired)
+        return sample(verdict="accepted", measured=measured, paired=paired)
+
+    def _write(self, one: Sample, number: int) -> None:
+        key = one.measured.built.key if one.measured else None
+        if key and (one.parent.built.key, key) in self.trace.known:
+            return
+        self.trace.write("sample", sample=number, seconds=round(time.monotonic() - self.started, 3), **told(one))
+
+    def _left(self, state: State) -> int:
+        """Return how many samples there may still be."""
+        if self._late():
+            return 0
+        samples = self.options.samples
+        return 1 << 62 if samples is None else samples - len(state.samples)
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+
+def applying(menu: Sequence[MenuItem], candidate: Candidate) -> list[MenuItem]:
+    """Return the items that may apply to a candidate."""
+    return [item for item in menu if item.applies(candidate)]
+
+
+def dropped(menu: Sequence[MenuItem], dropout: float, seed: int) -> tuple[MenuItem, ...]:
+    """Return a menu without the items that chance leaves out, each with the same probability; never an empty one."""
+    rng = random.Random(seed)
+    kept = tuple(item for item in menu if rng.random() >= dropout)
+    return kept or tuple(rng.sample([*menu], min(1, len(menu))))
+
+
+def told(one: Sample) -> Mapping[str, object]:
+    """Return what a trace has of a sample."""
+    proposal, measured, paired = one.proposal, one.measured, one.paired
+    return {
+        "iteration": one.iteration,
+        "parent": one.parent.built.key,
+        "item": proposal.item,
+        "plan": proposal.plan,
+        "edit": schedule_text(proposal.schedule) if proposal.schedule is not None else proposal.text,
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "key": measured and measured.built.key,
+        "schedule": measured and measured.candidate.text,
+        "value": measured and measured.value,
+        "spread": measured and measured.spread,
+        "relative": measured and measured.relative,
+        "paired": paired and attrs.astuple(paired),
+        "feedback": measured and measured.candidate.feedback and attrs.asdict(measured.candidate.feedback),
+    }
+
+
+def _outcome(one: Sample) -> Outcome:
+    return Outcome(
+        parent=one.parent.candidate,
+        proposal=one.proposal,
+        accepted=one.verdict == "accepted",
+        reason=f"{one.verdict}: {one.reason}" if one.reason else one.verdict,
+        gain=one.paired and one.paired.gain,
+        candidate=one.measured and one.measured.candidate,
+    )

@@ -1,0 +1,214 @@
+"""Edits of schedules: a step is put in, taken out or changed, and of what was below it all stays that still applies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.ir.impl import Impl, Leaf, Loop, Node
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.rewrites.base import Rewrite
+from morello.rewrites.tile import Tile, per_dimension
+from morello.schedule import Schedule, child_at, default_child, rewrite_leaf, schedule_of, with_child
+from morello_tune.interface import Candidate
+
+#: Child numbers from the root of a program.
+Path: TypeAlias = tuple[int, ...]
+#: Makes what is below the node of an edit's last step.
+Regrow: TypeAlias = Callable[[Impl], Impl]
+
+
+@attrs.frozen
+class Site:
+    """A node of a program that a step made, and the way to it. `main` says if only main children are on the way."""
+
+    path: Path
+    node: Node
+    main: bool = True
+
+    @property
+    def step(self) -> Rewrite:
+        step = self.node.expansion.step
+        assert isinstance(step, Rewrite)
+        return step
+
+    @property
+    def spec(self) -> Spec:
+        return self.node.spec
+
+    @property
+    def below(self) -> Site | None:
+        """Return its main child, None where there is none."""
+        index = main_child(self.node)
+        child = None if index is None else self.node.children[index]
+        return Site((*self.path, index or 0), child, self.main) if isinstance(child, Node) else None
+
+
+def sites(impl: Impl, path: Path = (), main: bool = True) -> Iterator[Site]:
+    """Yield every node of a program that a rewrite made, parents before children."""
+    if isinstance(impl, Leaf):
+        return
+    if isinstance(impl.expansion.step, Rewrite):
+        yield Site(path, impl, main)
+    index = main_child(impl)
+    for number, child in enumerate(impl.children):
+        yield from sites(child, (*path, number), main and number == index)
+
+
+def main_child(node: Node) -> int | None:
+    """Return the child that a schedule goes on with: of loops with boundary tiles, their main tiles."""
+    child = default_child(node)
+    return 0 if child is None and isinstance(node.expansion, Loop) and node.children else child
+
+
+def edited(candidate: Candidate, edits: Iterable[Callable[[], Schedule]]) -> Iterator[Schedule]:
+    """Yield the schedules that edits come to, each once; those that do not apply or change nothing are left out."""
+    seen = {candidate.schedule}
+    for edit in edits:
+        try:
+            schedule = edit()
+        except Inapplicable:
+            continue
+        if schedule not in seen:
+            seen.add(schedule)
+            yield schedule
+
+
+def replaced(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+    """Return the schedule with other steps in place of the one at a site.
+
+    Raises Inapplicable where one of them cannot be taken, as all functions here do.
+    """
+    return _edited(candidate, site.path, steps, lambda node: _over(node, site.node, candidate.target))
+
+
+def inserted(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+    """Return the schedule with more steps before the one at a site."""
+    target = candidate.target
+
+    def rest(node: Impl) -> Impl:
+        index = main_child(node) if isinstance(node, Node) else None
+        if index is None:
+            raise Inapplicable(f"`{steps[-1]}` leaves no single Spec for `{site.step}`", "choose another step")
+        return with_child(node, (index,), _regrown(child_at(node, (index,)).spec, site.node, target))
+
+    return _edited(candidate, site.path, steps, rest)
+
+
+def removed(candidate: Candidate, site: Site) -> Schedule:
+    """Return the schedule without the step at a site."""
+    below = site.below
+    if below is None:
+        raise Inapplicable(f"there is nothing below `{site.step}` that could take its place", "replace it")
+    target = candidate.target
+    return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, below.node, target))
+
+
+def exchanged(candidate: Candidate, site: Site) -> Schedule:
+    """Return the schedule with the step at a site after the next one."""
+    below = site.below
+    if below is None:
+        raise Inapplicable(f"no step follows `{site.step}`", "exchange another one")
+    steps = normal(below.step, below.spec), normal(site.step, site.spec)
+    return _edited(candidate, site.path, steps, lambda node: _over(node, below.node, candidate.target))
+
+
+def opened(candidate: Candidate, site: Site) -> Schedule:
+    """Return the schedule without the step at a site and all below it, which search finds anew."""
+    return _edited(candidate, site.path, (), lambda leaf: leaf)
+
+
+def grafted(candidate: Candidate, site: Site, other: Node) -> Schedule:
+    """Return the schedule with the steps of another program's node in place of all at a site, as far as they apply."""
+    return _edited(candidate, site.path, (), lambda leaf: _regrown(leaf.spec, other, candidate.target))
+
+
+def begun(candidate: Candidate, site: Site, *steps: Rewrite) -> Schedule:
+    """Return the schedule with steps in place of the one at a site and all below it; search completes them."""
+    return _edited(candidate, site.path, steps, lambda leaf: leaf)
+
+
+def normal(step: Rewrite, spec: Spec) -> Rewrite:
+    """Return the step such that it means the same where other dimensions are larger or smaller."""
+    if not isinstance(step, Tile):
+        return step
+    shape = tuple(map(int, spec.logical.shape))
+    sizes = per_dimension(step.sizes, spec.logical)
+    return attrs.evolve(
+        step, sizes=tuple(0 if size == whole else size for size, whole in zip(sizes, shape, strict=True))
+    )
+
+
+def _edited(candidate: Candidate, path: Path, steps: Sequence[Rewrite], rest: Regrow) -> Schedule:
+    impl, target = candidate.impl, candidate.target
+    old = child_at(impl, path)
+    grown = _grown(old.spec, steps, rest, target)
+    return schedule_of(with_child(impl, path, grown))
+
+
+def _grown(spec: Spec, steps: Sequence[Rewrite], rest: Regrow, target: Target) -> Impl:
+    """Take steps, one after another along main children; `rest` makes what comes of the last one's node, or Leaf."""
+    if not steps:
+        return rest(Leaf(spec))
+    node = rewrite_leaf(spec, steps[0], target)
+    if len(steps) == 1:
+        return rest(node)
+    index = main_child(node)
+    if index is None:
+        raise Inapplicable(f"`{steps[1]}` cannot follow `{steps[0]}`, which leaves no single Spec", "leave it out")
+    return with_child(node, (index,), _grown(node.children[index].spec, steps[1:], rest, target))
+
+
+def _regrown(spec: Spec, old: Impl, target: Target) -> Impl:
+    """Return the steps of an old program taken on a Spec again; what does not apply is passed over."""
+    if isinstance(old, Leaf):
+        return Leaf(spec)
+    step = old.expansion.step
+    try:
+        assert isinstance(step, Rewrite)
+        node = rewrite_leaf(spec, step, target)
+    except Inapplicable:
+        index = main_child(old)
+        return Leaf(spec) if index is None else _regrown(spec, old.children[index], target)
+    return _over(node, old, target)
+
+
+def _over(new: Impl, old: Node, target: Target) -> Impl:
+    """Return a new node, or Spec leaf, over what was below an old node."""
+    if isinstance(new, Leaf):
+        return _regrown(new.spec, old, target)
+    if not new.children:
+        return new
+    places = _matched(new, old)
+    children = tuple(
+        child if place is None else _regrown(child.spec, old.children[place], target)
+        for child, place in zip(new.children, places, strict=True)
+    )
+    return attrs.evolve(new, children=children)
+
+
+def _matched(new: Node, old: Node) -> list[int | None]:
+    """Return for each child of a new node the child of an old one that it is like; None for those that are new."""
+    roles = [[part.role for part in node.expansion.parts] for node in (new, old)]
+    if roles[0] == roles[1]:
+        return [*range(len(old.children))]
+    mains = main_child(new), main_child(old)
+    free = {number for number in range(len(old.children)) if number != mains[1]}
+    places: list[int | None] = []
+    for number, part in enumerate(new.expansion.parts):
+        if number == mains[0]:
+            place = mains[1]
+        else:
+            alike = (one for one in sorted(free) if roles[1][one] == part.role and _alike(old, one, new, number))
+            place = next(alike, None)
+            free.discard(-1 if place is None else place)
+        places.append(place)
+    return places
+
+
+def _alike(old: Node, one: int, new: Node, other: int) -> bool:
+    return old.children[one].spec.op == new.children[other].spec.op

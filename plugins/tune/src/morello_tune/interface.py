@@ -1,0 +1,195 @@
+"""The parts of `morello tune` that plugins add: items of its menu, what a target says of itself, and proposers."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from morello.ir.impl import Impl
+from morello.ir.spec import Spec
+from morello.kernels.target import Target
+from morello.schedule import Schedule, schedule_of, schedule_text
+
+#: When an item is likely to pay: while loops are shaped, while data is placed, or while kernels are polished.
+Phase: TypeAlias = Literal["early", "middle", "late"]
+PHASES: tuple[Phase, ...] = ("early", "middle", "late")
+
+
+@attrs.frozen(kw_only=True)
+class Feedback:
+    """The facts of a program that was measured.
+
+    `value` is its time in seconds per call, or what the target's first `Metric` says, and `spread` the relative half of
+    the interval that its median is in. `percent` is the part of the peak it comes to, None where that is not known.
+    `holds` are the most bytes it holds of each level, fastest first, and `shares` the parts of its cost in percent.
+    """
+
+    value: float
+    spread: float
+    percent: float | None
+    cost: int
+    holds: Mapping[str, int]
+    shares: Mapping[str, float]
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """A finished program, whose schedule may be changed; `feedback` is None before it is measured."""
+
+    target: Target
+    impl: Impl
+    feedback: Feedback | None = None
+
+    @property
+    def spec(self) -> Spec:
+        return self.impl.spec
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the schedule that makes all of the program."""
+        return schedule_of(self.impl)
+
+    @property
+    def text(self) -> str:
+        """Return the schedule as a Spec file has it."""
+        return schedule_text(self.schedule)
+
+
+@attrs.frozen(kw_only=True)
+class MenuItem:
+    """An optimization that a plan may choose: a name of one word, and what to do in one line.
+
+    `edits(candidate)` gives the candidate's schedule with the item applied, once for each choice of its parameters,
+    whole or with parts left out: search completes these. `morello_tune.edits` helps with that. What it gives has to
+    apply, and the same candidate gets the same edits. `applies` tells quickly if there may be any. `example` is shown
+    to language models whose plan has one of the words `triggers`, by default the name.
+    """
+
+    name: str
+    text: str
+    edits: Callable[[Candidate], Iterable[Schedule]]
+    applies: Callable[[Candidate], bool] = lambda candidate: True
+    phase: Phase = "middle"
+    example: str = ""
+    triggers: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class TuningInfo:
+    """The words that a target has for language models: what it is, and rules that schedules for it obey."""
+
+    description: str = ""
+    rules: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """A plan that is asked for: an item of `menu` for a candidate, and `implementations` of it.
+
+    `seed` is another one for each request of a run.
+    """
+
+    candidate: Candidate
+    menu: tuple[MenuItem, ...]
+    implementations: int
+    iteration: int
+    iterations: int
+    seed: int
+
+
+@attrs.frozen(kw_only=True)
+class Proposal:
+    """An edit: the item of the menu, the plan in words, and the schedule that comes of it.
+
+    Where an answer is none, `schedule` is None, and `refused` says why. `text` is what was answered.
+    """
+
+    item: str
+    plan: str
+    schedule: Schedule | None
+    refused: str = ""
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """The fate of a proposal: whether it enters the beam, and how many times as fast as its parent it is.
+
+    `gain` is None where it was not measured, and `candidate` then too.
+    """
+
+    parent: Candidate
+    proposal: Proposal
+    accepted: bool
+    reason: str
+    gain: float | None = None
+    candidate: Candidate | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Task:
+    """A Spec that is tuned, as a session of a proposer is given it.
+
+    `read` turns an answer's text into a schedule that applies to a candidate's Spec, or raises MorelloError with the
+    message a person gets. `cost` completes a schedule and tells what it costs under the model, None where it comes to
+    no program. `gains` are what items were worth before, as a mean of logarithms. `options` are the user's, by name.
+    `deadline` is when tuning ends, of `time.monotonic`: proposals that come later are for nothing.
+    """
+
+    name: str
+    start: Candidate
+    info: TuningInfo
+    seed: int
+    read: Callable[[str], Schedule]
+    cost: Callable[[Schedule], int | None]
+    menu: tuple[MenuItem, ...] = ()
+    gains: Mapping[str, float] = attrs.field(factory=dict[str, float])
+    options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    deadline: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Return True if tuning has ended."""
+        return time.monotonic() >= self.deadline
+
+    def in_time(self, edits: Iterable[Schedule]) -> Iterator[Schedule]:
+        """Yield edits until there are no more, or tuning has ended: some take long to make."""
+        for edit in edits:
+            yield edit
+            if self.late:
+                return
+
+
+class Session(ABC):
+    """A proposer at work on one task.
+
+    One that is for `once` answers the first request alone, with as many proposals as it likes: all for the start.
+    """
+
+    once: ClassVar[bool] = False
+
+    @abstractmethod
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        """Return proposals for each request, at most as many as it asks for; all that are none ends the search."""
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Hear what became of the proposals of an iteration."""
+        return
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what there is to tell at the end, such as what was spent."""
+        return {}
+
+
+@attrs.frozen(kw_only=True)
+class Proposer:
+    """Proposes edits of schedules for `morello tune`, by a session for each task."""
+
+    name: str
+    start: Callable[[Task], Session]
+    description: str = ""

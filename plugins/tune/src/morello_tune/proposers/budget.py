@@ -1,0 +1,71 @@
+"""The budget of tokens or money that a model may spend, kept with requests under way in parallel."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import attrs
+
+from morello_tune.proposers.language import Spent
+
+
+@attrs.frozen
+class Tokens:
+    """The tokens of a request: those of the prompt, and those of the answer."""
+
+    prompt: int = 0
+    answer: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.prompt + other.prompt, self.answer + other.answer)
+
+
+@attrs.define
+class Budget:
+    """Counts what is spent, and lets a request begin only if all under way may come to the most they can within it.
+
+    So it is kept to the token, whatever answers come to, as long as the endpoint heeds `max_tokens`.
+    """
+
+    #: Tokens, and money, that may be spent in all; 0 for no limit.
+    tokens: int
+    limit: float
+    #: Tokens of an answer at most, and prices per million tokens of prompts and of answers.
+    max_tokens: int
+    price_in: float
+    price_out: float
+    spent: Tokens = attrs.field(default=Tokens(), init=False)
+    _under_way: Counter[Tokens] = attrs.field(factory=Counter[Tokens], init=False)
+    _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+
+    def most(self, body: bytes) -> Tokens:
+        """Return the most that a request may come to, as no token is shorter than a byte; nothing without a limit."""
+        return Tokens(len(body), self.max_tokens) if self.tokens or self.limit else Tokens()
+
+    def money(self, tokens: Tokens) -> float:
+        """Return what tokens cost."""
+        return (tokens.prompt * self.price_in + tokens.answer * self.price_out) / 1e6
+
+    def reserve(self, most: Tokens) -> None:
+        """Set aside what a request may come to, once there is enough. Raises Spent where there will not be."""
+        with self._changed:
+            while not self._affords(most):
+                if not self._under_way.total():
+                    need = f"{most.prompt + most.answer:,} tokens, which a request may come to"
+                    what = f"the budget of tokens or money is spent: what is left does not suffice for {need}"
+                    raise Spent(what, "raise tokens or money in the settings of openai, or lower max_tokens")
+                self._changed.wait()
+            self._under_way[most] += 1
+
+    def settle(self, most: Tokens, used: Tokens) -> None:
+        """Count what a request came to in place of what was set aside for it."""
+        with self._changed:
+            self._under_way[most] -= 1
+            self.spent += used
+            self._changed.notify_all()
+
+    def _affords(self, most: Tokens) -> bool:
+        total = sum(self._under_way.elements(), self.spent + most)
+        within = not self.tokens or total.prompt + total.answer <= self.tokens
+        return within and (not self.limit or self.money(total) <= self.limit)

@@ -1,0 +1,103 @@
+"""command: any program that reads a prompt and writes an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from morello.errors import MorelloError
+from morello_tune.interface import Proposer, Session, Task
+from morello_tune.proposers.language import Language, Model, Unanswered
+
+#: The environment variable with the command, that with its seconds, and characters of an answer that are read.
+VARIABLE, TIMEOUT = "MORELLO_TUNE_COMMAND", "MORELLO_TUNE_TIMEOUT"
+_SECONDS, _LARGEST, _TOLD = 120.0, 1 << 20, 300
+
+
+@attrs.define
+class Program(Model):
+    """Runs a command for each prompt: the conversation on its standard input, the answer on its standard output."""
+
+    command: Sequence[str]
+    seconds: float = _SECONDS
+    _runs: int = attrs.field(default=0, init=False)
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process:
+            _end(self._process)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"runs": self._runs}
+
+    def answer(self, system: str, texts: Sequence[str]) -> str:
+        left = self._left()
+        if left <= 0:
+            raise Unanswered("no time is left", "give a larger budget")
+        self._runs += 1
+        prompt = "\n\n---\n\n".join([system, *texts])
+        try:
+            process = self._process = subprocess.Popen(
+                [*self.command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            what = f"`{shlex.join(self.command)}` cannot be started: {error.strerror or error}"
+            raise MorelloError(what, f"set {VARIABLE} to another command") from error
+        try:
+            # It may be stopped while the command starts, before `stop` knows what to end.
+            out, err = process.communicate(prompt.encode(), max(0.0, self._left()))
+        except subprocess.TimeoutExpired:
+            what = f"`{shlex.join(self.command)}` ran for {left:.3g} s"
+            raise Unanswered(what, f"give it more seconds with {TIMEOUT}") from None
+        finally:
+            self._process = None
+            if process.poll() is None:
+                _end(process)
+                process.communicate()
+        if process.returncode:
+            said = " ".join(err.decode("utf-8", "replace").split())[:_TOLD]
+            what = f"`{shlex.join(self.command)}` ended with exit code {process.returncode}: {said}"
+            raise Unanswered(what, "run it by hand with a prompt on its standard input")
+        return out[:_LARGEST].decode("utf-8", "replace")
+
+    def _left(self) -> float:
+        """Return for how many seconds a command may run from now on."""
+        return min(self.seconds, self.until - time.monotonic())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _start(task: Task) -> Session:
+    given = os.environ.get(VARIABLE, "")
+    try:
+        command = shlex.split(given)
+        seconds = float(os.environ.get(TIMEOUT) or _SECONDS)
+    except ValueError as error:
+        raise MorelloError(f"{VARIABLE} is {given!r}: {error}", "write it as a shell takes it") from error
+    if not command:
+        raise MorelloError("the proposer command needs a command", f"set {VARIABLE} to one")
+    return Language(task, Program(command, seconds))
+
+
+COMMAND = Proposer(
+    name="command",
+    start=_start,
+    description=f"the program in {VARIABLE}: it reads a prompt from standard input, and writes an answer",
+)

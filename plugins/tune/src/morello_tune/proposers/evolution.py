@@ -1,0 +1,102 @@
+"""evolution: mutation and crossover of schedules, of the fastest programs measured so far."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import attrs
+
+from morello.errors import Inapplicable
+from morello.schedule import Schedule
+from morello_tune.edits import Site, grafted, sites
+from morello_tune.interface import Candidate, Outcome, Proposal, Proposer, Request, Session, Task
+from morello_tune.proposers.offline import described
+
+#: Programs that may be parents, the fastest that were measured, and the probability of a crossover of two.
+_POPULATION, _CROSSOVER = 24, 0.5
+#: Tries until a child is new, and edits of a mutation that are looked at.
+_TRIES, _LOOKED_AT = 12, 200
+
+CROSSOVER = "crossover"
+
+
+@attrs.define
+class Evolution(Session):
+    """Makes children of measured programs. A mutation is one edit of an item that applies, whatever its phase; a
+    crossover takes the outer steps of one program, and inside, from a random step on, those of another."""
+
+    task: Task
+    _population: list[tuple[float, Candidate]] = attrs.field(init=False)
+    _fitness: dict[str, float] = attrs.field(init=False)
+    _seen: set[Schedule] = attrs.field(factory=set[Schedule], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._population = [(1.0, self.task.start)]
+        self._fitness = {self.task.start.text: 1.0}
+        self._seen = {self.task.start.schedule}
+
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        return [() if self.task.late else self._children(request) for request in requests]
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        for one in outcomes:
+            if one.candidate and one.gain:
+                fitness = one.gain * self._fitness.get(one.parent.text, 1.0)
+                self._fitness[one.candidate.text] = fitness
+                self._population.append((fitness, one.candidate))
+        self._population = sorted(self._population, key=lambda one: -one[0])[:_POPULATION]
+
+    def _children(self, request: Request) -> list[Proposal]:
+        rng = random.Random(request.seed)
+        made: list[Proposal] = []
+        for _ in range(_TRIES * request.implementations):
+            if len(made) == request.implementations:
+                break
+            crossed = len(self._population) > 1 and rng.random() < _CROSSOVER
+            child = (self._crossed if crossed else self._mutated)(request, rng)
+            if child is not None and child.schedule is not None and child.schedule not in self._seen:
+                self._seen.add(child.schedule)
+                made.append(child)
+        return made
+
+    def _mutated(self, request: Request, rng: random.Random) -> Proposal | None:
+        if not request.menu:
+            return None
+        item = rng.choice(request.menu)
+        edits = [*islice(self.task.in_time(item.edits(request.candidate)), _LOOKED_AT)]
+        return _proposal(item.name, rng.choice(edits), request.candidate) if edits else None
+
+    def _crossed(self, request: Request, rng: random.Random) -> Proposal | None:
+        candidate, others = request.candidate, [one for _, one in self._population]
+        # One of two is taken, the fitter, which comes first.
+        other = others[min(rng.randrange(len(others)), rng.randrange(len(others)))]
+        places = [(site, inner) for site in sites(candidate.impl) if site.path for inner in _alike(site, other)]
+        if not places:
+            return None
+        site, inner = rng.choice(places)
+        return _proposal(CROSSOVER, _tried(lambda: grafted(candidate, site, inner.node)), candidate)
+
+
+def _alike(site: Site, other: Candidate) -> list[Site]:
+    """Return the places in another program that are for the same operation as a site."""
+    return [one for one in sites(other.impl) if one.path and one.spec.op == site.spec.op and one.node != site.node]
+
+
+def _tried(edit: Callable[[], Schedule]) -> Schedule | None:
+    try:
+        return edit()
+    except Inapplicable:
+        return None
+
+
+def _proposal(item: str, schedule: Schedule | None, candidate: Candidate) -> Proposal | None:
+    if schedule is None:
+        return None
+    return Proposal(item=item, plan=described(schedule, candidate), schedule=schedule)
+
+
+EVOLUTION = Proposer(
+    name="evolution", start=Evolution, description="mutation and crossover of the fastest schedules; from --seed"
+)

@@ -1,0 +1,64 @@
+"""kbest: the programs that cost least under the model, exactly, each with C of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+import attrs
+
+from morello.codegen.keys import program_key
+from morello.errors import MorelloError
+from morello.schedule import schedule_of
+from morello_tune.interface import Proposal, Proposer, Request, Session, Task
+
+#: How many there are unless --top says otherwise, and the option that says it.
+TOP, OPTION = 20, "top"
+#: Programs that are looked at for each one whose C is new.
+_LOOKED_AT = 500
+
+
+@attrs.define
+class KBest(Session):
+    """Proposes programs once, cheapest first, whatever is asked for: they need no beam."""
+
+    once: ClassVar[bool] = True
+    task: Task
+    _done: bool = attrs.field(default=False, init=False)
+    _looked_at: int = attrs.field(default=0, init=False)
+
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        made = [] if self._done else self._cheapest()
+        self._done = True
+        return [made, *([()] * (len(requests) - 1))]
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"programs looked at": self._looked_at}
+
+    def _cheapest(self) -> list[Proposal]:
+        # Not before, as importing search takes long.
+        from morello.search.block_search import BlockSearch
+        from morello.search.kbest import cheapest
+
+        start, top = self.task.start, int(self.task.options.get(OPTION) or TOP)
+        search = BlockSearch(start.target)
+        seen: dict[str, Proposal] = {}
+        for one in islice(cheapest(search, start.spec, printed=True), _LOOKED_AT * top):
+            self._looked_at += 1
+            key = program_key(one.impl, start.target)
+            if key not in seen:
+                plan = f"number {len(seen) + 1} of the model: cost {one.cost:,}"
+                seen[key] = Proposal(item="kbest", plan=plan, schedule=schedule_of(one.impl))
+            if len(seen) == top or self.task.late:
+                break
+        if not seen:
+            raise MorelloError(f"{self.task.name} has no program", "raise its memory limits")
+        return [*seen.values()]
+
+
+KBEST = Proposer(
+    name="kbest",
+    start=KBest,
+    description=f"the cheapest programs under the model, with C of their own: --top N of them ({TOP} by default)",
+)

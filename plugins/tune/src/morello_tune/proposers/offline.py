@@ -1,0 +1,131 @@
+"""offline: chooses items by phase and by what they were worth so far, and their parameters by cost; no model needed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import attrs
+
+from morello.ir.impl import Impl, Leaf, cost_and_peak
+from morello.schedule import Position, Schedule, apply, schedule_text
+from morello_tune.interface import PHASES, Candidate, MenuItem, Outcome, Proposal, Proposer, Request, Session, Task
+
+#: Edits of an item that are drawn for each implementation asked for, of which those of least cost are proposed.
+_DRAWN = 4
+#: Edits of an item that are looked at for one candidate.
+_LOOKED_AT = 400
+#: How many times as likely an item is to be chosen in its phase as in the one furthest from it.
+_PHASE = 4.0
+#: How much an item's past counts, and how many proposals without gain are assumed before the first.
+_PAST, _DOUBT = 25.0, 2
+
+
+@attrs.define
+class _Past:
+    """The proposals of an item so far, and the sum of the logarithms of its gains; what gained nothing counts 0."""
+
+    count: float = 0.0
+    gains: float = 0.0
+
+
+@attrs.define
+class Offline(Session):
+    """Chooses plans at random, with weights; the same seed and times give the same proposals."""
+
+    task: Task
+    _past: dict[str, _Past] = attrs.field(factory=dict[str, _Past], init=False)
+    _edits: dict[tuple[str, str], list[Schedule]] = attrs.field(factory=dict[tuple[str, str], "list[Schedule]"])
+
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        return [() if self.task.late else self._plan(request) for request in requests]
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        if not self.task.options.get("feedback", True):
+            return
+        for one in outcomes:
+            past = self._past.setdefault(one.proposal.item, _Past())
+            past.count += 1
+            past.gains += math.log(one.gain) if one.accepted and one.gain else 0.0
+
+    def _plan(self, request: Request) -> Sequence[Proposal]:
+        rng, menu = random.Random(request.seed), [*request.menu]
+        while menu:
+            item = rng.choices(menu, [self._weight(one, request) for one in menu])[0]
+            edits = self._left(item, request.candidate)
+            if edits:
+                return [*self._implemented(item, edits, request, rng)]
+            menu.remove(item)
+        return ()
+
+    def _weight(self, item: MenuItem, request: Request) -> float:
+        """Return how likely an item is to be chosen: more so in its phase, and the more it gained."""
+        progress = (request.iteration - 1) / max(1, request.iterations - 1)
+        distance = abs(progress - PHASES.index(item.phase) / (len(PHASES) - 1))
+        past = self._past.get(item.name, _Past())
+        gain = past.gains / (past.count + _DOUBT) + self.task.gains.get(item.name, 0.0)
+        tried = 1 / math.sqrt(1 + past.count / 8)
+        return _PHASE**-distance * math.exp(min(3.0, _PAST * gain)) * tried
+
+    def _left(self, item: MenuItem, candidate: Candidate) -> list[Schedule]:
+        """Return the edits of an item on a candidate that were not proposed yet."""
+        key = item.name, candidate.text
+        if key not in self._edits:
+            self._edits[key] = [*islice(self.task.in_time(item.edits(candidate)), _LOOKED_AT)]
+        return self._edits[key]
+
+    def _implemented(
+        self, item: MenuItem, edits: list[Schedule], request: Request, rng: random.Random
+    ) -> Iterator[Proposal]:
+        drawn = rng.sample(range(len(edits)), min(len(edits), _DRAWN * request.implementations))
+        ranked = sorted((estimate(edits[place], request.candidate), place) for place in drawn)
+        chosen = [place for _, place in ranked[: request.implementations]]
+        for place in chosen:
+            yield Proposal(item=item.name, plan=described(edits[place], request.candidate), schedule=edits[place])
+        for place in sorted(chosen, reverse=True):
+            del edits[place]
+
+
+def estimate(schedule: Schedule, candidate: Candidate) -> float:
+    """Return about what a schedule will cost: of parts that are left to search as much as of the candidate's points."""
+    impl = apply(Position(Leaf(candidate.spec)), schedule, candidate.target, Leaf).impl
+    point = cost_and_peak(candidate.impl).cost / max(1, int(candidate.spec.op.volume(candidate.spec.shape)))
+    return _estimate(impl, point)
+
+
+def _estimate(impl: Impl, point: float) -> float:
+    if isinstance(impl, Leaf):
+        # Fills and moves are small beside what they are for.
+        logical = impl.spec.logical
+        small = logical.op.moves_data or logical.op.initializes
+        return 0.0 if small else point * int(logical.op.volume(logical.shape))
+    parts = zip(impl.expansion.parts, impl.children, strict=True)
+    return int(impl.expansion.cost) + sum(int(part.times) * _estimate(child, point) for part, child in parts)
+
+
+def described(schedule: Schedule, candidate: Candidate) -> str:
+    """Return in words how a schedule differs from a candidate's: the lines that are new, then those that are gone."""
+    before, after = candidate.text.splitlines(), schedule_text(schedule).splitlines()
+    new, gone = _without(after, before), _without(before, after)
+    words = [f"{name} {'; '.join(lines)}" for name, lines in (("with", new), ("without", gone)) if lines]
+    return ", ".join(words) or "the same steps in another order"
+
+
+def _without(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    left = [one.strip() for one in others]
+    found: list[str] = []
+    for line in (one.strip() for one in lines):
+        if line in left:
+            left.remove(line)
+        elif line != "}":
+            found.append(line)
+    return found
+
+
+OFFLINE = Proposer(
+    name="offline",
+    start=Offline,
+    description="items by phase and by what they gained so far, their parameters by cost; from --seed",
+)

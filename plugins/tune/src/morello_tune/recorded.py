@@ -1,0 +1,54 @@
+"""Programs that tuning measured, on machines of the same kind: what `compile` and `run` use in place of the model's."""
+
+from __future__ import annotations
+
+import attrs
+
+from morello.codegen.keys import key_of
+from morello.db.measured import Machine
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.goals import Goal
+from morello.ir.impl import Leaf, leaves
+from morello.plugins import hookimpl
+from morello.plugins.choice import machine
+from morello.runtime.kernel import Kernel
+from morello.runtime.toolchain import Compiler, find_compiler, is_auto
+
+
+def machine_of(kernel: Kernel, threads: int | None = None) -> Machine:
+    """Return the kind of this machine, with the compiler of a kernel and the threads it runs on."""
+    return this_machine(kernel.compiler, kernel.threads(threads if kernel.program.parallel else None))
+
+
+def this_machine(compiler: Compiler, threads: int) -> Machine:
+    """Return the kind of this machine."""
+    return Machine(cpu=machine()[0], compiler=str(compiler), threads=threads)
+
+
+@hookimpl
+def morello_recorded_program(goal: Goal, db: SpecStore | None, compiler: str | None) -> Goal | None:
+    """Return a goal with the program that was measured fastest on such a machine; None without one.
+
+    The goal must not be scheduled, and the C of the program must be the same as when it was measured.
+    """
+    if db is None or not isinstance(goal.impl, Leaf) or is_auto(compiler):
+        return None
+    try:
+        cc = find_compiler(compiler)
+    except MorelloError:
+        return None
+    for found in db.measured(goal.target, goal.spec):
+        if (found.machine.cpu, found.machine.compiler) != (machine()[0], str(cc)):
+            continue
+        try:
+            done = goal.apply(found.schedule)
+            if next(leaves(done.impl), None) is not None:
+                continue
+            program = goal.target.emitter.emit(done.impl, goal.target, "kernel")
+            threads = Kernel(done.impl, goal.target, program, cc).threads()
+        except MorelloError:
+            continue
+        if key_of(program.source) == found.key and threads == found.machine.threads:
+            return attrs.evolve(done, measured=found)
+    return None

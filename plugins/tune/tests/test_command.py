@@ -1,0 +1,164 @@
+"""`morello tune`: what it prints, writes and keeps, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+from morello_tune.beam import Options, State
+from morello_tune.cli import TuneDisplay
+from morello_tune.evaluate import Evaluator
+from morello_tune.proposers import OFFLINE
+from morello_tune.tuner import Tuner
+
+from morello import api
+from morello.db import measured as measured_db
+from morello.db.store import SpecStore
+from morello.host import missing_features
+from morello.testing.fixtures import Cli, Write
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+SLOW = """\
+spec one = Relu(64×64, (f32, GL), (f32, GL), serial)
+schedule one {
+    move 0 to GL as col_major
+    move 1 to GL as col_major
+    synthesize
+}
+"""
+QUICK = ("--plans", "3", "--implementations", "1", "--iterations", "2", "--dropout", "0.2")
+
+
+def test_it_prints_writes_and_keeps_the_best(cli: Cli, write: Write, tmp_path: Path) -> None:
+    best, db = tmp_path / "best.spec", tmp_path / "a.db"
+    # What is kept is of the Spec, so that it is used where nothing is scheduled.
+    result = cli("tune", write(SLOW), "--db", str(db), "--budget", "12", "-o", str(best), *QUICK)
+    assert result.exit_code == 0, result.stderr
+    for word in ("start ", "best ", "samples  ", "noise ", "cost ", "times as fast", "item "):
+        assert word in result.stdout
+    assert f"kept     as measured in {db}" in result.stdout
+    assert (tmp_path / "best.c").read_text().startswith("/*")
+    open_ = write("spec one = Relu(64×64, (f32, GL), (f32, GL), serial)\n", name="open.spec")
+    made = cli("compile", open_, "--db", str(db), "--emit", "schedule")
+    assert made.exit_code == 0, made.stderr
+    assert made.stdout == best.read_text()
+    assert "nothing is proven: measured on" in made.stderr
+    assert "--no-measured searches" in made.stderr
+    plain = cli("compile", open_, "--db", str(db), "--no-measured", "--emit", "schedule")
+    assert "nothing is proven" not in plain.stderr
+    ran = cli("run", open_, "--db", str(db), "--against", "none")
+    assert "search   tuned before, nothing to search" in ran.stdout
+    assert "proof    nothing is proven: measured on" in ran.stdout
+    counted = cli("db", "stats", str(db))
+    assert "measured programs: 1 for x86_avx2" in counted.stdout
+    assert json.loads(cli("db", "stats", str(db), "--json").stdout)["measured"] == {"x86_avx2": 1}
+    dropped = cli("db", "measured", str(db), "--drop", "--yes")
+    assert "Relu" in dropped.stdout
+    assert "dropped 1 measured program" in dropped.stdout
+    assert "no measured programs are stored" in cli("db", "measured", str(db)).stdout
+
+
+def test_json_has_what_people_are_told(cli: Cli, write: Write) -> None:
+    result = cli("tune", write(SLOW), "--no-db", "--json", "--budget", "3", *QUICK)
+    (told,) = json.loads(result.stdout)
+    assert told["samples"] == 3
+    assert sum(told["verdicts"].values()) == 3
+    assert told["start"] > 0
+
+
+def test_the_k_best_of_the_model_are_held_against_the_clock(cli: Cli, write: Write) -> None:
+    text = "spec one = (Matmul(1×6×4×16, GL, GL, GL, serial), [64, 512, 512, 4096, 1048576])\n"
+    result = cli("tune", write(text), "--no-db", "--proposer", "kbest", "--top", "4")
+    assert result.exit_code == 0, result.stderr
+    assert "pairs that both tell apart the clock has another order" in result.stdout
+    assert "programs looked at" in result.stdout
+    assert "samples  4 in" in result.stdout
+
+
+def test_lists_of_proposers_and_items(cli: Cli, write: Write) -> None:
+    listed = cli("tune", write(), "--list")
+    for word in ("offline", "evolution", "kbest", "openai", "command", "ensemble:A,B", "register_tile", "prefetch"):
+        assert word in listed.stdout
+    assert "register_tile" in cli("tune", write(), "--list", "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--proposer", "none"), "has no proposer 'none'"),
+        (("--reuse", "missing.db"), "there is no database missing.db"),
+        (("--trace", "/missing/trace"), "cannot write the trace"),
+        (("-o", "/missing/best.spec"), "/missing/best.spec"),
+        (("--profile", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_told(cli: Cli, write: Write, options: tuple[str, ...], word: str) -> None:
+    result = cli("tune", write(), "--no-db", *options)
+    assert result.exit_code == 1
+    assert word in result.stderr
+
+
+@pytest.mark.parametrize("budget", ["many", "0", "1.5", "10 m"])
+def test_budgets_are_samples_or_times(cli: Cli, write: Write, budget: str) -> None:
+    result = cli("tune", write(), "--budget", budget)
+    assert result.exit_code == 2
+    assert "neither a number of samples, such as 100, nor a time" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_tune_that_is_ended_loses_no_measured_result(write: Write, tmp_path: Path, how: signal.Signals) -> None:
+    trace, db, file = tmp_path / "trace.jsonl", tmp_path / "a.db", write(SLOW)
+    program = [sys.executable, "-m", "morello"]
+    command = [*program, "tune", file, "--db", str(db), "--trace", str(trace), "--budget", "5m"]
+
+    def lines() -> list[str]:
+        return trace.read_text().splitlines() if trace.exists() else []
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+        deadline = time.monotonic() + 60
+        while len(lines()) < 4 and one.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        one.send_signal(how)
+        out, err = one.communicate(timeout=60)
+    events = [json.loads(line) for line in lines() if line.endswith("}")]
+    assert len(events) >= 4, err
+    kept = [event for event in events if event.get("verdict") == "accepted"]
+    if how == signal.SIGINT:
+        assert one.returncode == 0, err
+        assert "interrupted" in out
+        assert events[-1]["event"] == "end"
+    # The next one goes on from there: it times nothing again, and prints what is best.
+    again = subprocess.run([*command[:-1], "1"], capture_output=True, text=True, timeout=60, check=True)
+    assert "samples  1 " in again.stdout
+    if kept:
+        assert measured_db.counts(SpecStore(db).file) == {"x86_avx2": 1}
+
+
+def test_progress_fits_into_a_narrow_line() -> None:
+    goal = api.goal("Relu(64×64, (f32, GL), (f32, GL), serial)", target="x86_avx2", profile="base")
+    goal = attrs.evolve(goal, name="a_name_that_is_much_longer_than_there_is_room_for")
+    lines: list[str] = []
+
+    class Watched(TuneDisplay):
+        def __call__(self, state: State, evaluator: Evaluator) -> None:
+            super().__call__(state, evaluator)
+            lines.append(self.describe())
+
+    with Watched(goal.name) as display:
+        lines.append(display.describe())
+        options = Options(plans=1, implementations=1, iterations=2)
+        start = goal.apply("move 0 to GL as col_major").synthesize(db=False, progress=False)
+        Tuner(goal=start, proposer=OFFLINE, options=options, tell=display).run()
+    assert len(lines) >= 3
+    assert max(map(len, lines)) <= 58
+    assert "samples" in lines[-1]
+    assert "GFLOP/s" in lines[-1]

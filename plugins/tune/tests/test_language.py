@@ -1,0 +1,450 @@
+"""A3: models behind a local server that answers well, badly, illegally, slowly, with rate limits and garbage."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from morello_tune.beam import Options
+from morello_tune.proposers import proposer
+from morello_tune.proposers.command import Program
+from morello_tune.proposers.language import Spent, Unanswered
+from morello_tune.proposers.openai import Endpoint, Settings, settings
+from morello_tune.proposers.prompts import chosen_item, schedule_in
+from morello_tune.tuner import Tuned, Tuner
+
+from morello import api
+from morello.errors import MorelloError
+from morello.goals import Goal
+from morello.host import missing_features
+
+from .conftest import SPECS
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+KEY = "sk-secret-of-mine-123"
+GOOD = "Here it is:\n```\nmove 0 to L1\nmove 1 to L1\nselect VectorRelu\n```"
+PLAN = "item: kernel\nUse the vector kernel in L1."
+
+
+@attrs.define
+class Server:
+    """Answers each prompt by `script`, which is given its texts and returns a status, headers and a body, or pieces of
+    a response that are sent as they are, with a pause before each."""
+
+    script: Callable[[list[str]], Any]
+    prompts: list[list[str]] = attrs.field(factory=list[list[str]])
+    headers: list[dict[str, str]] = attrs.field(factory=list[dict[str, str]])
+    at_once: int = 0
+    most: int = 0
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+def completion(text: str, tokens: int = 10) -> tuple[int, dict[str, str], bytes]:
+    usage = {"prompt_tokens": tokens, "completion_tokens": 2 * tokens}
+    body = {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": usage}
+    return 200, {}, json.dumps(body).encode()
+
+
+def is_plan(texts: list[str]) -> bool:
+    return "Select exactly one optimization" in texts[-1]
+
+
+def answering(edit: str, repaired: str | None = None, plan: str = PLAN) -> Callable[[list[str]], Any]:
+    def script(texts: list[str]) -> Any:
+        if is_plan(texts):
+            return completion(plan)
+        return completion(edit if len(texts) == 2 else repaired or edit)
+
+    return script
+
+
+@pytest.fixture(autouse=True)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learn what noise is from one comparison, which is enough here."""
+    monkeypatch.setattr("morello_tune.evaluate._SELVES", 1)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    running: list[ThreadingHTTPServer] = []
+
+    def start(script: Callable[[list[str]], Any], **options: Any) -> Server:
+        state = Server(script)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                texts = [one["content"] for one in body["messages"]]
+                with state.lock:
+                    state.prompts.append(texts)
+                    state.headers.append(dict(self.headers))
+                    state.at_once += 1
+                    state.most = max(state.most, state.at_once)
+                try:
+                    made = state.script(texts)
+                finally:
+                    with state.lock:
+                        state.at_once -= 1
+                try:
+                    if isinstance(made, list):
+                        for piece in made:
+                            time.sleep(0.02)
+                            self.wfile.write(piece)
+                        return
+                    code, headers, answer = made
+                    self.send_response(code)
+                    for name, value in headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(answer)
+                except OSError:
+                    pass  # who asked has gone
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        running.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        given = {"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": "stub", "key": KEY, "backoff": 0.01}
+        for name, value in {**given, "timeout": 5, **options}.items():
+            monkeypatch.setenv(f"MORELLO_OPENAI_{name.upper()}", str(value))
+        return state
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def slow() -> Goal:
+    goal = api.goal(SPECS["relu"], target="x86_avx2", profile="base")
+    text = "move 0 to GL as col_major\nmove 1 to GL as col_major"
+    return goal.apply(text).synthesize(db=False, progress=False)
+
+
+def tune(goal: Goal, trace: Path | None = None, name: str = "openai", **sizes: Any) -> Tuned:
+    given = {"plans": 1, "implementations": 1, "iterations": 1, "dropout": 0.0, **sizes}
+    return Tuner(goal=goal, proposer=proposer(name, "x86_avx2"), options=Options(**given), trace=trace).run()
+
+
+def test_a_good_answer_is_measured(serve: Callable[..., Server], slow: Goal, tmp_path: Path) -> None:
+    server, trace = serve(answering(GOOD)), tmp_path / "trace.jsonl"
+    done = tune(slow, trace)
+    assert done.verdicts == {"accepted": 1}
+    assert done.samples[0].proposal.item == "kernel"
+    assert done.gain > 1.1
+    assert done.facts == {"requests": 2, "retries": 0, "tokens in": 20, "tokens out": 40, "money": 0}
+    plan, edit = server.prompts
+    for words in (
+        "AVX2",
+        "Relu(64×64",
+        "Schedule:",
+        "move 0 to GL as col_major",
+        "Measured:",
+        "ns per call",
+        "- kernel: ",
+    ):
+        assert words in plan[1]
+    for words in ("- kernel: ", "Rules:", "L1 32768 bytes", "of which", "iteration 1 of 1", "costs of the model"):
+        assert words in plan[1]
+    for words in ("- tile [SIZES, ...] [parallel]", "Plan:", "Use the vector kernel", "whole new schedule"):
+        assert words in edit[1]
+    assert all(one["Authorization"] == f"Bearer {KEY}" for one in server.headers)
+    assert KEY not in trace.read_text()
+
+
+@pytest.mark.parametrize(
+    ("edit", "repaired", "verdict", "reason", "prompts"),
+    [
+        # Illegal at first, and mended when told why.
+        ("```\nselect Nothing\n```", GOOD, "accepted", "", 3),
+        # Malformed twice: there is one repair.
+        ("```\ntile [1,\n```", None, "refused", "asked again for", 3),
+        ("```\ntile [128, 128]\n```", None, "refused", "larger than 64", 3),
+        # What is no schedule at all, and what tries to be more than one.
+        ("import os; os.system('true')", None, "refused", "error: ", 3),
+        ("\x00\x1b[2J…" * 50, None, "refused", "error: ", 3),
+    ],
+)
+def test_answers_are_refused_as_schedules_of_people_are(
+    serve: Callable[..., Server], slow: Goal, edit: str, repaired: str | None, verdict: str, reason: str, prompts: int
+) -> None:
+    server = serve(answering(edit, repaired))
+    done = tune(slow)
+    assert [one.verdict for one in done.samples] == [verdict]
+    assert reason in done.samples[0].reason
+    assert len(server.prompts) == prompts
+    repair = server.prompts[2]
+    # The conversation, and the message that a person gets.
+    assert repair[2] == edit
+    assert "refused:\n<answer>:" in repair[3] or "refused:\n" in repair[3]
+    assert "hint: " in repair[3]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "reason"),
+    [
+        (lambda texts: (200, {}, b"<html>"), {}, "no chat completion"),
+        (lambda texts: (200, {}, b'{"choices": []}'), {}, "no chat completion"),
+        (lambda texts: (200, {}, b"[" * 100000), {}, "no chat completion"),
+        (lambda texts: completion("  "), {}, "answered nothing"),
+        (lambda texts: (500, {}, b"out of order"), {"retries": 1}, "answered 500: out of order; tried 2 times"),
+        (lambda texts: (time.sleep(0.5), completion(PLAN))[1], {"timeout": 0.1, "retries": 0}, "timed out; tried 1"),
+        (lambda texts: completion("I would rather not."), {}, "names no single item of the menu"),
+    ],
+)
+def test_models_that_fail_cost_a_sample_and_no_more(
+    serve: Callable[..., Server], slow: Goal, script: Any, options: dict[str, Any], reason: str
+) -> None:
+    serve(script, **options)
+    done = tune(slow)
+    assert [one.verdict for one in done.samples] == ["refused"]
+    assert reason in done.samples[0].reason
+
+
+def test_rate_limits_are_waited_for(serve: Callable[..., Server], slow: Goal) -> None:
+    tries: list[float] = []
+
+    def script(texts: list[str]) -> Any:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            return 429, {"Retry-After": "0.2"}, b"slowly"
+        return completion(PLAN if is_plan(texts) else GOOD)
+
+    serve(script)
+    done = tune(slow)
+    assert done.verdicts == {"accepted": 1}
+    assert tries[1] - tries[0] >= 0.2
+    assert done.facts["retries"] == 1
+
+
+def test_requests_are_parallel_and_no_more_than_may_be(serve: Callable[..., Server], slow: Goal) -> None:
+    def script(texts: list[str]) -> Any:
+        time.sleep(0.05)
+        return completion(PLAN if is_plan(texts) else GOOD)
+
+    server = serve(script, parallel=3)
+    done = tune(slow, plans=6)
+    assert server.most == 3
+    assert done.verdicts == {"duplicate": 5, "accepted": 1}
+    server = serve(answering(GOOD), per_minute=600)
+    start = time.monotonic()
+    tune(slow, plans=2)
+    assert time.monotonic() - start >= 0.3
+
+
+def billed(texts: list[str], most: int = 50) -> Any:
+    """Return an answer that takes as many tokens as it may: each byte of the prompt is one."""
+    usage = {"prompt_tokens": sum(len(one.encode()) for one in texts) + len("SYSTEM"), "completion_tokens": most}
+    return 200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}], "usage": usage}).encode()
+
+
+def asked(endpoint: Endpoint, count: int) -> list[str]:
+    """Ask an endpoint for so many answers in parallel; return those that there are."""
+
+    def ask(number: int) -> str:
+        try:
+            return endpoint.answer("SYSTEM", ["x" * (300 + number % 7)])
+        except Spent:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        return [one for one in pool.map(ask, range(count)) if one]
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 4000}, {"money": 0.008, "price_in": 1, "price_out": 10}])
+def test_parallel_requests_keep_to_the_budget_exactly(serve: Callable[..., Server], limit: dict[str, Any]) -> None:
+    def script(texts: list[str]) -> Any:
+        time.sleep(0.005)
+        return billed(texts)
+
+    server = serve(script, parallel=8, max_tokens=50, **limit)
+    endpoint = Endpoint(settings())
+    answers, facts = asked(endpoint, 40), endpoint.facts()
+    assert len(answers) == len(server.prompts) == facts["requests"]
+    assert server.most > 1
+    spent = facts["money"] if "money" in limit else facts["tokens in"] + facts["tokens out"]
+    most, one = (0.008, 0.0011) if "money" in limit else (4000, 500)
+    # Nothing that it could pay for is left unasked, and not a token more is spent.
+    assert most - one < spent <= most
+
+
+def test_what_is_not_told_counts_in_full_and_what_was_refused_not(serve: Callable[..., Server]) -> None:
+    scripts: list[Any] = [
+        (200, {}, b"<html>"),
+        (500, {}, b"out of order"),
+        completion("yes"),
+        (200, {}, json.dumps({"choices": [{"message": {"content": "yes"}}]}).encode()),
+    ]
+    serve(lambda texts: scripts.pop(0), retries=0, tokens=100_000, max_tokens=50)
+    endpoint = Endpoint(settings())
+    spent: list[int] = []
+    for _ in range(4):
+        with suppress(Unanswered):
+            endpoint.answer("SYSTEM", ["x"])
+        spent.append(endpoint.facts()["tokens in"] + endpoint.facts()["tokens out"])
+    assert spent[0] > 50
+    assert spent == [spent[0], spent[0], spent[0] + 30, 2 * spent[0] + 30]
+
+
+def test_budgets_end_the_search(serve: Callable[..., Server], slow: Goal) -> None:
+    server = serve(answering(GOOD), parallel=1, tokens=10_500, max_tokens=50)
+    done = tune(slow, plans=10, iterations=9)
+    # Prompts are shorter than 10,000 bytes, and take 30 tokens with their answers.
+    assert 10_500 - 10_000 <= 30 * len(server.prompts) <= 10_500
+    assert done.verdicts["accepted"] == 1
+    # Not even one request.
+    serve(answering(GOOD), tokens=100, max_tokens=50)
+    with pytest.raises(MorelloError, match="the budget of tokens or money is spent: what is left does not suffice"):
+        tune(slow)
+
+
+HEAD = [b"HTTP/1.0 200 OK\r\n", b"Content-Type: application/json\r\n", b"\r\n"]
+
+
+@pytest.mark.parametrize("pieces", [[*HEAD, *[b" "] * 400], [*HEAD[:1], *[b"A: b\r\n"] * 90, *[b"A"] * 300]])
+def test_servers_that_drip_bytes_are_not_waited_for(serve: Callable[..., Server], pieces: list[bytes]) -> None:
+    serve(lambda texts: pieces, timeout=0.2, retries=1)
+    began = time.monotonic()
+    with pytest.raises(Unanswered, match="timed out; tried 2 times"):
+        Endpoint(settings()).answer("SYSTEM", ["x"])
+    assert 0.4 <= time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("name", ["openai", "command"])
+def test_answers_are_waited_for_as_long_as_there_is_time(
+    serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    serve(lambda texts: (time.sleep(20), completion(PLAN))[1])
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
+    began = time.monotonic()
+    done = tune(slow, name=name, seconds=1.0)
+    assert not done.samples
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("name", ["openai", "command"])
+def test_an_interrupt_does_not_wait_for_answers(
+    serve: Callable[..., Server], slow: Goal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def interrupts(texts: list[str]) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(20)
+        return completion(PLAN)
+
+    serve(interrupts, timeout=60)
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sh -c 'kill -INT $PPID; sleep 60'")
+    began = time.monotonic()
+    assert tune(slow, name=name).interrupted
+    assert time.monotonic() - began < 12
+
+
+def test_a_command_that_is_stopped_while_it_starts_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, start = Program(["sleep", "60"]), subprocess.Popen
+
+    def stopped(*args: Any, **named: Any) -> Any:
+        process = start(*args, **named)
+        program.stop()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", stopped)
+    began = time.monotonic()
+    with pytest.raises(Unanswered):
+        program.answer("SYSTEM", ["x"])
+    assert time.monotonic() - began < 20
+
+
+def test_keys_are_told_nowhere(serve: Callable[..., Server], slow: Goal, capsys: Any) -> None:
+    serve(lambda texts: (401, {}, f"wrong key {KEY}".encode()))
+    with pytest.raises(MorelloError, match=r"answered 401: wrong key \*\*\*") as caught:
+        tune(slow)
+    assert KEY not in str(caught.value) + repr(caught.value.__dict__)
+    assert KEY not in repr(Settings(key=KEY))
+    # Not even another place that the endpoint names is given it.
+    other = serve(answering(GOOD))
+    serve(lambda texts: (302, {"Location": "http://127.0.0.1:1/"}, b""))
+    with pytest.raises(MorelloError, match="answered 302"):
+        tune(slow)
+    assert not other.prompts
+    assert KEY not in "".join(capsys.readouterr())
+
+
+def test_settings_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(MorelloError, match="needs the name of a model"):
+        settings()
+    (tmp_path / "morello").mkdir()
+    file = tmp_path / "morello" / "openai.toml"
+    file.write_text('model = "one"\nparallel = 2\n')
+    assert (settings().model, settings().parallel, settings("two").model) == ("one", 2, "two")
+    monkeypatch.setenv("MORELLO_OPENAI_PARALLEL", "7")
+    assert settings().parallel == 7
+    for text, word in (
+        ('model = "one"\nkex = "a"', "has 'kex'"),
+        ('model = "one"\nbase_url = "file:///etc"', "begins with http"),
+        ('model = "one"\nkey = "a\\nb"', "characters that no header may have"),
+        ('model = "one"\nmoney = 1', "needs prices"),
+        ('model = "one"\ntokens = 1', "needs max_tokens"),
+        ('model = "one"\nmax_tokens = -1', "max_tokens of openai is -1"),
+        ('model = "one"\ntimeout = inf', "some timeout"),
+        ('model = "one"\ntokens = "many"', "the setting tokens of openai is a int"),
+        ("model =", "cannot read"),
+    ):
+        file.write_text(text)
+        with pytest.raises(MorelloError, match=word):
+            settings()
+
+
+def test_a_command_answers_too(slow: Goal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(
+        f"import sys\ntext = sys.stdin.read()\nprint({PLAN!r} if text.endswith('to what.') else {GOOD!r})\n"
+    )
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", f"python {script}")
+    done = tune(slow, name="command")
+    assert done.verdicts == {"accepted": 1}
+    assert done.facts == {"runs": 2}
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "python -c 'import sys; sys.exit(\"no\")'")
+    assert "ended with exit code 1: no" in tune(slow, name="command").samples[0].reason
+    monkeypatch.setenv("MORELLO_TUNE_COMMAND", "sleep 60")
+    monkeypatch.setenv("MORELLO_TUNE_TIMEOUT", "0.2")
+    assert "ran for 0.2 s" in tune(slow, name="command").samples[0].reason
+    for command, word in (("", "needs a command"), ("/missing/model", "cannot be started"), ("'", "No closing")):
+        monkeypatch.setenv("MORELLO_TUNE_COMMAND", command)
+        with pytest.raises(MorelloError, match=word):
+            tune(slow, name="command")
+
+
+def test_an_ensemble_divides_requests(serve: Callable[..., Server], slow: Goal) -> None:
+    server = serve(answering(GOOD))
+    done = tune(slow, name="ensemble:offline,openai:stub", plans=4)
+    assert sum(map(is_plan, server.prompts)) == 2
+    assert len(done.samples) == 4
+    assert done.facts["openai:stub"]["requests"] == 4
+
+
+def test_plans_and_schedules_are_found_in_answers() -> None:
+    from morello_tune.menu import STANDARD
+
+    for answer in ("item: tile\nMake it 128.", "**Item:** `tile`", "I choose register_tile? No."):
+        item = chosen_item(answer, STANDARD)
+        assert item is not None
+        assert item.name in ("tile", "register_tile")
+    assert chosen_item("tile, then reorder", STANDARD) is None
+    assert schedule_in("```\na\n```\nthen\n```spec\nschedule x for y {\n  b\n}\n```").strip() == "b"

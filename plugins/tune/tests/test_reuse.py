@@ -1,0 +1,99 @@
+"""A6: what paid for a Spec is tried first for those that are alike, and helps within few samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from morello_tune.beam import Options
+from morello_tune.proposers import proposer
+from morello_tune.reuse import alike, recipes
+from morello_tune.tuner import Tuned, Tuner
+
+from morello import api
+from morello.db.measured import Machine, Measured
+from morello.db.store import SpecStore
+from morello.goals import Goal
+from morello.host import missing_features
+from morello.kernels.target import Metric
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+MACHINE = Machine(cpu="any", compiler="any", threads=1)
+
+
+def relu(rows: int, columns: int, dtype: str = "f32") -> Goal:
+    text = f"Relu({rows}×{columns}, ({dtype}, GL), ({dtype}, GL), serial)"
+    return api.goal(text, target="x86_avx2", profile="base")
+
+
+def slow(goal: Goal) -> Goal:
+    text = "move 0 to GL as col_major\nmove 1 to GL as col_major"
+    return goal.apply(text).synthesize(db=False, progress=False)
+
+
+def keep(store: SpecStore, goal: Goal, *way: tuple[str, float]) -> None:
+    best = Measured(
+        machine=MACHINE, schedule="", key="", value=1.0, spread=0.0, start=2.0, gain=2.0, samples=1, way=way
+    )
+    store.keep_measured(goal.target, goal.spec, best)
+
+
+def test_specs_are_alike_that_are_proportional_or_share_two_sizes() -> None:
+    square, halves = (1, 1024, 1024, 1024), (1, 512, 512, 512)
+    assert alike(square, halves)
+    assert alike((1, 12544, 64, 256), (1, 6272, 64, 256))
+    assert not alike((1, 1024, 1024, 512), (1, 512, 64, 512))
+    assert not alike((8, 8), (8, 16))
+
+
+def test_recipes_are_of_the_same_operation_and_types_nearest_first(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "a.db")
+    keep(store, relu(256, 256), ("fuse", 1.5))
+    keep(store, relu(128, 128), ("tile", 1.2), ("pack", 1.001), ("hoist", 2.0))
+    keep(store, relu(64, 64), ("tile", 3.0))
+    keep(store, relu(128, 64), ("split", 2.0))
+    keep(store, relu(32, 32, "bf16"), ("split", 2.0))
+    found = recipes(store, relu(64, 64))
+    # Its own is none: it is what compile uses. What gained nothing is left out.
+    assert [(one.shape, one.way) for one in found] == [
+        ((128, 128), (("tile", 1.2), ("hoist", 2.0))),
+        ((256, 256), (("fuse", 1.5),)),
+    ]
+
+
+def tune(goal: Goal, **more: Any) -> Tuned:
+    options = Options(beam=2, plans=2, implementations=1, iterations=2, samples=10)
+    return Tuner(goal=goal, proposer=proposer("offline", "x86_avx2"), options=options, **more).run()
+
+
+def test_recipes_are_replayed_one_item_at_a_time_before_all_else(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "a.db")
+    keep(store, relu(128, 128), ("mapper", 4.0), ("drop_move", 1.1))
+    # Judged by a number that no other process disturbs.
+    modelled = Metric(name="modelled cost", unit="units", measure=lambda kernel: float(kernel.cost))
+    goal = slow(relu(64, 64))
+    goal = attrs.evolve(goal, target=attrs.evolve(goal.target, metrics=(modelled,)))
+    done = tune(goal, reuse=store)
+    items = [one.proposal.item for one in done.samples]
+    assert items[0] == "mapper"
+    first = items.index("drop_move")
+    assert {*items[:first]} == {"mapper"}
+    assert first <= 4
+    assert len(items) <= 10
+    plain = tune(goal)
+    assert done.gain > 1
+    # The same budget comes at least as far.
+    assert done.gain >= plain.gain
+
+
+def test_what_paid_for_one_spec_is_kept_for_the_next(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "a.db")
+    first = tune(attrs.evolve(slow(relu(64, 64)), name="first"), db=store)
+    assert first.improved
+    (recipe,) = recipes(store, relu(128, 128))
+    assert recipe.shape == (64, 64)
+    assert {item for item, _ in recipe.way} <= {item for item, _ in first.best.way}

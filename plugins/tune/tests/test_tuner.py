@@ -1,0 +1,329 @@
+"""Tuning small Specs for real: what it keeps is right, is told as measured, and is used later where it belongs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from morello_tune import Proposal, Proposer, Request, Session, Task, TuningInfo, tune
+from morello_tune.beam import Options, State
+from morello_tune.evaluate import Evaluator
+from morello_tune.proposers import proposer
+from morello_tune.recorded import morello_recorded_program
+from morello_tune.tuner import Tuned, Tuner
+
+from morello import api
+from morello.db import measured as measured_db
+from morello.db.store import SpecStore
+from morello.errors import MorelloError
+from morello.goals import Goal
+from morello.host import missing_features
+from morello.ir.impl import Leaf
+from morello.plugins import Metric
+from morello.runtime.paired import Paired
+from morello.runtime.toolchain import find_compiler
+from morello.schedule import Position
+from morello.search.budget import SearchBudget
+
+from .conftest import LIMITS, SPECS, found
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_features(("avx2", "fma"))), reason="this machine cannot run programs for x86_avx2"
+)
+#: A schedule that is slow: both operands are laid out by columns first, and everything is done value by value.
+SLOW = "move 0 to GL as col_major\nmove 1 to GL as col_major"
+
+
+def fresh(name: str = "relu") -> Goal:
+    return api.goal(SPECS[name], target="x86_avx2", profile="base")
+
+
+def slow() -> Goal:
+    """A program of Relu to improve on."""
+    return fresh().apply(SLOW).synthesize(db=False, progress=False)
+
+
+@attrs.define
+class Scripted(Session):
+    """Proposes the given schedules, then nothing."""
+
+    task: Task
+    texts: Sequence[str]
+
+    def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+        made = []
+        for text in self.texts:
+            try:
+                made.append(Proposal(item="script", plan=text, schedule=self.task.read(text)))
+            except MorelloError as error:
+                made.append(Proposal(item="script", plan=text, schedule=None, refused=str(error), text=text))
+        self.texts = ()
+        return [made, *([()] * (len(requests) - 1))]
+
+
+def scripted(*texts: str) -> Proposer:
+    return Proposer(name="script", start=lambda task: Scripted(task, texts))
+
+
+def tuned(goal: Goal, *texts: str, **options: Any) -> Tuned:
+    sizes = Options(plans=1, implementations=len(texts), iterations=1)
+    return Tuner(goal=goal, proposer=scripted(*texts), options=sizes, **options).run()
+
+
+GOOD = "move 0 to L1\nmove 1 to L1\nselect VectorRelu"
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, SpecStore, Path]:
+    folder = tmp_path_factory.mktemp("tuned")
+    store, trace = SpecStore(folder / "a.db"), folder / "trace.jsonl"
+    texts = (GOOD, "select Nothing", "tile [128, 128]", "move 0 to L1\nmove 1 to L1\nselect VectorRelu", SLOW)
+    # Kept for the Spec, whose own schedule is none.
+    done = Tuner(
+        goal=attrs.evolve(slow()),
+        proposer=scripted(*texts),
+        options=Options(plans=1, implementations=len(texts), iterations=1),
+        db=store,
+        trace=trace,
+    ).run()
+    return done, store, trace
+
+
+def test_what_is_faster_is_kept_and_all_else_told(outcome: tuple[Tuned, SpecStore, Path]) -> None:
+    done, _, trace = outcome
+    assert done.improved
+    assert done.gain > 1.2
+    assert done.final.low > 1
+    assert done.schedule == GOOD
+    assert done.verdicts == {"duplicate": 2, "refused": 2, "accepted": 1}
+    reasons = [one.reason for one in done.samples if one.verdict == "refused"]
+    # The same diagnostics as for a Spec file.
+    assert "unknown microkernel 'Nothing'" in reasons[0]
+    assert "<answer>:1:" in reasons[0]
+    assert "larger than 64" in reasons[1]
+    done.kernel.check()
+    (paid,) = done.paid
+    assert (paid.item, paid.samples, paid.measured, paid.accepted) == ("script", 5, 1, 1)
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [one["event"] for one in lines] == ["start", *["sample"] * 5, "end"]
+    assert lines[1]["feedback"]["holds"]["L1"] == 32768
+    assert lines[-1]["schedule"] == GOOD
+    assert "relu" not in api.parse(done.spec_file)  # it is named as the goal is
+    (again,) = api.parse(done.spec_file).values()
+    assert again.schedule == GOOD
+
+
+def test_the_fastest_is_used_on_such_a_machine_and_never_taken_for_the_optimum(
+    outcome: tuple[Tuned, SpecStore, Path],
+) -> None:
+    done, store, _ = outcome
+    kernel = api.compile(fresh(), db=store, progress=False)
+    assert kernel.schedule == GOOD
+    assert kernel.goal.measured is not None
+    assert kernel.proof.startswith("nothing is proven: measured on ")
+    assert kernel.low == 1
+    # Another name of the function changes nothing.
+    named = attrs.evolve(fresh(), name="other")
+    assert api.compile(named, db=store, progress=False).goal.measured is not None
+    # Without it, the model's choice is proven, and is no answer of tuning.
+    plain = api.compile(fresh(), db=store, progress=False, measured=False)
+    assert plain.goal.measured is None
+    assert plain.proof == "optimal"
+    assert plain.low == plain.cost
+    # What is scheduled stays as it is scheduled, and a compiler that did not build it is another machine.
+    assert morello_recorded_program(slow(), store, None) is None
+    (best,) = store.measured(done.goal.target, done.goal.spec)
+    assert best.words.startswith("measured on ")
+    other = attrs.evolve(best, machine=attrs.evolve(best.machine, cpu="other"))
+    elsewhere = SpecStore(store.path.with_name("other.db"))
+    elsewhere.keep_measured(done.goal.target, done.goal.spec, other)
+    assert morello_recorded_program(fresh(), elsewhere, None) is None
+    # Of a schedule that gives other C than was timed nothing is known.
+    elsewhere.keep_measured(done.goal.target, done.goal.spec, attrs.evolve(best, key="0"))
+    assert morello_recorded_program(fresh(), elsewhere, None) is None
+    elsewhere.keep_measured(done.goal.target, done.goal.spec, best)
+    assert morello_recorded_program(fresh(), elsewhere, None) is not None
+    assert measured_db.counts(elsewhere.file) == {"x86_avx2": 2}
+    assert measured_db.drop(elsewhere.file) == 2
+
+
+def test_a_start_that_nothing_beats_stays(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "a.db")
+    done = tuned(found("relu"), SLOW, db=store)
+    assert not done.improved
+    assert done.gain == 1
+    assert done.verdicts == {"slower": 1}
+    assert measured_db.counts(store.file) == {}
+
+
+def test_an_interrupted_search_keeps_the_best(tmp_path: Path) -> None:
+    store = SpecStore(tmp_path / "a.db")
+
+    class Interrupted(Scripted):
+        def propose(self, requests: Sequence[Request]) -> list[Sequence[Proposal]]:
+            if not self.texts:
+                raise KeyboardInterrupt
+            return super().propose(requests)
+
+    stopped = Proposer(name="stopped", start=lambda task: Interrupted(task, (GOOD,)))
+    done = Tuner(goal=slow(), proposer=stopped, options=Options(plans=1, iterations=3), db=store).run()
+    assert done.interrupted
+    assert done.schedule == GOOD
+    assert measured_db.counts(store.file) == {"x86_avx2": 1}
+
+
+@pytest.mark.parametrize("name", ["offline", "evolution"])
+def test_a_budget_of_time_is_kept(name: str) -> None:
+    # Searches that complete edits could take far longer.
+    goal, began = found("product"), time.monotonic()
+    done = Tuner(
+        goal=goal,
+        proposer=proposer(name, "x86_avx2"),
+        options=Options(seconds=2.0, iterations=10_000, dropout=0.0),
+        completing=SearchBudget(),
+    ).run()
+    assert done.seconds <= time.monotonic() - began < 8.0
+
+
+def test_no_time_leaves_the_start() -> None:
+    done = Tuner(goal=slow(), proposer=scripted(GOOD), options=Options(seconds=0.0)).run()
+    assert not done.samples
+    assert not done.improved
+
+
+def test_what_is_not_confirmed_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, goal = SpecStore(tmp_path / "a.db"), slow()
+
+    def nothing(self: Tuner, state: State, *_: object) -> Any:
+        return state.start, Paired(1.0, 1.0, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(Tuner, "_confirmed", nothing)
+    assert not tuned(goal, GOOD, db=store).improved
+    assert measured_db.counts(store.file) == {}
+    monkeypatch.undo()
+    assert tuned(goal, GOOD, db=store).improved
+    (kept,) = store.measured(goal.target, goal.spec)
+    monkeypatch.setattr(Tuner, "_confirmed", nothing)
+    assert not tuned(goal, GOOD, db=store).improved
+    assert store.measured(goal.target, goal.spec) == [kept]
+
+
+def test_wrong_programs_never_enter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Evaluator, built: Any) -> Any:
+        from morello_tune.evaluate import Refusal
+
+        return Refusal("wrong", "invented")
+
+    monkeypatch.setattr(Evaluator, "verify", wrong)
+    done = tuned(slow(), GOOD)
+    assert done.verdicts == {"wrong": 1}
+    assert not done.improved
+
+
+def test_a_metric_takes_the_place_of_time() -> None:
+    metric = Metric(name="bytes of C", unit="bytes", measure=lambda kernel: float(len(kernel.source)))
+    goal = slow()
+    done = tuned(attrs.evolve(goal, target=attrs.evolve(goal.target, metrics=(metric,))), GOOD, SLOW)
+    assert done.metric == "bytes of C"
+    assert done.best.value == len(done.best.built.kernel.source)
+    assert done.gain == pytest.approx(done.start.value / done.best.value)
+
+
+@pytest.mark.parametrize("name", ["offline", "evolution", "ensemble:offline,evolution"])
+def test_proposers_find_faster_programs_than_a_slow_one(name: str) -> None:
+    goal = slow()
+    made = Tuner(
+        goal=goal,
+        proposer=proposer(name, "x86_avx2"),
+        options=Options(beam=2, plans=4, implementations=1, iterations=3, dropout=0.3, samples=16),
+    ).run()
+    assert len(made.samples) <= 16
+    assert made.gain > 1.1
+    made.kernel.check()
+
+
+def test_plans_are_the_same_for_the_same_seed() -> None:
+    goal = found("product")
+
+    def plans(seed: int) -> list[str]:
+        start = attrs.evolve(goal, position=Position(goal.impl))
+        evaluator = Evaluator(start, find_compiler(None))
+        of = api.compile(start, db=False).goal
+        from morello_tune import Candidate
+        from morello_tune.menu import STANDARD
+
+        task = Task(
+            name="kernel",
+            start=Candidate(target=goal.target, impl=of.impl),
+            info=TuningInfo(),
+            seed=seed,
+            read=evaluator.read,
+            cost=evaluator.cost,
+        )
+        session = proposer("offline", "x86_avx2").start(task)
+        requests = [
+            Request(candidate=task.start, menu=STANDARD, implementations=2, iteration=1, iterations=2, seed=seed + at)
+            for at in range(4)
+        ]
+        return [one.plan for each in session.propose(requests) for one in each]
+
+    assert plans(1) == plans(1)
+    assert plans(1) != plans(9)
+    assert len({*plans(1)}) > 4
+
+
+def test_the_k_best_have_c_of_their_own_and_rising_costs() -> None:
+    goal = api.goal(
+        f"(Matmul(1×6×4×16, (f32, GL), (f32, GL), (f32, GL), serial), {LIMITS})", target="x86_avx2", profile="base"
+    )
+    done = Tuner(
+        goal=goal, proposer=proposer("kbest", "x86_avx2"), options=Options(iterations=3), extra={"top": 4}
+    ).run()
+    # The start is the first of them.
+    assert done.samples[0].verdict == "duplicate"
+    costs = [one.measured.built.cost for one in done.samples if one.measured]
+    assert len(costs) == 3
+    assert costs == sorted(costs)
+    assert len({one.measured.built.key for one in done.samples if one.measured}) == 3
+    assert done.disagreement is not None
+    pairs, wrong, worst = done.disagreement
+    assert 0 <= wrong <= pairs <= 6
+    assert worst >= 1
+
+
+def test_unknown_proposers_are_told_of() -> None:
+    with pytest.raises(MorelloError, match="no proposer 'ofline'"):
+        proposer("ofline", "x86_avx2")
+    with pytest.raises(MorelloError, match="names a proposer twice"):
+        proposer("ensemble:offline,offline", "x86_avx2")
+    with pytest.raises(MorelloError, match="dropout is a probability"):
+        tune(fresh(), dropout=2, db=False)
+    assert isinstance(fresh().impl, Leaf)
+
+
+def test_clock_and_model_disagree_where_both_tell_programs_apart() -> None:
+    done = tuned(slow(), GOOD)
+    (sample,) = done.samples
+    assert sample.measured is not None
+    assert sample.paired is not None
+    # The start costs more and is slower: there they agree.
+    assert done.disagreement == (1, 0, 1.0)
+
+    def with_cost(cost: int, low: float, gain: float, high: float) -> Tuned:
+        built = attrs.evolve(sample.measured.built, cost=cost)  # pyright: ignore
+        measured = attrs.evolve(sample.measured, built=built)  # pyright: ignore
+        paired = attrs.evolve(sample.paired, low=low, gain=gain, high=high)  # pyright: ignore
+        return attrs.evolve(done, samples=(attrs.evolve(sample, measured=measured, paired=paired),), noise=0.02)
+
+    cost = done.start.built.cost
+    assert with_cost(cost + 1, 1.9, 2.0, 2.1).disagreement == (1, 1, 2.0)
+    assert with_cost(cost - 1, 0.4, 0.5, 0.6).disagreement == (1, 1, 2.0)
+    # Equal costs, intervals that meet, or differences within noise tell nothing.
+    assert with_cost(cost, 1.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
+    assert with_cost(cost + 1, 0.9, 2.0, 2.1).disagreement == (0, 0, 1.0)
+    assert with_cost(cost + 1, 1.005, 1.01, 1.02).disagreement == (0, 0, 1.0)
