@@ -13,7 +13,7 @@ from morello.db.searches import Searches
 from morello.db.store import SpecStore
 from morello.errors import Inapplicable, NoImplementation
 from morello.frontend.parser import parse_schedule
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.ir.impl import Impl, Leaf, cost_and_peak, leaves
 from morello.ir.layout import Layout
 from morello.ir.signature import Signature

@@ -19,8 +19,7 @@ from morello.db.default import SavingStore, default_store
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NoImplementation, Undecided, suggestion
 from morello.frontend.diagnostics import quoted, read_file
-from morello.frontend.printer import show_file
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.progress import Doing, SearchDisplay

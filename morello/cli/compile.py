@@ -15,8 +15,7 @@ from morello.cli.output import check_writable, write_file
 from morello.codegen.library import check_names
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.frontend.printer import show_file
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.goals import Goal
 from morello.runtime.compiled import CompiledKernel
 from morello.runtime.toolchain import find_compiler

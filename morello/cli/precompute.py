@@ -19,7 +19,7 @@ from morello.db.default import default_path
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, NotSaved
 from morello.frontend.diagnostics import SourceError, read_file
-from morello.frontend.family import Family, families, family
+from morello.frontend.parser import Family, families, family
 from morello.ir.numbers import product
 from morello.ir.spec import Spec
 from morello.kernels.target import Target

@@ -20,7 +20,7 @@ from morello.cli.common import (
 from morello.cli.output import write_file
 from morello.cli.speed import Speed, against_option, measure
 from morello.db.store import SpecStore
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.goals import Goal
 from morello.progress import Doing
 from morello.report.tables import print_table

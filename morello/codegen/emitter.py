@@ -1,4 +1,4 @@
-"""Prints an implementation as C: the part that CPU targets share. A plugin adds the spelling of vectors."""
+"""Prints an implementation as C: the part that CPU targets share. Plugins add vector types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import attrs
 
-from morello.codegen.interface import Interface, parameters_of, setter_name, workspace_macro
+from morello.codegen.interface import Interface, parameters_of, preamble, setter_name, workspace_macro
 from morello.codegen.loops import (
     Jammed,
     Outer,
@@ -26,14 +26,11 @@ from morello.codegen.loops import (
     unrolled,
     until,
 )
-from morello.codegen.memories import Memories
+from morello.codegen.memories import Memories, transfers
 from morello.codegen.parallel import Captured, LoopCode, ParallelLoops, Range, surroundings
-from morello.codegen.preamble import preamble
 from morello.codegen.reserved import check_name
 from morello.codegen.strips import along_strips
 from morello.codegen.threads import SET_RUNNER
-from morello.codegen.transfers import transfers
-from morello.codegen.words import short
 from morello.codegen.writer import CWriter, Names, names_in
 from morello.errors import EmitError, MorelloError
 from morello.ir.dtypes import DType
@@ -57,7 +54,7 @@ _DECLARED_PER_LINE = 8
 class CEmitter:
     """Base of emitters. Subclasses give the compiler flags, includes and vector types.
 
-    `memories` are C expressions, by level, for the starts of memories that software manages. A function begins with the
+    `memories` are C expressions, by level, for the starts of software-managed memories. A function begins with the
     lines of `prologue` and ends with those of `epilogue`.
     """
 
@@ -68,11 +65,11 @@ class CEmitter:
     epilogue: tuple[str, ...] = ()
 
     def emit(self, impl: Impl, target: Target, name: str, signature: Signature | None = None) -> Program:
-        """Print `impl` as a C function called `name`, with these parameters for its operands if they are given.
+        """Return `impl` as a C function called `name`; `signature` gives names and order of its parameters.
 
         Raises EmitError for an unfinished implementation.
         """
-        missing = [short(leaf.spec.logical) for leaf in leaves(impl)]
+        missing = [leaf.spec.logical.short() for leaf in leaves(impl)]
         if missing:
             raise EmitError(
                 f"{len(missing)} Specs are not implemented yet: {', '.join(missing[:3])}",
@@ -85,19 +82,19 @@ class CEmitter:
         program = emission.program()
         if signature in (None, plain):
             return program
-        # Parameters may not hide functions, types and the like: printing with other names has shown which these are.
+        # Parameters must not hide functions and types, whose names are known from the first emission.
         return Emission(self, impl, target, name, signature, emission.names_of_others).program()
 
     def feature_flags(self, feature: str) -> tuple[str, ...]:
-        """Return the compiler flags with which C may use a CPU feature that a microkernel asks for."""
+        """Return the compiler flags that enable a CPU feature."""
         return ()
 
     def feature_macro(self, feature: str) -> str | None:
-        """Return the macro that compilers define where C may use a CPU feature; None if there is none."""
+        """Return the macro that compilers define if a CPU feature is enabled, or None."""
         return None
 
     def feature_test(self, feature: str) -> str | None:
-        """Return a condition in C that tells at run time if the CPU has a feature; None if there is none."""
+        """Return a condition in C that tests for a CPU feature at run time, or None."""
         return None
 
     def vector_type(self, dtype: DType, values: int) -> str:
@@ -119,9 +116,9 @@ class Emission:
     ):
         self.emitter, self.impl, self.target, self.name, self.signature = emitter, impl, target, name, signature
         self.writer, self.names = CWriter(), Names([*taken, name, setter_name(name), workspace_macro(name)])
-        #: Names in the code that are none of its variables.
+        #: Names in the code other than its variables.
         self.names_of_others: set[str] = set()
-        #: Which operand a buffer that stands in for one is named after.
+        #: The operand that each buffer is named after.
         self._stems: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._vectors: dict[str, str] = {}
@@ -131,7 +128,7 @@ class Emission:
         self._features: dict[str, None] = {}
         self._held = self._most_held = 0
         self._quiet = 0
-        #: Names of the code around the parallel loop that is being printed.
+        #: Outer names that the current parallel loop uses.
         self._used: set[str] = set()
 
     def program(self) -> Program:
@@ -173,14 +170,14 @@ class Emission:
             implicit_dims=self.signature.implicit_dims,
         )
 
-    # What a KernelSite asks for, besides vectors and their loads and stores.
+    # The interface for KernelSite, with vectors, loads and stores below.
 
     def line(self, text: str) -> None:
         """Add one line of C."""
         self.writer.line(text)
 
     def fresh(self, name: str) -> str:
-        """Return a new C variable's name, like `name`."""
+        """Return a free name for a C variable, like `name`."""
         return self.names.fresh(name)
 
     def helper(self, name: str, text: str) -> str:
@@ -189,13 +186,13 @@ class Emission:
         return name
 
     def uses(self, names: Iterable[str]) -> None:
-        """Note the names that code uses: a parallel loop's function is given them."""
+        """Record names that code uses, for the function of a parallel loop to capture."""
         self._used.update(names)
 
-    # What surrounds the code.
+    # Parameters and the head of the file.
 
     def _parameters(self) -> tuple[tuple[Parameter, ...], list[View]]:
-        """Return the parameters in the order of a call, and the operands that they point to in that of the Spec."""
+        """Return the parameters in call order, and the operands that they point to in the Spec's order."""
         parameters = parameters_of(self.impl.spec.logical, self.signature, self.names)
         views: list[View] = []
         for one in self.signature.in_spec_order(parameters):
@@ -206,7 +203,7 @@ class Emission:
     def _interface(self, parameters: tuple[Parameter, ...]) -> Interface:
         return Interface(
             name=self.name,
-            summary=f"{short(self.impl.spec.logical, self.signature.implicit_dims)} for {self.target.name}",
+            summary=f"{self.impl.spec.logical.short(self.signature.implicit_dims)} for {self.target.name}",
             parameters=parameters,
             workspace=self._most_held,
             thread_workspace=self._parallel.workspace,
@@ -231,7 +228,7 @@ class Emission:
         return preamble(self.impl, self.target, interface, macros, flags, self.emitter.includes, definitions)
 
     def _enter(self, view: View, parameter: Parameter, stack: ExitStack) -> View:
-        """Return a parameter as the Spec has it: what lives in registers or managed memories is loaded first."""
+        """Return a parameter as the Spec's operand, loaded first if that is in registers or managed memory."""
         level = view.tensor.state.level
         if level in self._memories:
             inside = stack.enter_context(self._placed(view.tensor, parameter.name))
@@ -245,7 +242,7 @@ class Emission:
 
     @contextmanager
     def _placed(self, tensor: TensorSpec, name: str) -> Generator[View]:
-        """Yield a new tensor in a memory of the target, as long as the context lasts."""
+        """Yield a new tensor in a managed memory, allocated within the context."""
         fresh = self.names.fresh(f"{name}_{tensor.state.level.lower()}")
         self._stems[fresh] = name
         with self._memories.place(tensor, fresh, self.target) as declaration:
@@ -262,9 +259,9 @@ class Emission:
         impl, views = through_views(impl, views)
         assert isinstance(impl, Node)
         expansion, logical = impl.expansion, impl.spec.logical
-        comment = f"{short(logical)}: {expansion.step}"
+        comment = f"{logical.short()}: {expansion.step}"
         if isinstance(expansion, KernelCall):
-            self._comment(f"{short(logical)}: {expansion.kernel}")
+            self._comment(f"{logical.short()}: {expansion.kernel}")
             kernel = self.target.kernels_by_name[expansion.kernel]
             self._call(kernel, lambda: kernel.print(KernelSite(logical, views, self)))
         elif isinstance(expansion, Loop):
@@ -293,10 +290,10 @@ class Emission:
 
     @contextmanager
     def _storage(self, tensor: TensorSpec, name: str) -> Generator[View]:
-        """Yield a new tensor in registers, on the stack or in the workspace, as long as the context lasts."""
+        """Yield a new tensor in registers, on the stack or in the workspace, allocated within the context."""
         if self.target.level(tensor.state.level).is_register:
             registers = self._registers(tensor, name)
-            # Of an image, say, a stride may skip values that are loaded.
+            # A stride may skip loaded values, e.g. of an image.
             with self.writer.variables(registers.variables or ()):
                 yield View.whole(registers)
             return
@@ -322,14 +319,14 @@ class Emission:
             self._held = held
 
     def _loop(self, impl: Node, number: int, views: list[View], outer: Outer | None) -> None:
-        """Counted loops outside, and inside them the copies of a body that names single registers."""
+        """Print counted loops, and inside them the unrolled copies of a body that names single registers."""
         part, child, logical = impl.expansion.parts[number], impl.children[number], impl.spec.logical
         assert part.ranges is not None
         copied = unrolled(part, logical, views)
         counted = [dim for dim in repeated(part) if dim not in copied]
         trips = [(outer.trips if outer else 1) * int(part.ranges[dim].trips) for dim in counted]
         tail = f"{' (boundary)' if part.role == 'boundary' else ''}{', unrolled' if copied else ''}"
-        first = outer or Outer(f"{short(logical)}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
+        first = outer or Outer(f"{logical.short()}: {impl.expansion.step}{tail}", impl.expansion.step, 1)
         if counted and not copied and goes_on(part, printed(child)):
             self._node(child, tiles(part, logical, views, {}), attrs.evolve(first, trips=trips[0]))
             return
@@ -369,19 +366,19 @@ class Emission:
         counters: Mapping[int, IndexExpr],
         dim: int,
     ) -> None:
-        """Calls of a microkernel for neighbouring tiles along a dimension."""
+        """Print calls of a microkernel for neighbouring tiles along a dimension."""
         sites: list[KernelSite] = []
         for number in range(jam.count):
             at = {**counters, dim: counters.get(dim, as_index(0)) * jam.count + number}
             call, inner = through_views(child, tiles(part, logical, views, at))
             sites.append(KernelSite(call.spec.logical, inner, self))
-        self._comment(f"{short(sites[0].spec)}: {jam.kernel.name}, {jam.count} at once")
+        self._comment(f"{sites[0].spec.short()}: {jam.kernel.name}, {jam.count} at once")
         self._call(jam.kernel, lambda: jam.emit(sites))
 
     def _copies_together(
         self, part: Part, child: Impl, logical: LogicalSpec, views: list[View], dims: list[int]
     ) -> bool:
-        """Calls of a microkernel that unrolled loops come to, as many together as may be; False if they are others."""
+        """Print the calls of unrolled loops jammed, if all call one microkernel; return whether they do."""
         calls_found = (call for within in copies(part, logical, views, {}, dims) for call in calls(child, within))
         first, operands = next(calls_found)
         same = jammed(first, self.target)
@@ -396,7 +393,7 @@ class Emission:
         for start in range(0, len(sites), jam.most):
             some = sites[start : start + jam.most]
             with self.names.scope():
-                self._comment(f"{short(first.spec.logical)}: {kernel.name}, {len(some)} at once")
+                self._comment(f"{first.spec.logical.short()}: {kernel.name}, {len(some)} at once")
                 self._call(kernel, lambda some=some: jam.emit(some))
         return True
 
@@ -411,7 +408,7 @@ class Emission:
             raise self.target.fault(kernel, f"its {printing} failed: {type(error).__name__}: {error}") from error
 
     def _share(self, part: Part, child: Impl, logical: LogicalSpec, views: list[View]) -> None:
-        """Print the call that runs the tiles of a parallel loop's main body, and the function it calls."""
+        """Print a parallel loop's main body as a function, and its call."""
         assert part.ranges is not None
         trips = {dim: int(tile_range.trips) for dim, tile_range in enumerate(part.ranges) if tile_range.trips > 1}
         with self.names.scope():
@@ -427,7 +424,7 @@ class Emission:
                 self.writer.line(line)
 
     def _aside(self, emit: Callable[[], None]) -> LoopCode:
-        """Return the code that `emit` prints; the workspace it needs itself is counted from 0."""
+        """Return the code that `emit` prints, with its own workspace counted from 0."""
         writer, held, most, used = self.writer, self._held, self._most_held, self._used
         self.writer, self._held, self._most_held, self._used = CWriter(), 0, 0, set()
         emit()
@@ -451,7 +448,7 @@ class Emission:
         counters: Mapping[int, IndexExpr],
         copied: list[int],
     ) -> None:
-        """The body, once per combination of the unrolled dimensions."""
+        """Print the body, once for each combination of unrolled tiles."""
         self._quiet += bool(copied)
         for within in copies(part, logical, views, counters, copied):
             if copied and declares(child):
@@ -484,7 +481,7 @@ class Emission:
         return self.helper(f"store_{kind}", f"{head} {{\n    memcpy(to, &v, sizeof v);\n}}")
 
     def _registers(self, tensor: TensorSpec, name: str) -> Buffer:
-        """Declare a variable per register, named by where its first value is in the tensor."""
+        """Declare a variable for each register, named by the coordinates of its first value."""
         state = tensor.state
         layout = state.layout or row_major(len(tensor.shape))
         shape = tuple(int(size) for size in tensor.shape)

@@ -1,7 +1,9 @@
-"""Forms of programs: two of one Spec that have the same are printed as the same C, comments aside."""
+"""Equality of programs: hashes of their C, and forms, which are equal only if the C is."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
@@ -9,9 +11,21 @@ import attrs
 
 from morello.codegen.loops import goes_on, printed, repeated
 from morello.ir.impl import Alloc, Impl, KernelCall, Loop, Node, TileRange
+from morello.kernels.target import Target
 
+_COMMENT = re.compile(r"\s*/\*.*?\*/", re.DOTALL)
 #: Start, size and number of the tiles of a loop's body, by dimension.
 _Body: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+def key_of(source: str) -> str:
+    """Return a hash of C without its comments, which name the steps."""
+    return hashlib.sha256(_COMMENT.sub("", source).encode()).hexdigest()
+
+
+def program_key(impl: Impl, target: Target) -> str:
+    """Return a hash of a finished program's C that ignores the names of the function and its parameters."""
+    return key_of(target.emitter.emit(impl, target, "kernel").source)
 
 
 @attrs.frozen
@@ -25,19 +39,19 @@ class _Loops:
 
 @attrs.define
 class Forms:
-    """Numbers forms. Programs may differ in steps that print nothing, and in loops that are printed as one."""
+    """Numbers the forms of programs: a form leaves out steps that print nothing and merges loops printed as one."""
 
     _numbers: dict[Hashable, int] = attrs.field(factory=dict[Hashable, int], init=False)
     _forms: list[Hashable] = attrs.field(factory=list[Hashable], init=False)
 
     def of(self, node: Node, children: Sequence[int]) -> int:
-        """Return the number of a finished program's form, given those of its children."""
+        """Return the number of a finished program's form, from those of its children."""
         expansion = node.expansion
         if isinstance(expansion, Alloc) and expansion.view:
             return children[0]
         if isinstance(expansion, Loop):
             return self._number(self._loops(expansion, node.children[0], children))
-        # What a kernel prints may depend on all that is known of its operands.
+        # The code of a kernel may depend on all labels of its operands.
         detail = node.spec.logical if isinstance(expansion, KernelCall) else str(expansion.step)
         return self._number((expansion.kind, getattr(expansion, "kernel", ""), detail, *children))
 

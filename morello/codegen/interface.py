@@ -1,21 +1,25 @@
-"""The part of emitted C that callers see: the function's declaration, and the header around it."""
+"""The interface of emitted C: declaration and header of its function, and the head of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from morello.codegen.reserved import spelled
+from morello.codegen.threads import OWN_STORES, RUNTIME
 from morello.codegen.writer import Names
+from morello.ir.impl import Node, cost_and_peak
 from morello.ir.program import Parameter
 from morello.ir.signature import Signature
 from morello.ir.spec import LogicalSpec
 from morello.kernels.buffers import ALIGNMENT
+from morello.kernels.target import Target
+from morello.schedule import lines, schedule_of
 
 
 def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> tuple[Parameter, ...]:
-    """Return the parameters for the operands of a Spec, in the order of a call, as `names` lets them be called."""
+    """Return the parameters for the operands of a Spec, in call order, with names that `names` makes unique."""
     made: list[Parameter] = []
     for name, operand in zip(signature.names, signature.operands, strict=True):
         one, tensor = logical.declared[operand], logical.operand(operand)
@@ -27,7 +31,7 @@ def parameters_of(logical: LogicalSpec, signature: Signature, names: Names) -> t
 
 #: The compiler's flags for all of Morello's C; those of targets come after them.
 COMMON_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno")
-#: The parameter for threads of the caller's.
+#: The parameter that receives the caller's threads.
 RUN = "void (*run)(void (*body)(void *, int), void *data, int count)"
 _ON_THREADS = """\
 /* {threads}: how many threads may be used, at least 1; results do not depend on it.
@@ -39,10 +43,10 @@ _ON_THREADS = """\
 
 @attrs.frozen(kw_only=True)
 class Interface:
-    """The function `name` as its callers see it.
+    """The interface of the function `name`.
 
-    `summary` says in a line what it computes. Of the workspace, `workspace` bytes are for all threads and
-    `thread_workspace` for each. Of the operands' dimensions, comments leave out the first `implicit_dims`.
+    `summary` describes it in a line. The workspace has `workspace` bytes shared by all threads, and `thread_workspace`
+    for each. Comments leave out the first `implicit_dims` dimensions of operands.
     """
 
     name: str
@@ -57,7 +61,7 @@ class Interface:
 
     @property
     def prototype(self) -> str:
-        """Return the function's head."""
+        """Return the declarator of the function."""
         written: list[str] = []
         for one in self.parameters:
             const = "" if one.writes else "const "
@@ -71,12 +75,12 @@ class Interface:
 
     @property
     def declarations(self) -> str:
-        """Return what a file has to declare that calls the function, or defines it."""
+        """Return the declarations for files that call or define the function."""
         return f"{self.prototype};\n" + (f"{self.setter};\n" if self.parallel else "")
 
     @property
     def setter(self) -> str:
-        """Return the head of the function that gives parallel loops threads of the caller's."""
+        """Return the declarator of the function that sets the caller's threads."""
         return f"void {setter_name(self.name)}({RUN})"
 
     @property
@@ -86,12 +90,12 @@ class Interface:
         return header(f"MORELLO_{self.name.upper()}_H", summary, self.declarations, self.description())
 
     def command(self, flags: Sequence[str]) -> str:
-        """Return a line that says how the C is compiled where the target takes `flags`."""
+        """Return the comment with the compiler's command, for a target that needs `flags`."""
         threads = ", with -fopenmp or -pthread" if self.parallel else ""
         return f"Compile: cc {' '.join([*COMMON_FLAGS, *flags])} -c {self.name}.c{threads}"
 
     def description(self) -> Iterator[str]:
-        """Yield comments on all parameters, and the macro for the workspace."""
+        """Yield comments on all parameters, and the workspace macro."""
         for one in self.parameters:
             tensor = one.tensor.without_leading(self.implicit_dims)
             shape = "×".join(map(str, tensor.shape))
@@ -111,18 +115,64 @@ class Interface:
 
 
 def setter_name(name: str) -> str:
-    """Return the name of the function that gives a function, or a library, threads of the caller's."""
+    """Return the name of the function that sets the caller's threads for a function or library."""
     return f"{name}_set_parallel"
 
 
 def workspace_macro(name: str) -> str:
-    """Return the macro for the size of a function's workspace."""
+    """Return the name of the macro for the size of a function's workspace."""
     return f"{name.upper()}_WORKSPACE"
 
 
 def header(guard: str, about: str, declarations: str, before: Iterable[str] = ()) -> str:
-    """Return a header with these declarations, and lines before them, for C and C++, which knows no `restrict`."""
+    """Return a header for C and C++ with these declarations, and lines before them."""
     rows = [f"/* {about} */", f"#ifndef {guard}", f"#define {guard}", ""]
     rows += ["#include <stddef.h>", "#include <stdint.h>", "", *before, "#ifdef __cplusplus", 'extern "C" {']
     rows += [f"#endif\n{declarations.replace('*restrict ', '*__restrict ')}#ifdef __cplusplus", "}", "#endif"]
     return "\n".join([*rows, "", f"#endif /* {guard} */", ""])
+
+
+def preamble(
+    impl: Node,
+    target: Target,
+    interface: Interface,
+    macros: Mapping[str, str],
+    flags: Sequence[str],
+    includes: Iterable[str],
+    definitions: Iterable[str],
+) -> list[str]:
+    """Return the parts that precede the code; a blank line goes between them.
+
+    `macros` test for CPU features that `flags` enable; `definitions` are types and functions.
+    """
+    top = f"{_banner(impl, target, interface, flags)}\n{requirements(interface.name, macros, flags)}"
+    before, runtime = ([OWN_STORES], [RUNTIME]) if interface.parallel else ([], [])
+    included = "".join(f"#include <{header}>\n" for header in includes)
+    return [top, *before, included, interface.declarations, *runtime, *(f"{text}\n" for text in definitions)]
+
+
+def _banner(impl: Node, target: Target, interface: Interface, flags: Sequence[str]) -> str:
+    totals = cost_and_peak(impl)
+    peaks = ", ".join(f"{level.name} {peak}" for level, peak in zip(target.levels, totals.peak, strict=True) if peak)
+    implied = impl.spec.logical.implied
+    rows = [
+        f"{interface.summary}, made by Morello.",
+        *([f"Sizes: {implied}."] if implied else []),
+        interface.command(flags),
+        "",
+        f"Cost {totals.cost}; memory in bytes: {peaks or 'none'}. Schedule:",
+        *(f"    {row}" for row in lines(schedule_of(impl))),
+    ]
+    return "/*\n" + "\n".join(f" * {row}".rstrip() for row in rows) + "\n */"
+
+
+def requirements(name: str, macros: Mapping[str, str], flags: Sequence[str]) -> str:
+    """Return preprocessor lines that fail unless all CPU features with `macros`, by feature, are enabled.
+
+    `flags` enable all of them.
+    """
+    if not macros:
+        return ""
+    lacks = " || ".join(f"!defined({macro})" for macro in macros.values())
+    needs = f"{name} needs {', '.join(macros)}: compile it with {' '.join(flags)}"
+    return f'#if {lacks}\n#error "{needs}"\n#endif\n'

@@ -1,4 +1,4 @@
-"""Functions as one C library: its header, the choice among targets at run time, and a table of what there is."""
+"""C libraries of several functions: header, choice among targets at run time, table of functions, build files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cached_property
 
 import attrs
 
-from morello.codegen.interface import RUN, Interface, header, setter_name
-from morello.codegen.packaging import cmake, pkg_config
+from morello.codegen.interface import COMMON_FLAGS, RUN, Interface, header, setter_name
 from morello.codegen.reserved import HEADERS, check_name
 from morello.errors import EmitError
 from morello.ir.program import Parameter, Program
@@ -72,7 +71,7 @@ const char *{name}_target(void) {{
 
 @attrs.frozen
 class CFile:
-    """A file of C, and the compiler's flags for it besides the common ones."""
+    """A file of C and its compiler flags besides the common ones."""
 
     text: str
     flags: tuple[str, ...]
@@ -80,14 +79,14 @@ class CFile:
 
 @attrs.frozen
 class CFunction:
-    """A function of a library: its program for each target, the one first that asks for the most of a CPU."""
+    """A function of a library: its program for each target, most demanding CPU first."""
 
     name: str
     variants: tuple[tuple[Target, Program], ...]
 
     @classmethod
     def of(cls, name: str, variants: Sequence[tuple[Target, Program]]) -> CFunction:
-        """Return the function. Raises EmitError where its programs take other operands."""
+        """Return the function. Raises EmitError if its programs take different operands."""
         ordered = sorted(variants, key=lambda one: -len(one[0].info.cpu_features))
         first, *others = (
             [(one.operand, one.tensor.shape, one.tensor.state.dtype, one.strides) for one in program.parameters]
@@ -112,18 +111,18 @@ class CFunction:
 
     @property
     def _words(self) -> list[str]:
-        """Return the names of operands and strides, as the function takes them."""
+        """Return the names of operands and strides, in call order."""
         return [name for one in self.parameters for name in (one.name, *one.stride_names)]
 
     def alignment(self, parameter: Parameter) -> int:
-        """Return the bytes that an operand starts at a multiple of."""
+        """Return the alignment of an operand, in bytes."""
         state = parameter.tensor.state
         levels = [target.level(state.level).alignment for target, _ in self.variants] if state.aligned else []
         return max(state.dtype.bytes, *levels)
 
     @cached_property
     def interface(self) -> Interface:
-        """Return the function as callers see it: it takes what any of its programs does."""
+        """Return the interface, which takes the parameters of all programs."""
         targets = ", ".join(target.name for target, _ in self.variants)
         taken = {*self._words}
         return Interface(
@@ -154,7 +153,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
-    """Raise EmitError for names that C cannot keep apart: those of a library's functions, each for several targets."""
+    """Raise EmitError for invalid or ambiguous names among a library's functions, each for several targets."""
     if library in HEADERS:
         raise EmitError(f"{library}.h is a header of the C library", "rename the Spec file")
     names = [f"{library}_library", f"{library}_functions", f"{library}_functions_count"]
@@ -170,7 +169,7 @@ def check_names(library: str, functions: Mapping[str, Sequence[str]]) -> None:
 
 @attrs.frozen
 class CLibrary:
-    """Functions under one header, NAME.h. Raises EmitError for names that C cannot keep apart."""
+    """Functions under one header, NAME.h. Raises EmitError for invalid or ambiguous names."""
 
     name: str
     functions: tuple[CFunction, ...]
@@ -201,7 +200,7 @@ class CLibrary:
 
     @cached_property
     def units(self) -> Mapping[str, CFile]:
-        """Return the files of C by name: a program each, and one with the choice among targets and the table."""
+        """Return the C files by name: one for each program, and one with the choice among targets and the table."""
         units: dict[str, CFile] = {}
         for one in self.functions:
             for program in one.programs:
@@ -227,7 +226,7 @@ class CLibrary:
         return f"void {setter_name(self.name)}({RUN})"
 
     def _common(self) -> str:
-        """Return the file of C that all functions share."""
+        """Return the C file that all functions share."""
         chosen = [one for one in self.functions if len(one.variants) > 1]
         holds = "the choice among targets, and the table" if chosen else "the table"
         parts = [f"/* Of the library {self.name}, made by Morello: {holds} of functions. */"]
@@ -244,7 +243,7 @@ class CLibrary:
 
 
 def _declarations(function: CFunction) -> str:
-    """Return what the header says of a function."""
+    """Return the declarations of a function in the header."""
     interface, several = function.interface, len(function.variants) > 1
     about = (
         f"The target whose code {function.name} runs on this CPU; NULL if none is for it, and a call ends the process."
@@ -254,7 +253,7 @@ def _declarations(function: CFunction) -> str:
 
 
 def _choice(function: CFunction) -> str:
-    """Return the function that calls the best of its programs that the CPU can run, and the one that names it."""
+    """Return the function that calls the best program that the CPU can run, and the one that names its target."""
     name = function.name
     tests: list[str] = []
     needs: list[str] = []
@@ -283,7 +282,7 @@ def _choice(function: CFunction) -> str:
 
 
 def _forwarded(function: CFunction) -> str:
-    """Return the function that gives all programs with parallel loops threads of the caller's; empty for none."""
+    """Return the function that sets the caller's threads for all parallel programs; empty if there are none."""
     calls = "".join(f"    {setter_name(one.name)}(run);\n" for one in function.programs if one.parallel)
     return f"\n{function.interface.setter} {{\n{calls}}}\n" if calls else ""
 
@@ -306,3 +305,48 @@ def _row(function: CFunction) -> str:
     interface = function.interface
     numbers = f"{interface.workspace}, {interface.thread_workspace}, {int(interface.parallel)}"
     return f'{{"{function.name}", {len(function.parameters)}, morello_operands_{function.name}, {numbers}}}'
+
+
+def cmake(name: str, flags: Mapping[str, Sequence[str]], parallel: bool) -> str:
+    """Return CMakeLists.txt for a library of C files, each with `flags` of its own.
+
+    The library is the target NAME, and NAME::NAME where it is found with find_package(NAME) after it was installed.
+    """
+    own = "".join(
+        f'set_source_files_properties({file} PROPERTIES COMPILE_OPTIONS "{";".join(these)}")\n'
+        for file, these in flags.items()
+        if these
+    )
+    threads = " -pthread" * parallel
+    return f"""\
+# The library {name}, made by Morello.
+cmake_minimum_required(VERSION 3.13)
+project({name} LANGUAGES C)
+
+add_library({name} {" ".join(flags)})
+add_library({name}::{name} ALIAS {name})
+set_target_properties({name} PROPERTIES POSITION_INDEPENDENT_CODE ON PUBLIC_HEADER {name}.h)
+target_compile_options({name} PRIVATE {" ".join(COMMON_FLAGS)}{threads})
+{own}target_include_directories(
+    {name} PUBLIC $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}> $<INSTALL_INTERFACE:include>)
+target_link_libraries({name} PUBLIC m{threads})
+
+install(TARGETS {name} EXPORT {name} ARCHIVE DESTINATION lib LIBRARY DESTINATION lib PUBLIC_HEADER DESTINATION include)
+install(EXPORT {name} FILE {name}-config.cmake NAMESPACE {name}:: DESTINATION lib/cmake/{name})
+install(FILES {name}.pc DESTINATION lib/pkgconfig)
+"""
+
+
+def pkg_config(name: str, functions: Sequence[str], parallel: bool) -> str:
+    """Return the file for pkg-config of a library that is installed in lib/, its header in include/."""
+    return f"""\
+prefix=${{pcfiledir}}/../..
+libdir=${{prefix}}/lib
+includedir=${{prefix}}/include
+
+Name: {name}
+Description: {", ".join(functions)}, compiled by Morello
+Version: 1.0
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -l{name} -lm{" -pthread" * parallel}
+"""

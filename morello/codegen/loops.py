@@ -1,4 +1,4 @@
-"""Loops that are printed as one, and calls of a microkernel that are printed together."""
+"""Loops that are printed as one, and microkernel calls that are printed together."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from morello.kernels.target import Target
 
 @attrs.frozen
 class Outer:
-    """Loops over one dimension that the next loop counts for, too: the comment and step of the first of them, and how
-    often they run it."""
+    """Loops over one dimension that the next loop absorbs: comment and step of the first, and their total trips."""
 
     comment: str
     step: StepLike
@@ -38,7 +37,7 @@ class Jammed:
 def arguments(
     part: Part, tensors: Sequence[View], starts: Sequence[Sequence[IndexExpr | int]] | None = None
 ) -> list[View]:
-    """Return a child's operands: the tensors that its part names, or tiles of them that begin at `starts`."""
+    """Return a child's operands: the tensors of its part, or tiles of them that begin at `starts`."""
     dim_maps = part.dim_maps or (None,) * len(part.args)
     return [
         tensors[index].seen_as(tensor, own) if starts is None else tensors[index].tile(tensor, starts[index], own)
@@ -49,7 +48,7 @@ def arguments(
 def tiles(
     part: Part, logical: LogicalSpec, views: Sequence[View], numbers: Mapping[int, IndexExpr | int]
 ) -> list[View]:
-    """Return the operands of a loop's body at these numbers of tiles by dimension, elsewhere the first."""
+    """Return the operands of a loop's body at these tile numbers by dimension; 0 by default."""
     assert part.ranges is not None
     operands = logical.op.operands(len(logical.shape))
     starts = [
@@ -60,7 +59,7 @@ def tiles(
 
 
 def through_views(impl: Impl, views: list[View]) -> tuple[Impl, list[View]]:
-    """Return the part of a program to print: moves that only see an operand elsewhere are left out."""
+    """Return the program below moves that are views, and its operands."""
     while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
         (part,), (tensor,) = impl.expansion.parts, impl.expansion.tensors
         views = arguments(part, [*views, views[impl.expansion.operand].seen_as(tensor)])
@@ -69,25 +68,25 @@ def through_views(impl: Impl, views: list[View]) -> tuple[Impl, list[View]]:
 
 
 def printed(impl: Impl) -> Impl:
-    """`impl` without moves that print nothing around it."""
+    """Return the program below moves that are views, which print nothing."""
     while isinstance(impl, Node) and isinstance(impl.expansion, Alloc) and impl.expansion.view:
         (impl,) = impl.children
     return impl
 
 
 def until(first: StepLike | str, last: StepLike | str) -> str:
-    """Return how loops that are one go on in words after the first one's step: `tile [0, 8]`, then ` to [0, 1]`."""
+    """Return the comment's end for merged loops: after `tile [0, 8]`, ` to [0, 1]`."""
     return f" to {str(last).removeprefix(str(first).split()[0]).lstrip()}"
 
 
 def repeated(part: Part) -> list[int]:
-    """Return the dimensions of which a loop's body covers several tiles."""
+    """Return the dimensions along which a loop has several tiles."""
     assert part.ranges is not None
     return [dim for dim, tile_range in enumerate(part.ranges) if tile_range.trips > 1]
 
 
 def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[int]:
-    """Return the dimensions that a loop goes along in copies of its body, as each names registers of its own."""
+    """Return the dimensions to unroll, because each tile names registers of its own."""
     operands = logical.op.operands(len(logical.shape))
     held = [one for one, view in zip(operands, views, strict=True) if view.buffer.in_registers]
     return [dim for dim in repeated(part) if any(one.uses(dim) for one in held)]
@@ -96,14 +95,14 @@ def unrolled(part: Part, logical: LogicalSpec, views: Sequence[View]) -> list[in
 def copies(
     part: Part, logical: LogicalSpec, views: Sequence[View], counters: Mapping[int, IndexExpr], dims: Sequence[int]
 ) -> Iterator[list[View]]:
-    """Yield the operands of a body, once per combination of the dimensions that are unrolled."""
+    """Yield the operands of a body for each combination of unrolled tiles."""
     assert part.ranges is not None
     for point in combinations(*(range(int(part.ranges[dim].trips)) for dim in dims)):
         yield tiles(part, logical, views, {**counters, **dict(zip(dims, point, strict=True))})
 
 
 def calls(impl: Impl, views: list[View]) -> Iterator[tuple[Impl, list[View]]]:
-    """Yield the calls of a program whose loops are all unrolled, with their operands, in the order of running."""
+    """Yield the calls of a program whose loops are all unrolled, with their operands, in execution order."""
     impl, views = through_views(impl, views)
     if not isinstance(impl, Node) or not isinstance(impl.expansion, Loop) or impl.expansion.parallel:
         yield impl, views
@@ -118,7 +117,7 @@ def calls(impl: Impl, views: list[View]) -> Iterator[tuple[Impl, list[View]]]:
 
 
 def goes_on(part: Part, inner: Impl) -> bool:
-    """Return True if the child is a loop over smaller tiles of the only dimension that is looped over here."""
+    """Return True if the child loops over smaller tiles of the only dimension of this loop."""
     if not isinstance(inner, Node) or not isinstance(inner.expansion, Loop) or inner.expansion.parallel:
         return False
     if len(inner.expansion.parts) > 1 or part.dim_maps or inner.spec.op != part.logical.op:
@@ -127,7 +126,7 @@ def goes_on(part: Part, inner: Impl) -> bool:
 
 
 def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
-    """Return the jam of the microkernel that is all of a loop's body; None if calls are printed one by one."""
+    """Return the calls to print together if a loop's body is one microkernel; None if they are printed one by one."""
     found = jammed(printed(child), target)
     if found is None:
         return None
@@ -137,7 +136,7 @@ def jam_of(child: Impl, target: Target, trips: int) -> Jammed | None:
 
 
 def jammed(impl: Impl, target: Target) -> tuple[Microkernel, UnrollAndJam] | None:
-    """Return the microkernel that a program is, if several calls of it can be printed together here."""
+    """Return the microkernel of a program that is one call, if several calls can be printed together here."""
     if not isinstance(impl, Node) or not isinstance(impl.expansion, KernelCall):
         return None
     kernel = target.kernels_by_name[impl.expansion.kernel]

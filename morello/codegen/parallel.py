@@ -1,4 +1,4 @@
-"""Parallel loops in C: the body becomes a function over a range of tiles, and threads get a range each."""
+"""Parallel loops in C: the body becomes a function over a range of tiles; each thread gets a range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morello.kernels.buffers import View
 
 @attrs.frozen
 class Captured:
-    """A variable of the code around a parallel loop: its C type, and what it is set to where the loop starts."""
+    """A variable captured by a parallel loop: name, C type, and value at the start of the loop."""
 
     name: str
     kind: str
@@ -24,7 +24,7 @@ class Captured:
 
 @attrs.frozen
 class Range:
-    """The names that a loop's function has for its parameters and for the tile it is at."""
+    """The names of the parameters and of the tile counter in a loop's function."""
 
     given: str
     loop: str
@@ -36,7 +36,7 @@ class Range:
 
 @attrs.frozen
 class LoopCode:
-    """The code of a loop's body, the names that it uses of the code around it, and the bytes of workspace it needs."""
+    """The code of a loop's body, the outer names that it uses, and the workspace it needs, in bytes."""
 
     code: CWriter
     names: frozenset[str]
@@ -44,7 +44,7 @@ class LoopCode:
 
 
 class ParallelLoops:
-    """The parallel loops of one program, as text: their functions, and the workspace that each thread needs for them.
+    """The parallel loops of one program: their functions, and the workspace that each thread needs.
 
     `workspace_name` and `threads_name` are parameters of the program.
     """
@@ -61,7 +61,7 @@ class ParallelLoops:
     def add(
         self, program: str, names: Range, around: Sequence[Captured], counters: Sequence[Symbol], body: LoopCode
     ) -> list[str]:
-        """Add the function that runs a body on a range of tiles. Return the lines that call it for all tiles.
+        """Add the function that runs a body on a range of tiles; return the lines that run all tiles.
 
         `around` are the variables that the body may use; `counters` number the tiles, the last one fastest.
         """
@@ -83,10 +83,9 @@ class ParallelLoops:
         counters: Sequence[Symbol],
         body: LoopCode,
     ) -> str:
-        """Return the struct of variables that a loop is given, and the functions that run a range of its tiles.
+        """Return the struct of captured variables, and the functions that run a range of tiles.
 
-        One of them takes the variables as parameters: of pointers that it read from the struct, compilers would not
-        believe that they share no memory.
+        One of them takes the variables as parameters: `restrict` has no effect on pointers read from a struct.
         """
         writer = CWriter()
         with writer.block(f"struct {name}", end=";"):
@@ -114,7 +113,7 @@ class ParallelLoops:
 
 
 def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Captured) -> list[Captured]:
-    """Return the variables that a loop's body may use of the code around it."""
+    """Return the outer variables that a loop's body may use."""
     variables: dict[str, Captured] = {}
     for one, view in zip(logical.op.operands(len(logical.shape)), views, strict=True):
         buffer = view.buffer
@@ -130,12 +129,12 @@ def surroundings(logical: LogicalSpec, views: Sequence[View], workspace: Capture
 
 
 def _constant(variable: Captured) -> str:
-    """Return a variable's declaration as one that does not change."""
+    """Return the declaration of a variable as a constant."""
     return f"{variable.kind}const {variable.name}" if "*" in variable.kind else f"const {variable.kind}{variable.name}"
 
 
 def _counted(counters: Sequence[Symbol], tile: str) -> Iterator[str]:
-    """Return declarations of the counters of a loop nest at a tile: the last one changes fastest."""
+    """Yield declarations of the counters of a loop nest at a tile; the last one changes fastest."""
     extents = [counter.extent or 1 for counter in counters]
     for position, counter in enumerate(counters):
         inner = prod(extents[position + 1 :])

@@ -1,4 +1,4 @@
-"""Loops over packed layouts: one over the strips and one within them, so that no offset divides by a strip's size."""
+"""Loops over packed layouts: split in two, over strips and within them, so that offsets need no division."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import attrs
 
 from morello.ir.index import IndexExpr, Quotient, Remainder, Symbol, as_index
 
-#: Offsets of all operands in memory, where counters by dimension are at these values.
+#: Returns the offsets of all operands in memory at given counters by dimension.
 Offsets = Callable[[Mapping[int, IndexExpr]], Sequence[IndexExpr]]
 
 
 @attrs.frozen
 class Counters:
-    """Counters of nested loops, outermost first, and what they make of the number of a tile by dimension."""
+    """Counters of nested loops, outermost first, and the number of the tile they give by dimension."""
 
     loops: tuple[Symbol, ...]
     tiles: Mapping[int, IndexExpr]
 
 
 def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callable[[int], str]) -> Counters:
-    """Return loops over dimensions, split where strips end if offsets are then simpler.
+    """Return loops over dimensions, split at strips where that simplifies offsets.
 
-    `fresh` names a further counter for a dimension.
+    `fresh` returns the name of another counter for a dimension.
     """
     tiles: dict[int, IndexExpr] = {dim: as_index(counter) for dim, counter in counters.items()}
     loops: list[Symbol] = []
@@ -40,11 +40,11 @@ def along_strips(counters: Mapping[int, Symbol], offsets: Offsets, fresh: Callab
 
 
 def _steps(dim: int, counter: Symbol, around: IndexExpr, tiles: Mapping[int, IndexExpr], offsets: Offsets) -> int:
-    """Return after how many steps a counter is best split; 0 if offsets do not get simpler by it."""
+    """Return the number of steps of the inner loop if a split simplifies offsets, else 0."""
     before = [division for offset in offsets(tiles) for division in offset.divisions()]
     for steps in sorted({_period(division, counter) for division in before}, reverse=True):
         if steps > 1 and _extent(counter) % steps == 0:
-            # The names do not matter here.
+            # Any names will do.
             outer, inner = Symbol(counter.name, _extent(counter) // steps), Symbol(f"{counter.name} within", steps)
             split = {**tiles, dim: around + as_index(outer) * steps + as_index(inner)}
             if sum(1 for offset in offsets(split) for _ in offset.divisions()) < len(before):
@@ -53,7 +53,7 @@ def _steps(dim: int, counter: Symbol, around: IndexExpr, tiles: Mapping[int, Ind
 
 
 def _period(division: Quotient | Remainder, counter: Symbol) -> int:
-    """Return after how many steps of a counter a division starts anew; 0 if no number of steps does that."""
+    """Return the period of a division in steps of a counter; 0 if it has none."""
     for monomial, factor in division.inner.terms:
         if len(monomial) == 1 and factor > 0 and division.by % factor == 0:
             (atom,) = monomial

@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from morello.codegen.reserved import hides
 
 #: Comments and strings of C.
-_SAID = re.compile(r'/\*.*?\*/|"[^"\n]*"', re.DOTALL)
+_UNCODED = re.compile(r'/\*.*?\*/|"[^"\n]*"', re.DOTALL)
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
-#: A name that is not just about to be assigned to.
+#: A name that is read: not the target of an assignment.
 _USED = re.compile(r"\b[A-Za-z_]\w*\b(?! = )")
 
 
 class Names:
-    """Hands out identifiers, adding a number to one that is taken."""
+    """Generates unique identifiers by numbering those that are taken."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
-        #: All that were ever handed out.
+        #: All names returned so far.
         self.handed_out: set[str] = set()
 
     def fresh(self, wanted: str, endings: Sequence[str] = ()) -> str:
-        """Return a name like `wanted` that is free, as it is and with each of `endings`; all of these are taken now."""
+        """Return and take a free name like `wanted`, free also with each of `endings`."""
         name, count = wanted, 1
         while any(one in self._taken or hides(one) for one in (name, *(name + end for end in endings))):
             count += 1
@@ -35,15 +35,15 @@ class Names:
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """Names handed out meanwhile are free again afterwards."""
+        """Free the names taken in the context at its end."""
         taken = set(self._taken)
         yield
         self._taken = taken
 
 
 def names_in(code: str) -> set[str]:
-    """Return the names in C, words of the language among them, but not those in comments and strings."""
-    return {*_NAME.findall(_SAID.sub(" ", code))}
+    """Return the identifiers and keywords in C, without those in comments and strings."""
+    return {*_NAME.findall(_UNCODED.sub(" ", code))}
 
 
 class CWriter:
@@ -58,7 +58,7 @@ class CWriter:
 
     @contextmanager
     def block(self, head: str = "", end: str = "") -> Generator[None]:
-        """Yield a pair of braces around what is written meanwhile, after `head` and before `end`."""
+        """Put lines written in the context into braces, after `head` and before `end`."""
         self.line(f"{head} {{".lstrip())
         self._depth += 1
         yield
@@ -67,7 +67,7 @@ class CWriter:
 
     @contextmanager
     def variables(self, names: Iterable[str]) -> Generator[None]:
-        """Declare variables that what is written meanwhile uses, and tell compilers of those that are only set."""
+        """Mark those variables as used that the lines written in the context never read."""
         first = len(self._lines)
         yield
         used = {name for line in self._lines[first:] for name in _USED.findall(line)}

@@ -2,8 +2,7 @@
 
 from morello.frontend.diagnostics import SourceError, read_file
 from morello.frontend.parser import parse, parse_schedule, parse_spec
-from morello.frontend.printer import show_file, show_spec
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file, show_spec
 
 __all__ = [
     "Declaration",

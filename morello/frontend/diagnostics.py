@@ -1,4 +1,4 @@
-"""Errors in source text: the place, the line with a caret under it, and what to do about it."""
+"""Errors in source text: place, line with a caret under it, and hint."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Source:
     text: str = attrs.field(converter=_text)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1."""
+        """Return line and column of an offset, both from 1."""
         return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
 
     def error(self, span: Span, message: str, hint: str | None = None) -> SourceError:
@@ -77,7 +77,7 @@ class Source:
 
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
-        """Yield errors raised inside that have no place yet get this one. A faulty plugin is no error of the text."""
+        """Give errors raised inside this place, unless they have one or are a plugin's fault."""
         try:
             yield
         except (SourceError, PluginError):
@@ -88,7 +88,7 @@ class Source:
 
 @contextmanager
 def advising(advice: str) -> Iterator[None]:
-    """Add to the hint of a SourceError that is raised inside; nothing if there is no advice."""
+    """Append advice, if not empty, to the hint of a SourceError raised inside."""
     try:
         yield
     except SourceError as error:
@@ -112,14 +112,14 @@ def _clip(message: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word of the text as messages show it."""
+    """Return a word of the text, quoted and shortened for messages."""
     return repr(str(word) if len(word) <= _MAX_WORD else f"{word[:_MAX_WORD]}…")
 
 
 def read_file(path: str | Path) -> str:
-    """Return the text of a file, `-` being standard input. Raises MorelloError if there is none, or no UTF-8 text."""
+    """Return the text of a file, `-` being standard input. Raises MorelloError if it is not readable or not UTF-8."""
     try:
-        # Standard input stays open: it is not ours to close.
+        # Leave standard input open.
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Reads operations with their parameters, and what the operations of a Compose read of one another."""
+"""Reads operations with their parameters, and the graphs of Composes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import attrs
 from lark import Token
 
 from morello.errors import MorelloError, closest, suggestion
-from morello.frontend import numbers, syntax
+from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, quoted
-from morello.frontend.syntax import EquationNode, Numbers, OperationNode, ParameterNode, span
+from morello.frontend.syntax import EquationNode, Numbers, OperationNode, ParameterNode, float_of, number_of, span
 from morello.ir.ops import Arranged, ComposeStage, Operation, arranged
 from morello.ir.ops.base import Value
 from morello.ir.ops.norms import NORMS
 from morello.ir.ops.wiring import chained, ranks_of
 
 COMPOSE = "Compose"
-#: Larger than any rank, for ranks that are not known.
+#: Larger than any rank.
 _RANKS = 33
 
 
@@ -75,7 +75,7 @@ def configured(
 ) -> C:
     """Return the operation with the parameters of the text, if it has any.
 
-    They are on the shape of the text, if it has one, else on operands, of which it may give some shapes.
+    `shape` and `operands` are the iteration shape and the operands' shapes, as far as the text gives them.
     """
     given: dict[str, Value] = {}
     for parameter in node.parameters:
@@ -97,18 +97,18 @@ def _value(source: Source, node: ParameterNode) -> Value:
     if value is None:
         return True
     if isinstance(value, Numbers):
-        return tuple(numbers.read(source, one) for one in value.numbers)
+        return tuple(number_of(source, one) for one in value.numbers)
     if value.type == "WORD":
         return str(value)
-    return numbers.read(source, value) if value.type == "INT" else numbers.read_float(source, value)
+    return number_of(source, value) if value.type == "INT" else float_of(source, value)
 
 
 @attrs.frozen
 class Graph:
-    """The operations of a Compose, and what each reads: entry e ≥ 0 is external input e, ~j what operation j makes.
+    """The operations of a Compose and their inputs: entry e ≥ 0 is external input e, ~j the output of operation j.
 
-    `ops` have no parameters yet: these are in `nodes`. `names` are those of the external inputs and, last, of the
-    output; a chain names none.
+    `ops` have no parameters yet; these are in `nodes`. `names` are those of the external inputs, then of the output;
+    None for a chain.
     """
 
     place: Span
@@ -118,7 +118,7 @@ class Graph:
     names: tuple[Token, ...] | None
 
     def arranged(self, source: Source, rank: int, shapes: Mapping[int, Sequence[int]] | None = None) -> Arranged:
-        """Return the Compose, where the output has `rank` dimensions, and external inputs have these `shapes`."""
+        """Return the Compose for an output of `rank` dimensions and external inputs of these `shapes`."""
         known = shapes or {}
         ops = [
             configured(source, op, node, None, [known.get(entry) for entry in wire])
@@ -130,7 +130,7 @@ class Graph:
 
 
 def read_graph(source: Source, operations: Operations, components: Sequence[OperationNode | EquationNode]) -> Graph:
-    """Return the operations in the brackets of a Compose: a chain, or equations."""
+    """Return the graph in the brackets of a Compose: a chain, or equations."""
     place = span(components[0], components[-1])
     equations = [one for one in components if isinstance(one, EquationNode)]
     if equations and len(equations) < len(components):
@@ -167,7 +167,7 @@ def _equations(source: Source, operations: Operations, equations: list[EquationN
 
 
 def _check_use(source: Source, equations: list[EquationNode]) -> None:
-    """Refuse equations whose results are not used, or are used to make themselves."""
+    """Raise SourceError for equations with unused results, and for circular ones."""
     used = {str(name) for one in equations for name in one.inputs}
     by_name = {str(one.name): one for one in equations}
     try:
@@ -189,10 +189,7 @@ def _check_use(source: Source, equations: list[EquationNode]) -> None:
 
 
 def parse_operation(text: str, rank: int, operations: Operations) -> Operation:
-    """Return the operation that `str` wrote, with `rank` iteration dimensions.
-
-    Raises MorelloError for any other text.
-    """
+    """Return the operation with `rank` iteration dimensions from its `str`. Raises MorelloError for other text."""
     source = Source("<operation>", text)
     node = syntax.parse_formula(source)
     if not node.components:

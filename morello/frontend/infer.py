@@ -18,7 +18,7 @@ _Terms = tuple[tuple[int, int], ...]
 
 @attrs.frozen
 class _SizeEquation:
-    """Σ c·(n − 1) = `total` over iteration sizes n; `operand` and `axis` say where it comes from, if from one."""
+    """Σ c·(n − 1) = `total` over iteration sizes n; `operand` and `axis` are its origin, if it has one."""
 
     terms: _Terms
     total: int
@@ -34,14 +34,14 @@ class _Contradiction(Exception):
 
 @attrs.define
 class _Unknowns:
-    """Iteration sizes, less 1, as far as they are known, and the operand whose shape said so."""
+    """Iteration sizes, less 1, as far as they are known, and the operands that determined them."""
 
     values: dict[int, int] = attrs.field(factory=dict)
     origins: dict[int, str] = attrs.field(factory=dict)
     waiting: list[_SizeEquation] = attrs.field(factory=list)
 
     def add(self, equation: _SizeEquation, origin: str) -> None:
-        """Take an equation in, and all that follows from it and those that wait."""
+        """Add an equation, and solve all equations that it completes."""
         self.waiting.append(equation)
         progress = True
         while progress:
@@ -52,7 +52,7 @@ class _Unknowns:
             progress = len(self.waiting) < len(before)
 
     def _solve(self, equation: _SizeEquation, origin: str) -> bool:
-        """Use an equation with at most one unknown. Raises _Contradiction where it cannot hold."""
+        """Solve an equation with at most one unknown. Raises _Contradiction if it cannot hold."""
         unknown = [(dim, c) for dim, c in equation.terms if dim not in self.values]
         if len(unknown) > 1:
             return False
@@ -77,9 +77,9 @@ def infer_shape(
     texts: Sequence[Numbers],
     place: Span,
 ) -> tuple[int, ...]:
-    """Return the iteration shape that gives the operands, called `names`, these shapes.
+    """Return the iteration shape for which the operands, called `names`, have these shapes.
 
-    Raises SourceError at the first size that contradicts those before it, or where sizes do not follow.
+    Raises SourceError at the first size that contradicts earlier ones, or if a size remains unknown.
     """
     rank = compose.rank
     unknowns = _Unknowns(waiting=_agreements(compose))
@@ -102,14 +102,14 @@ def infer_shape(
     if missing:
         raise source.error(
             place,
-            f"the operands' shapes do not tell the size of {', '.join(missing)}",
+            f"the operands' shapes do not determine the size of {', '.join(missing)}",
             "write Specs of single operations, whose shapes give every size",
         )
     return tuple(unknowns.values[dim] + 1 for dim in range(rank))
 
 
 def _agreements(compose: Compose) -> list[_SizeEquation]:
-    """Return sizes that are one where a tensor is used in several ways."""
+    """Return equations between the sizes of tensors that are used in several ways."""
     return [
         _SizeEquation(
             merged((*each.one.terms, *((dim, -c) for dim, c in each.other.terms))), each.one.less - each.other.less
@@ -127,7 +127,7 @@ def _mismatch(
     shape: tuple[int, ...],
     number: Token,
 ) -> SourceError:
-    """Return the error for an operand that contradicts what is known, with the shape that was expected."""
+    """Return the error for an operand that contradicts earlier ones, with the expected shape."""
     operand = compose.operands(compose.rank)[index]
     expected = [_expected(each, unknowns, size) for each, size in zip(extents(operand), shape, strict=True)]
     differs = f"but {_times(expected)} was expected"
@@ -144,7 +144,7 @@ def _expected(extent: Extent, unknowns: _Unknowns, size: int) -> int:
 
 
 def _reason(compose: Compose, operand: Operand, unknowns: _Unknowns) -> str:
-    """Return a hint that names where the sizes of an operand were given already."""
+    """Return a hint with the operands that determined the sizes of this one."""
     names = compose.dims(compose.rank)
     dims = [dim for terms in operand.dims for dim, _ in terms if dim in unknowns.values]
     known = [f"{names[dim]} = {unknowns.values[dim] + 1} by {unknowns.origins[dim]}" for dim in dims]

@@ -10,9 +10,8 @@ import attrs
 from lark import Token
 
 from morello.errors import SpecError, closest, suggestion
-from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, SourceError, Span, quoted
-from morello.frontend.syntax import LayoutNode, OperandNode, span
+from morello.frontend.syntax import LayoutNode, OperandNode, number_of, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, PhysicalDim, TileCode, named
 from morello.ir.tensor import SPACINGS, OperandState, TensorSpec
@@ -40,19 +39,19 @@ def read_layout(source: Source, node: LayoutNode) -> Layout:
 
 def _physical(source: Source, token: Token) -> PhysicalDim:
     dim, kind, size = re.split(r"(p|oe|$)", token, maxsplit=1)
-    number = numbers.read(source, token, dim)
+    number = number_of(source, token, dim)
     if number < 0:
         raise source.error(span(token), "dimensions of a layout count from 0", "write it as in layout[0, 1]")
     if not kind:
         return Dynamic(number)
-    return (Packed if kind == "p" else OddEven)(number, numbers.read(source, token, size))
+    return (Packed if kind == "p" else OddEven)(number, number_of(source, token, size))
 
 
 def read_state(source: Source, target: Target, node: Token | OperandNode, shape: tuple[int, ...]) -> OperandState:
-    """Return the state of an operand of this shape, with defaults for what is left out.
+    """Return the state of an operand of this shape, with defaults for omitted properties.
 
-    A layout drops its dimensions of size 1 before `cN` counts. Registers that hold a value each have neither
-    layout nor alignment: what is said of these is passed over.
+    `cN` counts physical dimensions without those of size 1. Scalar registers have neither layout nor alignment:
+    these properties are ignored.
     """
     properties = _properties(source, target, node)
     if "memory level" not in properties:
@@ -95,7 +94,7 @@ def _properties(source: Source, target: Target, node: Token | OperandNode) -> di
 
 
 def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple[str, Any] | None:
-    """Return the kind of property that a word is, and its value; None for an unknown word."""
+    """Return the kind and value of the property that a word denotes; None for an unknown word."""
     if isinstance(part, LayoutNode):
         layout = read_layout(source, part)
         return "layout", lambda rank: layout
@@ -109,12 +108,12 @@ def _property(source: Source, target: Target, part: Token | LayoutNode) -> tuple
     if part == "ua":
         return "ua", True
     if re.fullmatch("[csv][0-9]+", part):
-        return _COUNTS[part[0]], numbers.read(source, part, part[1:])
+        return _COUNTS[part[0]], number_of(source, part, part[1:])
     return None
 
 
 def _unknown(source: Source, target: Target, word: Token, kinds_given: set[str], first: bool) -> SourceError:
-    """Return the error for a word that is no property, as the kind of property it was probably meant to be."""
+    """Return the error for an unknown property, as the kind that was probably meant."""
     kinds: dict[str, tuple[list[str], str]] = {
         "memory level": ([level.name for level in target.levels], _levels(target)),
         "data type": ([*dtypes.BY_NAME], f"data types are {', '.join(dtypes.BY_NAME)}"),
@@ -143,11 +142,11 @@ def _levels(target: Target) -> str:
 def _layout(
     source: Source, properties: dict[str, _Property], shape: tuple[int, ...], place: Span
 ) -> tuple[Layout, int | None]:
-    """Return the layout without dimensions of size 1, and how many of the others lie contiguously; None is all."""
+    """Return the layout without dimensions of size 1, and the number of contiguous ones; None for all."""
     build: Callable[[int], Layout] = properties["layout"].value if "layout" in properties else NAMED["row_major"]
     with source.at(properties["layout"].span if "layout" in properties else place):
         layout = build(len(shape))
-        # Raises where the layout does not describe this shape.
+        # Raises if the layout does not describe this shape.
         TensorSpec(shape, OperandState(dtypes.U8, "", layout, len(layout.dims))).canonical()
     codes = layout.tile_codes(shape, shape)
     dims = tuple(physical for physical, code in zip(layout.dims, codes, strict=True) if code != TileCode.UNIT)
@@ -165,7 +164,7 @@ def _layout(
 
 
 def _spacing(source: Source, spacing: _Property, state: OperandState) -> int:
-    """Return the spacing that an operand is said to have."""
+    """Return the spacing of an operand. Raises SourceError for an invalid one."""
     if spacing.value not in SPACINGS:
         raise source.error(spacing.span, f"no s{spacing.value}", f"spacings are {_listed(SPACINGS)}")
     if state.contiguous:
@@ -190,7 +189,7 @@ def _vectors(sizes: tuple[int, ...]) -> str:
 
 
 def _widest(source: Source, target: Target, tensor: TensorSpec, place: Span) -> int:
-    """Return the vector size for an operand that names none: the widest that divides its contiguous run."""
+    """Return the default vector size: the widest that divides the contiguous run."""
     level, dtype = target.level(tensor.state.level), tensor.state.dtype
     with source.at(place):
         run = int(tensor.canonical().run)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
+import attrs
 from lark import Token
 
 from morello.codegen.reserved import fault
@@ -11,9 +13,9 @@ from morello.errors import suggestion
 from morello.frontend import syntax
 from morello.frontend.diagnostics import Source, Span, advising, quoted
 from morello.frontend.specfile import Declaration, SpecFile
-from morello.frontend.specs import read_signed
+from morello.frontend.specs import read_signed, read_spec
 from morello.frontend.steps import places, read_schedule
-from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, TargetNode, span
+from morello.frontend.syntax import DeclarationNode, FileNode, ScheduleNode, SpecNode, TargetNode, span
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
@@ -22,7 +24,7 @@ from morello.plugins.registry import Registry, installed
 from morello.schedule import Schedule
 
 _START = (0, 1)
-#: A schedule, where its statements stand, by identity, and advice for where it does not suit.
+#: A schedule, the places of its statements by identity, and advice for a schedule that does not apply.
 Located: TypeAlias = tuple[Schedule, dict[int, Span], str]
 
 
@@ -34,7 +36,7 @@ def parse(
     registry: Registry | None = None,
     profile: ProfileLike | None = None,
 ) -> SpecFile:
-    """Read a `.spec` file. `target` overrides the one the file names; `registry` defaults to what is installed.
+    """Read a `.spec` file. `target` overrides that of the file; `registry` defaults to the installed plugins.
 
     Raises SourceError for any error in the text, MorelloError if `target` or its `profile` is unknown.
     """
@@ -69,7 +71,7 @@ def parse_spec(text: str, target: Target, filename: str = "<text>") -> Spec:
 
 
 def parse_signed(text: str, target: Target, filename: str = "<text>") -> tuple[Spec, Signature | None]:
-    """Read a single Spec, and how the text names and lists its operands; see `read_signed`. Raises SourceError."""
+    """Read a single Spec and its signature, see `read_signed`. Raises SourceError."""
     source = Source(filename, text)
     return read_signed(source, target, syntax.parse_spec(source))
 
@@ -95,7 +97,7 @@ def _target(
 
 
 def _installed(source: Source, name: Token, registry: Registry) -> str:
-    """Return the name of a target that the text names. Raises SourceError if it is not installed, or left out."""
+    """Return the name of an installed target in the text. Raises SourceError if it is not installed, or disabled."""
     if reason := registry.reason(str(name)):
         raise source.error(span(name), reason.message, reason.hint)
     if name not in registry.names:
@@ -107,7 +109,7 @@ def _installed(source: Source, name: Token, registry: Registry) -> str:
 def _schedules(
     source: Source, nodes: FileNode, names: list[str], target: Target, registry: Registry
 ) -> dict[str, Located]:
-    """Return the schedules for a target, by the name of their Spec: those that name it, else those that name none."""
+    """Return the schedules by Spec name: those for this target, else those for any."""
     chosen: dict[str, ScheduleNode] = {}
     seen = set[tuple[str, str]]()
     for node in nodes:
@@ -129,10 +131,47 @@ def _schedules(
 
 
 def _located(source: Source, nodes: FileNode, node: ScheduleNode, target: Target) -> Located:
-    """Read a schedule. One that was written for the file's target, with no word of this one, may not suit."""
+    """Read a schedule, with advice if it was written for another target, namely the file's."""
     own = next((str(one.name) for one in nodes if isinstance(one, TargetNode)), target.name)
     line = f"schedule {node.name} for {target.name} {{ ... }}"
     advice = "" if node.targets or own == target.name else f"or give {target.name} its own, which may be empty: {line}"
     with advising(advice):
         schedule = read_schedule(source, target, node.block)
     return schedule, dict(places(schedule, node.block)), advice
+
+
+@attrs.frozen
+class Family:
+    """A Spec with replaceable sizes; `spec` has those of the text, which omits the first `implicit_dims` dimensions."""
+
+    name: str
+    target: Target
+    spec: Spec
+    _source: Source
+    _node: SpecNode
+    implicit_dims: int = 0
+
+    def at(self, shape: Sequence[int]) -> Spec:
+        """Return the Spec with these sizes. Raises SourceError if it is invalid."""
+        return read_spec(self._source, self.target, self._node, tuple(shape))
+
+
+def families(
+    text: str, *, filename: str = "<text>", target: str | None = None, profile: ProfileLike | None = None
+) -> list[Family]:
+    """Return the Specs of a file, in order. Raises what `parse` raises."""
+    file = parse(text, filename=filename, target=target, profile=profile)
+    source = Source(filename, text)
+    nodes = [node for node in syntax.parse_file(source) if isinstance(node, DeclarationNode)]
+    return [_family(str(node.name), file.target, source, node.spec) for node in nodes]
+
+
+def family(text: str, target: Target, filename: str = "<text>") -> Family:
+    """Return a single Spec, such as `Matmul(1×64×64×64, GL, GL, GL)`. Raises SourceError."""
+    source = Source(filename, text)
+    return _family("kernel", target, source, syntax.parse_spec(source))
+
+
+def _family(name: str, target: Target, source: Source, node: SpecNode) -> Family:
+    spec, signature = read_signed(source, target, node)
+    return Family(name, target, spec, source, node, signature.implicit_dims if signature else 0)

@@ -1,4 +1,4 @@
-"""A `.spec` file as it was read."""
+"""A `.spec` file as data, and its text: parsing what is printed gives the same file."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from contextlib import contextmanager
 
 import attrs
 
-from morello.errors import Inapplicable
+from morello.errors import Inapplicable, MorelloError
 from morello.frontend.diagnostics import Source, Span, advising
 from morello.ir.signature import Signature
 from morello.ir.spec import Spec
 from morello.kernels.target import Target
-from morello.schedule import Schedule
+from morello.schedule import Schedule, lines
+
+_INDENT = "    "
 
 
 @attrs.frozen
 class Declaration:
-    """A named Spec, in normal form, and the schedule it comes with; empty if it has none.
+    """A named Spec in normal form and its schedule, which may be empty.
 
-    Without a signature, its operands are those of the operation.
+    Without a signature, operands have the operation's names and order.
     """
 
     name: str
     spec: Spec
     schedule: Schedule = ()
     signature: Signature | None = None
-    #: Where the statements of the schedule stand, by identity.
+    #: The places of the schedule's statements, by identity.
     places: Mapping[int, Span] = attrs.field(factory=dict, eq=False, repr=False)
     source: Source | None = attrs.field(default=None, eq=False, repr=False)
-    #: Besides its own hint, what may help where the schedule cannot be carried out.
+    #: Added to the hint of an error in the schedule.
     advice: str = attrs.field(default="", eq=False, repr=False)
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Turn an Inapplicable raised inside into a SourceError at the statement that could not be carried out."""
+        """Turn an Inapplicable raised inside into a SourceError at its statement."""
         try:
             yield
         except Inapplicable as error:
@@ -47,7 +49,39 @@ class Declaration:
 
 @attrs.frozen
 class SpecFile:
-    """A file as one target sees it: its Specs in the order of their declarations, with schedules for that target."""
+    """A file for one target: its Specs in order of declaration, with schedules for that target."""
 
     target: Target
     goals: tuple[Declaration, ...]
+
+
+def show_spec(spec: Spec, target: Target, signature: Signature | None = None) -> str:
+    """Return a Spec over several lines, with the signature's names; limits are omitted if they are the whole memory."""
+    called = signature or Signature.of(spec.logical)
+    logical = called.text(spec.logical, f",\n{_INDENT}", f",\n{_INDENT} ")
+    if tuple(spec.limits) == target.full_limits():
+        return logical
+    return f"({logical},\n{_INDENT}[{', '.join(map(str, spec.limits))}])"
+
+
+def show_file(file: SpecFile, *others: SpecFile) -> str:
+    """Return a whole file: target, Specs, and each Spec's schedule after it.
+
+    `others` are the same file for other targets: the text gives each target its own schedules. Raises MorelloError
+    if their Specs differ.
+    """
+    parts = [f"target {file.target.name}\n"]
+    for goals in zip(*(each.goals for each in (file, *others)), strict=True):
+        texts = [
+            f"spec {goal.name} = {show_spec(goal.spec, each.target, goal.signature)}\n"
+            for each, goal in zip((file, *others), goals, strict=True)
+        ]
+        if len({*texts}) > 1:
+            hint = "write a file for each target"
+            raise MorelloError(f"{goals[0].name} is not the same Spec on all targets, so no file has it", hint)
+        parts.append(texts[0])
+        for each, goal in zip((file, *others), goals, strict=True):
+            if goal.schedule:
+                head = f"schedule {goal.name} for {each.target.name} {{" if others else f"schedule {goal.name} {{"
+                parts.append("\n".join([head, *lines(goal.schedule, 1), "}\n"]))
+    return "\n".join(parts)

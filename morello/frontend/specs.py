@@ -8,12 +8,11 @@ import attrs
 from lark import Token
 
 from morello.errors import MorelloError, suggestion
-from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.graphs import COMPOSE, Graph, configured, named, operation, read_graph
 from morello.frontend.infer import infer_shape
 from morello.frontend.operands import read_state
-from morello.frontend.syntax import CallNode, EquationNode, Numbers, OperandNode, SpecNode, span
+from morello.frontend.syntax import CallNode, EquationNode, Numbers, OperandNode, SpecNode, number_of, span
 from morello.ir.ops import Operation
 from morello.ir.ops.fill import FillZero
 from morello.ir.ops.norms import NORMS
@@ -26,20 +25,14 @@ _MAX_RANK = 32
 
 
 def read_spec(source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None) -> Spec:
-    """Return the Spec in normal form, of other `sizes` than those of the text if they are given.
-
-    Raises SourceError at the part that is wrong.
-    """
+    """Return the Spec in normal form; `sizes` replace those of the text. Raises SourceError at the faulty part."""
     return read_signed(source, target, node, sizes)[0]
 
 
 def read_signed(
     source: Source, target: Target, node: SpecNode, sizes: tuple[int, ...] | None = None
 ) -> tuple[Spec, Signature | None]:
-    """Return what `read_spec` returns, and how the text names and lists the operands.
-
-    That is None where they are named and listed as those of the operation are.
-    """
+    """Return the Spec, as `read_spec` does, and the signature; None for the operation's own names and order."""
     call = node.call
     if call.shape is None:
         logical, nodes, signature = _compose(source, target, call, sizes)
@@ -60,7 +53,7 @@ def read_signed(
         raise source.error(_blame(target, call, nodes, logical), error.message, error.hint) from error
 
 
-#: A Spec, the text of each operand in the Spec's order, and the operands as the text names and lists them.
+#: A Spec, the text of each operand in the Spec's order, and the signature.
 _Read = tuple[LogicalSpec, Sequence[Token | OperandNode], Signature]
 
 
@@ -94,7 +87,7 @@ def _primitive(source: Source, target: Target, call: CallNode, text: Numbers, si
 
 
 def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ...], implicit_dims: int) -> None:
-    """Raise SourceError for another number of sizes than the operation has, or a batch where the text has none."""
+    """Raise SourceError for a wrong number of sizes, or for a batch that the text omits."""
     names = op.dims(op.rank or len(shape))
     if op.rank not in (None, len(shape)):
         raise source.error(
@@ -108,7 +101,7 @@ def _check_rank(source: Source, place: Span, op: Operation, shape: tuple[int, ..
 
 
 def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the operands' shapes. Raises SourceError where padding leaves nothing of one."""
+    """Return the operands' shapes. Raises SourceError if padding leaves one empty."""
     declared = op.operands(len(shape))
     shapes = [tuple(one.shape(shape)) for one in declared]
     for one, sizes in zip(declared, shapes, strict=True):
@@ -120,7 +113,7 @@ def _operand_shapes(source: Source, place: Span, op: Operation, shape: tuple[int
 
 
 def _norm(source: Source, target: Target, call: CallNode, shape: tuple[int, ...]) -> _Read:
-    """LayerNorm and RMSNorm are other ways to write a Compose."""
+    """Read LayerNorm or RMSNorm, which abbreviate a Compose."""
     norm = configured(source, NORMS[call.name], call.operation)
     graph = norm.arranged(len(shape))
     nodes, serial = _operands(source, call)
@@ -173,7 +166,7 @@ def _compose(source: Source, target: Target, call: CallNode, sizes: tuple[int, .
 
 
 def _labelled(source: Source, call: CallNode, graph: Graph, groups: list[OperandNode]) -> list[OperandNode]:
-    """Return the operands in the order of the graph's names, which those of a chain have not."""
+    """Return the operands in the order of the graph's names, or as listed for a chain."""
     if graph.names is None:
         for group in groups:
             if group.label is not None:
@@ -216,7 +209,7 @@ def _shape(source: Source, text: Numbers) -> tuple[int, ...]:
             f"{len(text.numbers)} dimensions are more than the {_MAX_RANK} a tensor can have",
             "join adjacent dimensions into one",
         )
-    sizes = tuple(numbers.read(source, token) for token in text.numbers)
+    sizes = tuple(number_of(source, token) for token in text.numbers)
     for token, size in zip(text.numbers, sizes, strict=True):
         if size < 1:
             raise source.error(span(token), f"size {size} is not positive", "sizes are at least 1")
@@ -254,7 +247,7 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
     """Return the memory limits, or None for `...`."""
     if not text.numbers:
         return None
-    limits = tuple(numbers.read(source, token) for token in text.numbers)
+    limits = tuple(number_of(source, token) for token in text.numbers)
     negative = [token for token, limit in zip(text.numbers, limits, strict=True) if limit < 0]
     right_count = len(limits) == len(target.levels)
     with source.at(span(negative[0]) if negative and right_count else text.span):
@@ -263,7 +256,7 @@ def _limits(source: Source, target: Target, text: Numbers) -> tuple[int, ...] | 
 
 
 def _blame(target: Target, call: CallNode, nodes: Sequence[Token | OperandNode], logical: LogicalSpec) -> Span:
-    """Return the operand that is at fault by itself: even a Fill of it is no Spec. Else the operation."""
+    """Return the place of the first operand of which not even a Fill is a valid Spec, else of the operation."""
     for node, tensor in zip(nodes, logical.operands, strict=False):
         try:
             target.spec(LogicalSpec(FillZero(), tensor.shape, (tensor.state,)))

@@ -1,4 +1,4 @@
-"""Reads schedules: each statement is bound by the rewrite that its first word names."""
+"""Reads schedules: the rewrite that the first word of a statement names parses the rest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import attrs
 from lark import Token
 
 from morello.errors import suggestion
-from morello.frontend import numbers
 from morello.frontend.diagnostics import Source, Span, quoted
 from morello.frontend.operands import read_layout
-from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, span
+from morello.frontend.syntax import LayoutNode, Numbers, StatementNode, number_of, span
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, named
 from morello.kernels.target import Target
@@ -24,12 +23,12 @@ _MAX_DEPTH = 64
 
 
 def read_schedule(source: Source, target: Target, nodes: Sequence[StatementNode], depth: int = 0) -> Schedule:
-    """Return the statements of a schedule. Raises SourceError at the word, number or statement that is wrong."""
+    """Return the statements of a schedule. Raises SourceError at the faulty word, number or statement."""
     return tuple(_statement(source, target, node, depth) for node in nodes)
 
 
 def places(schedule: Schedule, nodes: Sequence[StatementNode]) -> Iterator[tuple[int, Span]]:
-    """Return the place of each statement, by the statement's identity."""
+    """Yield the identity and the place of each statement."""
     for statement, node in zip(schedule, nodes, strict=True):
         yield id(statement), node.span
         if isinstance(statement, Subschedule):
@@ -62,13 +61,13 @@ def _subschedule(source: Source, target: Target, node: StatementNode, depth: int
 
 
 def _path(source: Source, node: StatementNode) -> tuple[int, ...]:
-    """Child numbers, as one list or a single number."""
+    """Return the child numbers, written as a list or a single number."""
     atom = node.atoms[0] if len(node.atoms) == 1 else None
     tokens = atom.numbers if isinstance(atom, Numbers) else (atom,) if isinstance(atom, Token) else ()
     if not tokens or any(token.type != "INT" for token in tokens):
         place = span(node.atoms[0], node.atoms[-1]) if node.atoms else node.span
         raise source.error(place, "subschedule names the child it is for", "write: subschedule [0] { ... }")
-    path = tuple(numbers.read(source, token) for token in tokens)
+    path = tuple(number_of(source, token) for token in tokens)
     for token, child in zip(tokens, path, strict=True):
         if child < 0:
             raise source.error(span(token), f"there is no child {child}", "children count from 0")
@@ -92,16 +91,16 @@ def _atom(source: Source, node: Token | Numbers | LayoutNode) -> Atom:
     if isinstance(node, LayoutNode):
         return read_layout(source, node)
     if isinstance(node, Numbers):
-        return tuple(numbers.read(source, token) for token in node.numbers)
+        return tuple(number_of(source, token) for token in node.numbers)
     if node.type == "INT":
-        return numbers.read(source, node)
+        return number_of(source, node)
     if re.fullmatch("v[0-9]+", node):
-        return Vector(numbers.read(source, node, node[1:]))
+        return Vector(number_of(source, node, node[1:]))
     return Word(str(node))
 
 
 def _check_words(source: Source, target: Target, step: Rewrite, node: StatementNode) -> None:
-    """Words that stand for a level, kernel, layout or data type must be one: those are what fields so named hold."""
+    """Raise SourceError for an unknown level, kernel, layout or data type in a field of that name."""
     vocabularies = {
         "level": ("memory level", [level.name for level in target.levels], f"{target.name} has the levels"),
         "kernel": ("microkernel", [kernel.name for kernel in target.kernels], f"{target.name} has the microkernels"),
@@ -114,7 +113,7 @@ def _check_words(source: Source, target: Target, step: Rewrite, node: StatementN
             continue
         kind, known, intro = vocabularies[field.name]
         if value not in known and not (kind == "layout" and named(value)):
-            # The last one: a keyword argument's value comes after words that may look the same.
+            # The last match: a keyword's value may follow an equal word.
             place = next((atom for atom in reversed(node.atoms) if atom == value), node)
             listing = f"{intro} {', '.join(known) or 'none'}"
             raise source.error(span(place), f"unknown {kind} {quoted(value)}", suggestion(value, known, listing))

@@ -1,10 +1,11 @@
-"""From text to syntax: the nodes the grammar makes, each with its place, and syntax errors in human words."""
+"""From text to syntax nodes, each with its place, and syntax errors in plain words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from math import isinf
 from typing import Any, TypeAlias
 
 import attrs
@@ -16,7 +17,7 @@ from morello.frontend.diagnostics import Source, SourceError, Span, quoted
 
 @attrs.frozen
 class Numbers:
-    """A shape, a list or memory limits. No numbers at all is `...`."""
+    """A shape, a list or memory limits; empty for `...`."""
 
     span: Span
     numbers: tuple[Token, ...]
@@ -32,7 +33,7 @@ class LayoutNode:
 
 @attrs.frozen
 class OperandNode:
-    """The properties of an operand; in a Compose its shape comes first, and before that may be its name."""
+    """The properties of an operand; in a Compose also its shape, and its name if equations use it."""
 
     span: Span
     properties: tuple[Token | LayoutNode, ...]
@@ -70,7 +71,7 @@ class EquationNode:
 
 @attrs.frozen
 class CallNode:
-    """An operation on operands. `components` are those of a Compose, which has no shape of its own."""
+    """An operation on operands. A Compose has `components` instead of a shape."""
 
     span: Span
     operation: OperationNode
@@ -121,7 +122,7 @@ class DeclarationNode:
 
 @attrs.frozen
 class ScheduleNode:
-    """The schedule of a Spec for these targets; for any if there are none."""
+    """The schedule of a Spec for these targets; none: for any."""
 
     name: Token
     targets: tuple[Token, ...]
@@ -132,12 +133,33 @@ FileNode: TypeAlias = tuple[TargetNode | DeclarationNode | ScheduleNode, ...]
 
 
 def span(first: Any, last: Any = None) -> Span:
-    """Return the place of a token or node, or from one to another."""
+    """Return the place of a token or node, or the range from one to another."""
     return _span(first)[0], _span(first if last is None else last)[1]
 
 
 def _span(part: Any) -> Span:
     return (part.start_pos or 0, part.end_pos or 0) if isinstance(part, Token) else part.span
+
+
+MAX_NUMBER = 2**63 - 1
+_DIGITS = len(str(MAX_NUMBER))
+
+
+def number_of(source: Source, token: Token, digits: str | None = None) -> int:
+    """Return the number of a token, or of its part `digits`. Raises SourceError for one of more than 64 bits."""
+    text = (digits or str(token)).lstrip("0") or "0"
+    # Check the length first: int() is slow for many digits, and rejects thousands.
+    if len(text) > _DIGITS + 1 or abs(int(text)) > MAX_NUMBER:
+        raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 2^63 - 1")
+    return int(text)
+
+
+def float_of(source: Source, token: Token) -> float:
+    """Return the number of a token with a decimal point or exponent. Raises SourceError for an infinite one."""
+    number = float(token)
+    if isinf(number):
+        raise source.error(span(token), f"{quoted(token)} is too large", "numbers are at most 1.7e308")
+    return number
 
 
 def _of_type(children: Iterable[Any], kind: str) -> tuple[Token, ...]:
@@ -146,7 +168,7 @@ def _of_type(children: Iterable[Any], kind: str) -> tuple[Token, ...]:
 
 @v_args(inline=True)
 class _Nodes(Transformer):
-    """Makes nodes while the parser runs, so nothing here recurses however deep the text nests."""
+    """Builds nodes while the parser runs, so that nothing recurses, however deep the text nests."""
 
     def file(self, *items: Any) -> FileNode:
         return items
@@ -260,7 +282,7 @@ def _parse(source: Source, start: str) -> Any:
         raise _syntax_error(source, error) from None
 
 
-#: What each terminal is called in messages, in the order in which they are listed.
+#: The name of each terminal in messages, in listing order.
 WORDS = {
     "TARGET": "`target NAME`",
     "SPEC": "`spec NAME = ...`",
@@ -285,7 +307,7 @@ WORDS = {
     "_END": "the end of the line",
     "$END": "the end of the text",
 }
-#: What is missing where exactly these terminals could have come.
+#: Descriptions of exact sets of expected terminals.
 _PHRASES = {
     frozenset({"INT", "LSQB"}): "a shape such as 1×64×64×64",
     frozenset({"DOTS", "LSQB"}): "memory limits: `[64, 1024, ...]` in bytes, fastest level first, or `...`",
@@ -316,7 +338,7 @@ def _syntax_error(source: Source, error: UnexpectedInput) -> SourceError:
 
 
 def _culprit(source: Source, error: UnexpectedInput) -> tuple[Span, str]:
-    """Return place and kind of the token that does not fit; a character that begins no token has no kind."""
+    """Return place and kind of the unexpected token; the kind is empty for a character that begins no token."""
     if not isinstance(error, UnexpectedToken):
         start = error.pos_in_stream or 0
         return (start, start + 1), ""
@@ -327,7 +349,7 @@ def _culprit(source: Source, error: UnexpectedInput) -> tuple[Span, str]:
 
 
 def _expected(error: UnexpectedInput) -> set[str]:
-    """Return the terminals that could have come."""
+    """Return the expected terminals."""
     exact = error.interactive_parser.accepts() if error.interactive_parser else set[str]()
     if isinstance(error, UnexpectedToken):
         return exact or set(error.expected)

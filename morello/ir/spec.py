@@ -64,6 +64,11 @@ class LogicalSpec:
     def __str__(self) -> str:
         return self.text()
 
+    def short(self, implicit_dims: int = 0) -> str:
+        """Return [Kaufman2025]'s short form, for comments: operation, shape from `implicit_dims` on, levels."""
+        shape = "×".join(map(str, self.shape[implicit_dims:]))
+        return f"{self.op}({shape}, {', '.join(state.level for state in self.states)})"
+
     def text(
         self,
         separator: str = ", ",

@@ -9,7 +9,6 @@ import attrs
 from rich.text import Text
 
 from morello.codegen.loops import goes_on, until
-from morello.codegen.words import short
 from morello.ir.impl import Alloc, CostAndPeak, Impl, KernelCall, Leaf, Loop, Part, combine, cost_and_peak
 from morello.ir.limits import Limits
 from morello.kernels.target import Target
@@ -121,7 +120,7 @@ def _branch(impl: Impl, target: Target, role: str, runs: int, total: int, others
         kernel=expansion.kernel if isinstance(expansion, KernelCall) else None,
         view=isinstance(expansion, Alloc) and expansion.view,
         role=role,
-        spec=short(impl.spec.logical),
+        spec=impl.spec.logical.short(),
         cost=int(total_figures.cost),
         own=int(expansion.cost),
         runs=runs,

@@ -14,8 +14,7 @@ import attrs
 import numpy as np
 
 from morello.errors import MorelloError, VerificationError
-from morello.frontend.printer import show_file
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.ir.impl import Node
 from morello.kernels.target import Target
 from morello.runtime.arrays import pack, unpack

@@ -11,8 +11,7 @@ from morello.cli.precompute import batches
 from morello.db.block import AnswerKind
 from morello.db.store import SpecStore
 from morello.errors import MorelloError
-from morello.frontend.family import families, family
-from morello.frontend.parser import parse_spec
+from morello.frontend.parser import families, family, parse_spec
 from morello.plugins.registry import installed
 from morello.search.block_search import BlockSearch
 from morello.search.watch import Full

@@ -19,8 +19,7 @@ from morello.frontend import (
     show_file,
     show_spec,
 )
-from morello.frontend.family import family
-from morello.frontend.parser import parse_signed
+from morello.frontend.parser import family, parse_signed
 from morello.ir import dtypes
 from morello.ir.layout import NAMED, Dynamic, Layout, OddEven, Packed, row_major
 from morello.ir.ops import BY_NAME

@@ -16,7 +16,7 @@ from morello.db.fingerprint import fingerprint
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, SpecError
 from morello.frontend import SourceError, parse_spec
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.ir.impl import cost_and_peak
 from morello.ir.ops import BY_NAME, Operation
 from morello.ir.ops.unary import Unary, UnaryErrors

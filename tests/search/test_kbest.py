@@ -8,7 +8,7 @@ from itertools import product as combinations
 
 import pytest
 
-from morello.codegen.keys import program_key
+from morello.codegen.forms import program_key
 from morello.frontend.parser import parse_spec
 from morello.ir.impl import Leaf, cost_and_peak, expand
 from morello.ir.spec import Spec

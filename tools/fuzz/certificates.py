@@ -20,7 +20,7 @@ from morello_bounds.certificate import Certificate, certificate, verify
 
 from morello.errors import MorelloError, NoImplementation, Undecided
 from morello.frontend.parser import parse_spec
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.goals import Goal
 from morello.ir.impl import cost_and_peak
 from morello.ir.spec import Spec

@@ -12,8 +12,7 @@ import attrs
 
 from morello import api, crash
 from morello.errors import NoImplementation, VerificationError
-from morello.frontend.printer import show_file
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.host import missing_features
 from morello.ir.impl import Impl, Node, cost_and_peak
 from morello.ir.spec import Spec

@@ -13,7 +13,7 @@ from morello_tune.menu import menu_for
 from morello_tune.proposers.offline import OFFLINE
 
 from morello import api
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.goals import Goal
 from morello.plugins.registry import Registry
 from morello.runtime.toolchain import find_compiler

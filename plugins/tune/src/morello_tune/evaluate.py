@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from morello.codegen.keys import program_key
+from morello.codegen.forms import program_key
 from morello.codegen.loops import goes_on
 from morello.compiled import GoalKernel
 from morello.db.searches import Searches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from morello.codegen.keys import key_of
+from morello.codegen.forms import key_of
 from morello.db.measured import Machine
 from morello.db.store import SpecStore
 from morello.errors import MorelloError

@@ -15,8 +15,7 @@ from morello.compiled import GoalKernel
 from morello.db.measured import Machine, Measured
 from morello.db.store import SpecStore
 from morello.errors import MorelloError, VerificationError
-from morello.frontend.printer import show_file
-from morello.frontend.specfile import Declaration, SpecFile
+from morello.frontend.specfile import Declaration, SpecFile, show_file
 from morello.goals import Goal
 from morello.ir.impl import leaves
 from morello.plugins.registry import installed

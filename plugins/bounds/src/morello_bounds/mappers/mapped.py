@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from morello.codegen.keys import program_key
+from morello.codegen.forms import program_key
 from morello.db.searches import Searches
 from morello.errors import Inapplicable, MorelloError, NoImplementation, PluginError, Undecided, remedy
 from morello.goals import Goal

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from morello.codegen.keys import program_key
+from morello.codegen.forms import program_key
 from morello.errors import MorelloError
 from morello.schedule import schedule_of
 from morello_tune.interface import Proposal, Proposer, Request, Session, Task

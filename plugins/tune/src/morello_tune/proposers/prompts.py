@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from morello.frontend.printer import show_spec
+from morello.frontend.specfile import show_spec
 from morello.kernels.target import Target
 from morello.report.tables import table_text
 from morello.report.tree import program_tree, tree_table
